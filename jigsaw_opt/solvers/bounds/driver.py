@@ -99,6 +99,7 @@ def _rising(
     for part in operations.kinds if operations.is_mixed else ():
         for bound in _of_kind(part, known, budget, without, instant):
             known = bound.value
+            # Deadlines name jobs by their index among those of one kind, which is not the index in the instance.
             yield bound._replace(deadlines=None)
     yield from _of_kind(operations, known, budget, without, instant)
 
@@ -108,6 +109,8 @@ def _added(
 ) -> Iterator[Bound]:
     """Yield sums of a bound of the data-parallel jobs and one of the jobs with a task graph."""
     parts, none = operations.kinds, Bound(0, Proof())
+    # While one part is searched, the other one counts with the best that is known of it. The instant relaxations of
+    # both parts are still to run.
     best = [none if instant else lower_bound(part, without) for part in parts]
     for number, part in enumerate(parts):
         for bound in _of_kind(part, best[number].value, budget, without, instant):
@@ -127,6 +130,7 @@ def _of_kind(
 ) -> Iterator[Bound]:
     """Yield what relaxations prove of an instance as it is."""
     context = BoundContext(operations)
+    # `known` rises from one relaxation to the next, so that each can pass over what is proven already.
     for relaxation in relaxations(without):
         if relaxation.instant == instant and relaxation.applies(operations):
             for bound in relaxation.bounds(context, known, budget):

@@ -93,6 +93,8 @@ class JobData:
         moment
             Twice the sum of its amounts times their least distances to the end of the iteration.
         """
+        # Iteration i from the last ends at least i lengths before the job does, and twice the sum of all i < n is n (n
+        # - 1).
         n = self.job.iterations
         return n * moment + self.job_class.iteration * n * (n - 1) * once
 
@@ -168,6 +170,7 @@ def _tails(job: OperationGraph, sites: Sequence[critical.Site], blocks: dict[int
     for times in set(blocks.values()):
         for transfers in {site.exchange.shortest for site in sites}:
             check_deadline()
+            # `times` ends at the deepest level that fits into the memory of the class; the shorter of both decides.
             for level, (time, until) in enumerate(zip(times, critical.tails_us(times, transfers))):
                 before = least[level]
                 least[level] = until - time if before is None else min(before, until - time)

@@ -20,6 +20,7 @@ class ServerPartition(NamedTuple):
     @property
     def shared(self) -> bool:
         """Return whether some link leaves two groups."""
+        # A link that leaves two groups counts twice in the sum and once in the union.
         return sum(map(len, self.leaving.values())) > len(frozenset().union(*self.leaving.values()))
 
 
@@ -30,6 +31,7 @@ def server_partitions(cluster: Cluster) -> Iterator[ServerPartition]:
         part = joined_parts(cluster, inside)
         group = tuple(part[server.name] for server in cluster.servers)
         leaving = _leaving(cluster, part, set(group))
+        # No link joins the groups any more, so they do not grow. Until then `inside` grows in each round.
         if not any(leaving.values()):
             return
         yield ServerPartition(group, leaving)

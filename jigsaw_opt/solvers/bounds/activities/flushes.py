@@ -56,6 +56,7 @@ def _neighbours(graph: ShapedGraph) -> tuple[dict[int, list[int]], dict[int, lis
     before: dict[int, list[int]] = {operation: [] for operation in range(graph.size)}
     after: dict[int, list[int]] = {operation: [] for operation in range(graph.size)}
     for one, other, lag in graph.edges:
+        # An edge with a lag leads to a later iteration, which lies beyond the barrier.
         if lag == 0:
             before[other].append(one)
             after[one].append(other)
@@ -70,6 +71,8 @@ def _longest(
     The value of a member is at least 0; that of another operation which no member leads to is negative.
     """
     inside, passed = set(members), dict[int, int]()
+    # No chain is longer than the sum of all durations, so that a chain without a member stays negative however it goes
+    # on.
     none = -sum(least_us) - 1
     for operation in order:
         chains = (passed[it] + least_us[it] for it in before[operation])
@@ -88,10 +91,12 @@ def _of_slot(graph: ShapedGraph, slot: int, blocks: Sequence[tuple[int, int, int
         (a + sum(it for (h, t), it in sums.items() if h >= a and t >= b) + b, a, b)
         for a in {head for head, _ in sums}
         for b in {tail for _, tail in sums}
+        # Without a block that has both, head and tail belong to different chains, and their sum proves nothing.
         if any(h >= a and t >= b for h, t in sums)
     )
     work = sum(it for (h, t), it in sums.items() if h >= head and t >= tail)
     job = graph.job
+    # Each iteration of the period has such a part of its own, and the parts of a slot follow one another.
     value = job.iterations * (head + work + tail)
     terms = (Term("head", head), Term("work", work), Term("tail", tail), Term("iterations", job.iterations, ""))
     sentence = f"the blocks of slot {graph.shape.slots[slot].name!r} of job {job.name!r} between barriers"

@@ -47,8 +47,10 @@ def _least_lengths(graph: ShapedGraph, least_us: list[int]) -> list[int]:
         if hold.start not in known:
             if steps > _MOST_STEPS:
                 break
+            # One search gives the chains to all ends, and many intervals begin with the same operation.
             known[hold.start] = graph.longest_from(hold.start, least_us)
             steps += len(known[hold.start])
+        # Where no chain leads from start to end, the interval may take no time.
         lengths.append(known[hold.start].get(hold.end, 0))
     return lengths
 
@@ -63,6 +65,7 @@ def _of_slot(graph: ShapedGraph, slot: int, own: list[tuple[int, int]], room: in
     job, name = graph.job, graph.shape.slots[slot].name
     # The bytes held are always a multiple of the common divisor of all sizes, so the rest of the room is never used.
     unit = gcd(*(size for size, _ in own))
+    # Where the room is less than a unit there is no plan, and any value holds; the 1 only avoids a division by 0.
     taken, units = job.iterations * sum(size // unit * length for size, length in own), max(1, room // unit)
     value = ceil_div(taken, units)
     terms = (Term("bytes times time, in units", taken, "bytes * us"), Term("unit", unit, "bytes"))

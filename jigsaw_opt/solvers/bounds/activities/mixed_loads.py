@@ -31,6 +31,7 @@ def _works(operations: Operations) -> Iterator[Term]:
     """Yield the least GPU time of every job, with each block on the GPUs that take least for it."""
     for job in checking_deadline(operations.jobs):
         tables = job.blocks[0].duration_us
+        # Each level counts on the type that takes least for it, even if no single type is the best for all levels.
         costs = [min(table[level] for table in tables.values()) for level in range(job.levels)] if tables else [0]
         yield Term("work", least_work_us(job, costs) if tables else 0, jobs=(job.name,))
     for graph in checking_deadline(operations.shaped):

@@ -49,9 +49,11 @@ class ShapedData:
         fabrics = [Channel((), it.fabric_bandwidth, it.fabric_latency_us) for it in cluster.servers if it.gpus > 1]
         links = [Channel((), it.bandwidth, it.latency_us) for it in cluster.links]
         ways = [*fabrics, *links] or [Channel((), cluster.servers[0].fabric_bandwidth, 0)]
+        # No route is faster than one of the best rate and the least latency, whether or not there is one that has both.
         best = Channel((), max(way.rate for way in ways), min(way.latency_us for way in ways))
         self.least_us = [min(block.duration_us.values()) for block in graph.shape.blocks]
         self.least_us += [graph.transfer_us(operation, best) for operation in range(graph.blocks, graph.size)]
+        # Two iterations are the least in which a chain can come back to an operation.
         self.listed = min(graph.job.iterations, max(2, _MOST_LISTED // graph.size))
 
     def heads(self) -> list[int]:
@@ -72,13 +74,16 @@ class ShapedData:
         heads = self._longest(before)
         last = max(range(len(heads)), key=lambda n: heads[n] + self.least_us[n % size])
         longest = heads[last] + self.least_us[last % size]
+        # If a chain leads from an operation to itself some iterations later, it can be taken again and again.
         more = self.graph.job.iterations - self.listed
         parts: dict[int, tuple[int, int]] = {}  # by operation, its last iteration on the chain and the head there
         best = 0
         while more:
             iteration, operation = divmod(last, size)
+            # The walk goes backward along the chain, so that an operation is met first in its last iteration.
             upper, head = parts.setdefault(operation, (iteration, heads[last]))
             if upper > iteration:
+                # Only whole repetitions count, hence the division that rounds down.
                 best = max(best, more // (upper - iteration) * (head - heads[last]))
             if not before[last]:
                 break
@@ -134,6 +139,7 @@ def _gpu_load(operations: Operations, data: list[ShapedData]) -> Iterator[Bound]
 def _of_job(it: ShapedData, cyclic: bool) -> Iterator[Bound]:
     """Yield the loads of the slots of a job and, on the finite horizon, its longest chain."""
     job = it.graph.job
+    # Neighbouring periods overlap, so neither a head nor a tail is idle time there.
     heads, tails = ([0], [0]) if cyclic else (it.heads(), it.tails())
     for slot, blocks in zip(it.graph.shape.slots, it.graph.blocks_of, strict=True):
         load, head, tail = job.iterations * sum(it.least_us[block] for block in blocks), 0, 0

@@ -45,6 +45,7 @@ GPU_WORK = Relaxation("gpu_work", _bounds, instant=True, moves=True)
 def gpu_resources(context: BoundContext) -> list[Resource]:
     """Return GPU time at several price vectors: one price for all classes, classes alone, and the best prices found."""
     classes, servers = context.gpu_classes, context.operations.cluster.servers
+    # A job without any GPU for its last level has no plan, and its work is not known.
     dual = _DualSearch([data for data in context.job_data if data.job_class.blocks], classes)
     vectors = [prices for prices in _unit_prices(len(classes)) if dual.load(prices)]
     if len(classes) > 1 and vectors:
@@ -121,6 +122,7 @@ class _DualSearch:
 
     def search(self, prices: PriceVector) -> PriceVector:
         """Return a price vector of a larger load: one price is changed at a time, by factors that come closer to 1."""
+        # A factor never changes a price of 0, so such prices begin at the least integer.
         best = tuple(price * _FINEST or 1 for price in prices)
         load, step = self.load(best), 2.0
         for _ in range(_STEPS):
@@ -147,14 +149,19 @@ class _DualSearch:
         length = [min(times[d - 1] for times in blocks.values() if len(times) >= d) for d in levels]
         cost = [min(prices[k] * times[d - 1] for k, times in blocks.items() if len(times) >= d) for d in levels]
         least = critical.least_levels(job)
+        # The cheapest price of a block, whichever class that is: every real choice of classes costs at least as much.
         once = sum(cost[d - 1] for d in least)
         moment = sum(cost[d - 1] * (2 * tails[d - 1] + length[d - 1]) for d in least)
         overflow, top = self._overflow(data, prices), max(prices)
         intervals = tuple(
+            # No GPU does priced work faster than one of the highest price. The length is rounded down, as it is a least
+            # one.
             WorkInterval(count * top, cost[d - 1] // top, 0, tails[d - 1]) for d, count in Counter(least).items()
         )
+        # Fixed levels leave no choice; under the other rules all workers may be at the last level.
         most = (once if job.rule.multiset else job.slots * cost[-1]) + overflow
         rate, room = job.slots * top, most - sum(interval.work for interval in intervals)
+        # The room is a greatest amount, so that it is rounded up.
         free_interval = WorkInterval(rate, ceil_div(room, rate), 0, data.job_class.tail)
         return _PricedWork(cost, once, moment, overflow, intervals, free_interval)
 
@@ -174,6 +181,7 @@ class _DualSearch:
 
 def _neighbours(prices: PriceVector, step: float) -> Iterator[PriceVector]:
     for k in range(len(prices)):
+        # Prices stay at least 1: from 0 no factor leads back.
         for price in (round(prices[k] * step), round(prices[k] / step)):
             yield (*prices[:k], max(1, price), *prices[k + 1 :])
 

@@ -37,6 +37,7 @@ def link_resources(context: BoundContext) -> list[Resource]:
     if not any(data.job_class.crosses and data.job_class.ring for data in job_data):
         return []
     found = [each for partition in server_partitions(cluster) for each in _boundaries(cluster, job_data, partition)]
+    # A job that needs several parts of the cluster without this link has all its transfers over it.
     for cut in cluster.links if len(cluster.links) <= _MOST_CUTS else ():
         part = joined_parts(cluster, (link for link in cluster.links if link is not cut))
         group = tuple(part[server.name] for server in cluster.servers)
@@ -55,6 +56,7 @@ def _boundaries(cluster: Cluster, job_data: Sequence[JobData], partition: Server
     needed = {key: _fewest(data, partition.group) - shared for key, data in checking_deadline(job_classes.items())}
     for reach in dict.fromkeys(groups[id(data.job_class)] for data in job_data if needed[id(data.job_class)] > 0):
         links = [cluster.links[k] for k in sorted(frozenset().union(*(partition.leaving[g] for g in reach)))]
+        # A job that may also lie outside the reach may use links that are not counted.
         uses = [needed[id(data.job_class)] if groups[id(data.job_class)] <= reach else 0 for data in job_data]
         demands = [_demand(data, links, count) for data, count in checking_deadline(zip(job_data, uses, strict=True))]
         reason = f"transfers of jobs too wide for one place over {len(links)} links"
@@ -67,6 +69,7 @@ def _fewest(data: JobData, group: Sequence[int]) -> int:
     for s, gpus in data.job_class.gpus.items():
         room[group[s]] += gpus
     left, count = data.job.slots, 0
+    # Groups are filled from the largest on, so that no other choice needs fewer.
     for gpus in sorted(room.values(), reverse=True):
         left, count = left - gpus, count + 1
         if left <= 0:
@@ -79,6 +82,7 @@ def _demand(data: JobData, links: Sequence[Link], uses: int) -> ResourceDemand |
     job_class = data.job_class
     if uses < 1 or job_class.ring is None or not job_class.blocks:
         return None
+    # No link of the set is better than the best rate together with the least latency.
     rate = min(job_class.ring.rate, max(link.bandwidth for link in links))
     latency = max(job_class.ring.latency_us, min(link.latency_us for link in links))
     channel = Channel((), rate, latency)
@@ -100,6 +104,7 @@ def _intervals(blocks: Mapping[int, Sequence[int]], transfers: Sequence[int], us
     """Yield the transfers of an iteration, one after the other, each once its bucket can be ready."""
     before, after = 0, sum(transfers)
     for bucket, length in enumerate(transfers):
+        # A transfer waits for the one before it and for its bucket, on the fastest GPU.
         before = max(before, min(times[bucket] for times in blocks.values() if len(times) > bucket))
         after -= length
         yield WorkInterval(uses, length, before, after)

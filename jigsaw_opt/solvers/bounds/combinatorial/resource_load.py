@@ -90,6 +90,7 @@ def critical_set(resource: Resource) -> list[int]:
     Of all sets of jobs it has the largest least head + work / capacity + least tail (Carlier, "The one-machine
     sequencing problem", 1982).
     """
+    # Times are multiplied by the capacity, so that work counts as time and all numbers stay integers.
     scale, demands = resource.capacity, enumerate(resource.demands)
     waiting = sorted((d.head * scale, d.tail * scale, d.work, k) for k, d in demands if d and d.work)
     ready: list[list[int]] = []
@@ -103,6 +104,7 @@ def critical_set(resource: Resource) -> list[int]:
             _, tail, work, k = waiting[position]
             heapq.heappush(ready, [-tail, work, k])
             position += 1
+        # Its work shrinks in place. The first entry of a heap stays first when it gets smaller.
         first = ready[0]
         length = first[1] if position == len(waiting) else min(first[1], waiting[position][0] - now)
         schedule.append((now, now + length, -first[0], first[2]))
@@ -144,11 +146,14 @@ def least_weighted_completion(jobs: Sequence[WeightedJob], capacity: int) -> tup
     """
     shares = [job.weight * job.completion * _UNIT for job in jobs]
     demands = [(k, demand) for k, job in enumerate(jobs) if (demand := job.demand) and demand.work]
+    # Ratios are compared as exact fractions, since rounding could reverse two that are nearly equal.
     demands.sort(key=lambda each: Fraction(-jobs[each[0]].weight, each[1].work))
     family = _Family(capacity, max(1, len(demands) // _SCANS))
     before = 0
     for k, demand in checking_deadline(demands):
         moment = family.extend(jobs[k].completion, demand)
+        # The dual gives each prefix the difference of two successive ratios of weight to work. Summed by parts, each
+        # job has its own ratio times what it adds to the least moment.
         numerator = jobs[k].weight * (moment - before + capacity * demand.offset)
         shares[k] = numerator * _UNIT // (2 * capacity * demand.work)
         before = moment

@@ -131,6 +131,7 @@ class Chain(NamedTuple):
         began, ended, lost, saved = state
         at, full = done % len(self.steps), done // len(self.steps)
         step = self.steps[at]
+        # A boolean is the index here: 0 is the GPU, 1 the link.
         start = max(ended, began + step.before, free[step.on_link] if step.length else 0)
         end = start + step.length
         if step.length:
@@ -141,6 +142,7 @@ class Chain(NamedTuple):
             saved = self._saved(saved, lost, full)
         if at + 1 < len(self.steps):
             return (began, end, lost, saved), free
+        # An iteration takes its least length even where its steps would allow less.
         barrier = max(end + step.after, began + self.length)
         return (barrier, barrier, 0, self._saved(saved, barrier - began - lost - self.busy, full + 1)), free
 
@@ -193,6 +195,8 @@ def pair_inequalities(
         return
     budget.charge(_STATE_WORK * states)
     first, second = jobs
+    # A sum of both ends with positive factors is least at a corner of the hull, so that the sides of the hull hold for
+    # all pairs.
     hull = lower_hull(_completions(one, other))
     yield Inequality({first: 1}, hull[0][0], reason)
     yield Inequality({second: 1}, hull[-1][1], reason)
@@ -219,6 +223,7 @@ def _completions(one: Chain, other: Chain) -> list[tuple[int, int]]:
             row.append(_undominated(labels))
     found: list[tuple[int, int]] = []
     for x, y in sorted((one.completion(label[:4]), other.completion(label[4:8])) for label in row[-1]):
+        # Sorted by the first end, a pair is dominated unless its second end is the earliest so far.
         if not found or y < found[-1][1]:
             found.append((x, y))
     return found
@@ -246,6 +251,7 @@ def _undominated(labels: set[Label]) -> list[Label]:
 
     largest = max(*map(max, labels), *(-min(label) for label in labels))
     table = np.array(sorted(labels), dtype=np.int64 if largest <= EXACT_IN_64_BITS else object)
+    # Labels come from a set, so that no two are equal and drop out by each other.
     dominates = ~np.eye(len(table), dtype=bool)
     for column in table.T:
         dominates &= (column[:, None] <= column[None, :]).astype(bool)

@@ -58,8 +58,10 @@ def _disjunctive_sets(resource: Resource, job_data: Sequence[JobData]) -> Iterat
     """Yield the jobs that need at least so many links, for each number."""
     rates = {k: demand.intervals[0].rate for k, demand in enumerate(resource.demands) if demand and demand.intervals}
     for rate in checking_deadline(sorted(set(rates.values()), reverse=True)):
+        # With m < 2 u, any two sets of u out of m links meet, and all jobs are one group.
         groups = max(1, resource.capacity - 2 * rate + 2)
         jobs = [k for k, uses in rates.items() if uses >= rate]
+        # With a group for each job, none would have to share one.
         if groups <= min(_MOST_GROUPS, len(jobs) - 1):
             yield DisjunctiveSet(resource, job_data, jobs, groups)
 
@@ -84,6 +86,7 @@ class DisjunctiveSet:
         self._groups, self._job_data = groups, job_data
         alone = {k: _alone(demand) for k in jobs if (demand := resource.demands[k]) is not None}
         self._demands = [alone.get(k) for k in range(len(job_data))]
+        # Branching begins with the jobs of most work, which raise the bound most.
         self.jobs = sorted(jobs, key=lambda k: -alone[k].work)
         self._pairs: dict[tuple[int, int], list[Inequality]] = {}
 
@@ -160,6 +163,7 @@ class DisjunctiveSet:
             for row in self.pairs(group, budget):
                 program.add(row)
         program.solve()
+        # A deque of no length runs the rounds to their end and keeps nothing.
         deque(cut_rounds(program, [*cuts, *map(self.cuts, grown)], budget), maxlen=0)
         return program
 
@@ -179,6 +183,8 @@ class DisjunctiveSet:
 
 def _deadlines(nodes: Sequence[_Node], limit: int) -> dict[int, int]:
     """Return the deadlines of jobs that all branches with a plan within a limit have one for."""
+    # A plan within the limit is in one of these branches, and nobody knows in which. So the latest deadline of all
+    # counts.
     told = [node.program.dual().deadlines(limit) for node in nodes if node.bound <= limit]
     common = set[int].intersection(*map(set, told)) if told else ()
     return {job: max(deadlines[job] for deadlines in told) for job in common}
@@ -188,6 +194,7 @@ def _extended(groups: Groups, job: int, most: int) -> Iterator[Groups]:
     """Yield the groups with one more job: in any of them, or in one of its own while there are not enough."""
     for g, group in enumerate(groups):
         yield (*groups[:g], (*group, job), *groups[g + 1 :])
+    # Empty groups are alike, so that one of them is enough.
     if len(groups) < most:
         yield (*groups, (job,))
 

@@ -78,6 +78,7 @@ class CompletionCost:
         """
         low, high = self._near()
         least = float(high.min())
+        # A corner whose lower estimate is above the least upper one cannot be the cheapest.
         return min((self.at(end), end) for end, value in zip(self._corners, low, strict=True) if value <= least)
 
     def latest(self, most: int) -> int | None:
@@ -91,6 +92,8 @@ class CompletionCost:
             if low[k] <= most / UNIT and (left := most - self.at(corner)) >= 0:
                 if k + 1 < len(self._corners):
                     after = self._corners[k + 1]
+                    # The next corner costs more than `most`, or the loop would have ended there, so the divisor is
+                    # positive.
                     return corner + left * (after - corner) // (self.at(after) - self.at(corner))
                 return corner + left // self._price if self._price else None
         return self._corners[0]
@@ -136,6 +139,7 @@ class DualBound:
 
     def deadlines(self, limit: int) -> dict[int, int]:
         """Return deadlines, in microseconds by job, in plans whose weighted sum is at most `limit`."""
+        # All other jobs cost at least their cheapest, so that one job alone can use up the slack.
         slack = limit * UNIT - self._total
         pairs = enumerate(zip(self._costs, self._cheapest, strict=True))
         latest = ((job, cost.latest(value + slack)) for job, (cost, (value, _)) in pairs)

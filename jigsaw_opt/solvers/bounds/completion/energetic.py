@@ -142,6 +142,7 @@ def _moments(program: CompletionProgram, job_data: Sequence[JobData]) -> Floats:
     known = sorted(
         {data.job.release_us for data in job_data} | set(program.own) | {int(end) for end in program.completions}
     )
+    # Both halves of the moments are thinned to about `_MOMENTS`.
     step = -(-len(known) // _MOMENTS)
     grid = range(known[0], known[-1], max(1, (known[-1] - known[0]) // _MOMENTS))
     return np.array(sorted({*known[::step], *grid}), dtype=float)
@@ -170,6 +171,7 @@ class _ConvexifiedMaster:
         builder.add_rows(NO_ENTRIES, [1.0] * len(self._own), 1.0)
         builder.add_rows(NO_ENTRIES, [self._least(row) for row in self._rows], inf)
         self._engine = HighsEngine(builder.program())
+        # So late a completion time loads hardly any interval, which lets the first program have a solution.
         latest = 4 * max(*map(int, program.completions), *self._own)
         for job, own in enumerate(checking_deadline(self._own)):
             for end in {own, int(program.completions[job]), latest}:
@@ -231,6 +233,8 @@ class _ConvexifiedMaster:
             # An interval limits its load from above, so its multiplier is not positive.
             if dual < 0
         ]
+        # Intervals take nothing of the weights: their charge depends on the completion time, and `CompletionCost` has
+        # it exactly.
         return within_weights(self._weights, rows), intervals
 
     def _dual_terms(self, job: int, intervals: Sequence[tuple[_EnergeticInterval, int]]) -> list[DualTerm]:
@@ -260,6 +264,8 @@ class _ConvexifiedMaster:
         if interval not in self._intervals:
             loads = [(number, self._load(job, end, interval)) for number, (job, end) in enumerate(self._completions)]
             entries = [(number, load) for number, load in loads if load]
+            # Loads are shares of the interval's capacity, so that all rows are of one size whatever the length of the
+            # interval.
             self._engine.add_row(-inf, 1.0, [number for number, _ in entries], [load for _, load in entries])
             self._intervals[interval] = None
 

@@ -42,6 +42,7 @@ def forced_sharing(job_data: Sequence[JobData], budget: BoundBudget) -> Iterator
     """
     classes = {id(data.job_class): data for data in job_data}
     pairs = checking_deadline(product(classes.items(), repeat=2))
+    # Whether two jobs must share depends on their classes alone, and there are far fewer classes than jobs.
     forced = {(k, m) for (k, one), (m, other) in pairs if must_share_gpu(one, other)}
     for pair in checking_deadline(combinations(range(len(job_data)), 2)) if forced else ():
         one, other = (job_data[k] for k in pair)

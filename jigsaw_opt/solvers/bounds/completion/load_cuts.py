@@ -130,6 +130,7 @@ class LoadCuts:
 def _fragments(job: int, data: JobData, demand: ResourceDemand, most: int) -> Iterator[WorkFragment]:
     """Yield the work that every iteration has, and the work that the rule allows in any of them."""
     n, length, release = data.job.iterations, data.job_class.iteration, data.job.release_us
+    # Iterations fall into parts of nearly equal size, and each part becomes one fragment.
     cuts = [n * k // min(n, most) for k in range(min(n, most) + 1)]
     for first, last in pairwise(cuts):
         count = last - first
@@ -151,8 +152,10 @@ def _free_fragments(job: int, data: JobData, demand: ResourceDemand, first: int,
     room = demand.free_interval.work if demand.free_interval else 0
     amount = min(free_work, last * room) - first * room
     if amount > 0:
+        # Counted from the end, iterations `first` to `first + full - 1` are full, and the next one has the rest.
         full, rest = divmod(amount, room)
         offset = length * (room * full * (2 * first + full - 1) + 2 * rest * (first + full)) + 2 * demand.tail * amount
+        # What is earlier fills at least so many whole iterations from the release on.
         before = (free_work - first * room - amount) // room
         yield WorkFragment(job, demand.head + before * length, amount, offset)
 

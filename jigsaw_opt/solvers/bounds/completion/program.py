@@ -114,6 +114,7 @@ class CompletionProgram:
 
     def _shares(self) -> list[tuple[Inequality, int]]:
         """Return the positive multipliers of the inequalities, in parts of one over `UNIT`."""
+        # Rows that came after the last `solve` have no multiplier yet.
         pairs = zip(self.rows, self._multipliers, strict=False)
         return [(row, int(Fraction(value) * UNIT / sum(row.factors.values()))) for row, value in pairs if value > 0]
 
@@ -164,5 +165,7 @@ def within_weights(weights: Sequence[int], shares: Sequence[tuple[Inequality, in
         Inequalities, each with its multiplier in parts of one over `UNIT`.
     """
     pairs = zip(weights, prices_left(weights, shares), strict=True)
+    # `w * UNIT - price` is what the multipliers take of a job. Any multipliers prove a bound if no price is negative,
+    # and one factor for all keeps them in balance.
     part = min([Fraction(1), *(Fraction(w * UNIT, w * UNIT - price) for w, price in pairs if price < 0)])
     return [(row, int(share * part)) for row, share in shares]

@@ -53,6 +53,7 @@ class WorkFunction:
         if k == 0 or k == len(self.times):
             return self.values[-1] if k else 0
         (start, end), (low, high) = self.times[k - 1 : k + 1], self.values[k - 1 : k + 1]
+        # Slopes are integers, so that the division has no remainder.
         return low + (high - low) * (time - start) // (end - start)
 
     def near(self, times: Floats) -> Floats:
@@ -94,6 +95,8 @@ class Profile(NamedTuple):
     def corners(self, work: int) -> set[int]:
         """Return the lengths between which ``max(0, work - self.at(length))`` is linear on the integers."""
         crossings = (_first(self.room, self.free_work), _first(self, work))
+        # A crossing may lie between two integers. With both of them as corners, the function is linear on the integers
+        # in between.
         return {*self.base.times, *self.room.times, *(at - k for at in crossings for k in (0, 1))}
 
     @property

@@ -174,6 +174,8 @@ class PackingTest:
         budget
             Charged for every pricing.
         """
+        # A search by bisection asks for nearly the same packing again and again, so that old prices often refute the
+        # next one.
         for known in (self._prices, packing.sizes()):
             if len(known) == len(packing.demands):
                 budget.charge(packing.seconds)
@@ -203,8 +205,10 @@ def refutation(packing: Packing, start: tuple[int, ...], budget: BoundBudget) ->
         patterns = packing.patterns(prices)
         if patterns is None:
             return None
+        # This test is in exact integers. All that is below only looks for better prices.
         if packing.too_much(prices, patterns):
             return Refutation(prices, patterns)
+        # Without a new column the program would return the same prices for ever.
         if budget.spent or not program.add(patterns):
             return None
         program.solve()
@@ -251,11 +255,14 @@ class _Program:
     @property
     def fits(self) -> bool:
         """Return whether the columns hold all demands, so that no prices prove the contrary."""
+        # An error of rounding here can only give up a refutation; it cannot make one.
         return self._found.objective <= -1 + 1e-9
 
     @property
     def prices(self) -> tuple[int, ...]:
         """Return the duals, rounded to integers."""
         duals = [abs(price) for price in self._found.duals[: len(self._packing.demands)].tolist()]
+        # Any prices are valid, so that rounding costs at most a little of the bound. The least value avoids a division
+        # by 0.
         scale = _FINEST / max([*duals, 1e-30])
         return tuple(int(price * scale) for price in duals)

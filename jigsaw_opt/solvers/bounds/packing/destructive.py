@@ -83,6 +83,7 @@ def destructive_bounds(test: DestructiveTest, known: int, most: int, budget: Bou
             return
         else:
             high = limit
+        # Every objective below `low` is refuted, and `high` is open.
         if high is not None and high - low <= low // _FINENESS:
             return
         limit = min(low + step, most - 1) if high is None else (low + high) // 2

@@ -74,6 +74,7 @@ class LinkPacking:
             if fewest is None:
                 return self._too_few_gpus(jobs, allowed)
             if fewest > 1:
+                # One copy of an item is one job in one group; each job is in so many groups at least.
                 asked.append((jobs, allowed, fewest * jobs.number))
         bins = (self._bins(group, [(jobs, allowed) for jobs, allowed, _ in asked], limit) for group in self._groups)
         demands, names = (demand for *_, demand in asked), (jobs.names for jobs, *_ in asked)
@@ -89,6 +90,8 @@ class LinkPacking:
         self, group: ServerGroup, asked: Sequence[tuple[EquivalentJobs, frozenset[int]]], limit: int
     ) -> KnapsackBins:
         """Return the links of each of some equivalent groups as one bin."""
+        # All links of a group are one bin. Before the least head of its jobs none of them is in use, so that the bin
+        # loses that time once for each link.
         width = len(group.links)
         items = {
             c: Item(least_transfers(jobs.data, group.links), jobs.number, width * self._head(group, jobs.data, allowed))

@@ -104,6 +104,7 @@ def two_level_bins(
     for servers in within.values():
         ((key, whole),) = _equivalent(operations, classes, outer, servers).items()
         inside = _equivalent(operations, classes, inner, servers)
+        # Two outer groups are alike if they have as many of each kind of inner groups.
         full = key, frozenset((same, one.number) for same, one in inside.items())
         known = equivalent.get(full, TwoLevelBin(whole._replace(number=0), tuple(inside.values())))
         equivalent[full] = TwoLevelBin(known.outer._replace(number=known.outer.number + 1), known.inside)
@@ -123,6 +124,7 @@ def _equivalent(
     equivalent: dict[tuple[object, ...], ServerGroup] = {}
     for group, servers in groups.items():
         links = tuple(operations.cluster.links[k] for k in sorted(partition.leaving[group]))
+        # Servers of different components cannot serve one job, even if their GPUs are alike.
         gpus = Counter((k, operations.cluster.servers[s].gpus, *(part[s] for part in parts)) for s, k in servers)
         rates = Counter((link.bandwidth, link.latency_us) for link in links)
         key = (frozenset(gpus.items()), frozenset(rates.items()))
@@ -137,6 +139,7 @@ def equivalent_jobs(job_data: Sequence[JobData]) -> list[EquivalentJobs]:
     for data in job_data:
         job = data.job
         if data.job_class.ring is not None and data.job_class.blocks and data.job_class.sites:
+            # Classes are shared objects (`gather_job_data`), so that identity says equality.
             key = (id(data.job_class), job.iterations, job.rule.min_total, job.release_us)
             equivalent.setdefault(key, []).append(data)
     return [EquivalentJobs(jobs[0], tuple(data.job.name for data in jobs)) for jobs in equivalent.values()]
@@ -155,6 +158,7 @@ def allowed_classes(data: JobData, limit: int) -> frozenset[int]:
         Latest end of the job, in microseconds.
     """
     job, job_class = data.job, data.job_class
+    # The worker counts at the least level, and the transfers at the best site: whatever the plan, it takes no less.
     lowest = critical.candidate_levels(job)[0]
     spans = {
         k: job.iterations * min(critical.tail_us(times, site.exchange.shortest, lowest) for site in job_class.sites)

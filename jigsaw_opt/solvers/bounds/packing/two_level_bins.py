@@ -94,6 +94,7 @@ class TwoLevelPacking:
         if packing is None:
             return None
         most = min(_LONGEST, budget.left)
+        # What pricing costs is known only afterwards, so that one objective must not take all of the common budget.
         own = BoundBudget(most, lambda: budget.stopped)
         found = self._test.refutes(packing, own)
         budget.charge(most - own.left)
@@ -112,6 +113,7 @@ class TwoLevelPacking:
                 reaching = reaching or fewest_groups(self._outer, jobs.data, allowed) != 1
         if not reaching:
             return None
+        # Before the first release no link is busy.
         head = min(jobs.data.job.release_us for jobs, _ in asked) if self._finite else 0
         bins = tuple(TwoLevelBinType(each, asked, limit - head) for each in self._bins)
         demands, names = (jobs.number * jobs.data.job.slots for jobs, _ in asked), (jobs.names for jobs, _ in asked)
@@ -156,6 +158,7 @@ class TwoLevelBinType:
                 if one.links and (room := one.room(each.data.job_class, allowed))
             ]
             if shares:
+                # As first prices: a class whose price is 0 would not count at all, hence the 1.
                 found[c] = 1 + min(shares)
         return found
 
@@ -164,6 +167,7 @@ class TwoLevelBinType:
         from ortools.sat.python import cp_model
 
         model, workers = self._model
+        # Prices are rounded up, so that the model's optimum is no less than the true one.
         unit = max(1, max(prices) // _FINEST)
         rough = {c: -(-prices[c] // unit) for c in workers}
         model.maximize(sum(rough[c] * amount for c, amount in workers.items()))
@@ -199,10 +203,13 @@ class TwoLevelBinType:
             room = sum(one.number * r for one, r in zip(inside, rooms, strict=True))
             if not room:
                 continue
+            # `whole` jobs have all workers in this group, `partly` jobs only some; `reaching` counts the workers of the
+            # latter.
             whole = model.new_int_var(0, each.number if room >= slots else 0, "")
             partly = model.new_int_var(0, each.number if outer.links else 0, "")
             reaching = model.new_int_var(0, each.number * min(room, slots - 1), "")
             model.add(whole + partly <= each.number)
+            # At least one worker of such a job is elsewhere, or the job would be whole.
             model.add(reaching <= min(room, slots - 1) * partly)
             leaving.append(self._spent_on(outer, data) * partly)
             for jobs, amount in ((whole, slots * whole), (partly, reaching)):
@@ -210,6 +217,7 @@ class TwoLevelBinType:
                 for k, (one, each_room) in enumerate(zip(inside, rooms, strict=True)):
                     if each_room:
                         groups = model.new_int_var(0, each.number * one.number, "")
+                        # `groups` counts pairs of a job and a smaller group in which it has workers.
                         model.add(groups <= one.number * jobs)
                         held.append(each_room * groups)
                         spent = self._spent_on(one, data)

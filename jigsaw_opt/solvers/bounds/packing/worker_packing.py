@@ -92,6 +92,7 @@ def _workers(data: JobData) -> Iterator[_PackedWorker]:
     Over several iterations they may take turns, so each of them counts only for the least level.
     """
     least = critical.least_levels(data.job)
+    # The rule binds each iteration by itself: a worker may have the least level in all of them.
     for level in least if data.job.iterations == 1 else (least[0],) * len(least):
         block = min(times[level - 1] for times in data.job_class.blocks.values() if len(times) >= level)
         yield _PackedWorker(data.job.iterations * block, data.job.name)
@@ -107,6 +108,8 @@ def _fullest(loads: Sequence[int], gpus: int) -> Iterator[tuple[int, int, int, i
     bins = 1
     while bins <= gpus:
         for count in checking_deadline(range(bins, len(loads) + 1, gpus)):
+            # In the terms of the module's docstring, `count` is k m + g, with g `bins` and m `gpus`; g (k + 1) items
+            # are left from `first` on.
             first = count - (count - bins) // gpus * bins - bins
             yield ceil_div(sums[count] - sums[first], bins), bins, first, count
         bins *= 2
