@@ -148,6 +148,7 @@ Starts = list[tuple[int, int]]
 
 def _least_pace(stages: Sequence[AsyncStage], in_flight: int | None) -> tuple[int, Starts, int]:
     """Return the pace, the starts of a minibatch at it, and how long that takes."""
+    # No pace is below this: each copy takes both passes of every minibatch that is its turn.
     pace = max(ceil_div(stage.forward_us + stage.backward_us, stage.replicas) for stage in stages)
     while True:
         starts, fits = _building_block(stages, pace)
@@ -175,8 +176,11 @@ def _building_block(stages: Sequence[AsyncStage], pace: int) -> tuple[Starts, li
         stage, begin = stages[number], forward[number][0]
         turn = stage.replicas * pace
         # On its copy, the backward pass lies between the end of a forward pass and the next forward pass.
+        # The copy begins a forward pass each turn. This counts the turns from the minibatch's own to the one that the
+        # last microsecond of its backward pass would fall into.
         turns = (ready - begin + stage.backward_us - 1) // turn
         free = begin + turns * turn + stage.forward_us
+        # Behind its own forward pass the backward pass is free, so `turns` is not 0 here.
         if ready < free:
             fits.append(ceil_div(ready - begin + stage.backward_us, turns * stage.replicas))
             ready = free
@@ -249,8 +253,10 @@ def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, coun
             kind = "F" if place < len(stages) else "B"
             length = stages[number].forward_us if kind == "F" else stages[number].backward_us
             at[f"{kind}{batch}.{number}"] = start + batch * pace
+            # Both neighbours get a message; the names below select those that there are.
             for other in (number - 1, number + 1):
                 at[f"{kind}{batch}.{number}-{other}"] = start + length + batch * pace
+    # Operations of a shaped graph are numbered blocks first, then transfers.
     names = [*(block.name for block in graph.shape.blocks), *(transfer.name for transfer in graph.shape.transfers)]
     row = [at[name] for name in names]
     gpus = [(0, gpu) for gpu in range(len(graph.shape.slots))]

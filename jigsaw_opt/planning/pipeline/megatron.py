@@ -87,6 +87,7 @@ def _refused(stages: Sequence[str], ranks: int) -> list[str]:
     holding = [number for number, stage in enumerate(stages) if "m" in stage]
     if len(holding) > 1:
         wrong.append("all heads of several tokens (m) are in one stage")
+    # Stages are placed in turn, so that the last stages of all ranks are the last of all.
     elif holding and holding[0] < len(stages) - ranks:
         wrong.append("heads of several tokens (m) are in the last stage of their rank")
     return wrong

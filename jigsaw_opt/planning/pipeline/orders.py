@@ -96,6 +96,8 @@ def one_forward_one_backward(layout: PipelineLayout) -> Orders:
     """Return 1F1B: as many forward passes as stages behind, then one backward pass for each (DAPPLE, PipeDream)."""
     orders: Orders = []
     for stage in range(layout.stages):
+        # The first gradient comes back to a stage when its micro-batch has been through all stages behind it. Until
+        # then the stage makes one forward pass for each of them.
         ahead = min(layout.micro_batches, layout.stages - 1 - stage)
         order = [Pass("F", batch, stage) for batch in range(ahead)]
         for batch in range(layout.micro_batches):
@@ -127,6 +129,8 @@ def interleaved(layout: PipelineLayout) -> Orders:
     for gpu in range(gpus):
         forward = [Pass("F", batch, chunk * gpus + gpu) for batch, chunk in (at(k, False) for k in range(total))]
         backward = [layout.backward(batch, chunk * gpus + gpu) for batch, chunk in (at(k, True) for k in range(total))]
+        # Warm-up passes as in Megatron-LM: all chunks but the last of the first group of micro-batches, and two for
+        # each GPU behind, for the way there and back.
         ahead = min(total, 2 * (gpus - 1 - gpu) + (chunks - 1) * gpus)
         order = forward[:ahead]
         for number, passes in enumerate(backward):
@@ -172,9 +176,11 @@ def _zero_bubble(layout: PipelineLayout, ahead: list[int], most: int) -> Orders:
         )
     stages, batches = layout.stages, layout.micro_batches
     orders: Orders = [[] for _ in range(stages)]
+    # Passes done so far, by stage. Micro-batches keep their order, so that a count says which one is next.
     forward, backward, weights = [0] * stages, [0] * stages, [0] * stages
     while any(count < batches for count in weights):
         # What others have done before this unit of time.
+        # The first stage has all inputs from the beginning; the last one needs no gradient but its own.
         came, returned, own = [batches, *forward[:-1]], [*backward[1:], batches], list(forward)
         for stage, order in enumerate(orders):
             if (
@@ -196,10 +202,12 @@ def _zero_bubble(layout: PipelineLayout, ahead: list[int], most: int) -> Orders:
 def v_half(layout: PipelineLayout) -> Orders:
     """Return V-Half: two chunks a GPU, the second on the way back, and half of the activations of 1F1B.
 
-    Each micro-batch repeats the same building block every six units of time (Qi et al., NeurIPS'24, "PipelineProblem
+    Each micro-batch repeats the same building block every six units of time (Qi et al., NeurIPS'24, "Pipeline
     parallelism with controllable memory", figure 4). Passes for the weights fill what is left.
     """
     gpus, batches = layout.gpus, layout.micro_batches
+    # With an even number of GPUs, the second and the fourth pass below would otherwise fall into the same unit of the
+    # six.
     shift = 3 if gpus % 2 == 0 else 0
     orders: Orders = []
     for gpu in range(gpus):
@@ -219,6 +227,7 @@ def _filled(at: Mapping[int, Pass], split: bool) -> list[Pass]:
     """Return passes by time, with those for the weights as soon as there is a free unit."""
     order: list[Pass] = []
     waiting: deque[Pass] = deque()
+    # Passes of successive micro-batches are six units apart and never collide, so that each unit has at most one.
     for time in range(max(at) + 1):
         it = at.get(time)
         if it is not None:

@@ -35,6 +35,8 @@ def costs_of(partition: Partition) -> PipelineCosts:
     return PipelineCosts(
         tuple(stage.forward_us for stage in stages),
         tuple(
+            # A stage that recomputes repeats its forward pass when the backward pass begins, and until then holds its
+            # input alone.
             stage.backward_us - part + stage.forward_us * stage.recompute
             for stage, part in zip(stages, parts or [0] * len(stages), strict=True)
         ),
@@ -57,6 +59,8 @@ def async_stages(partition: Partition) -> list[AsyncStage]:
     """
     found = []
     for number, stage in enumerate(partition.stages):
+        # The time is of the stage with all copies, which take turns. A nanosecond is taken off before rounding up, so
+        # that an error of floating point adds no microsecond. Both passes take at least one.
         whole = max(ceil(stage.time_s * stage.replicas * 1e6 - 1e-3), stage.forward_us + stage.backward_us, 2)
         forward = min(max(1, stage.forward_us), whole - 1)
         last = number == len(partition.stages) - 1
@@ -98,6 +102,7 @@ def _transfer_us(partition: Partition, number: int) -> int:
     """
     if not partition.activations:
         return partition.latency_us
+    # Copies are numbered stage by stage; `first` is the last one of this stage, and the next one is of the next stage.
     first = sum(stage.replicas for stage in partition.stages[: number + 1]) - 1
     size = 1
     for level in partition.levels:

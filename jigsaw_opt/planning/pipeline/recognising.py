@@ -140,7 +140,9 @@ def _passes_of(shape: Shape) -> PipelineLayout | str:
         found[match[1], int(match[2]), int(match[3])] = block.slots[0]
     kinds = "FBW" if any(kind == "W" for kind, _, _ in found) else "FB"
     batches, stages = 1 + max(batch for _, batch, _ in found), 1 + max(stage for _, _, stage in found)
+    # Counting comes first: a name such as F0.999999999 must not make this go through all passes that it implies.
     if len(found) < len(kinds) * batches * stages:
+        # The first missing one is among the first `len(found) + 1`.
         wanted = ((kind, b, s) for kind, b, s in product(kinds, range(batches), range(stages)))
         kind, batch, stage = next(key for key in wanted if key not in found)
         return f"it has no block {kind}{batch}.{stage}"
@@ -155,6 +157,7 @@ def _passes_of(shape: Shape) -> PipelineLayout | str:
 def _with_edges(shape: Shape, layout: PipelineLayout, wanted_of: _Waits) -> PipelineLayout | str:
     """Return the layout, or say what is wrong with what passes wait for."""
     sent = {transfer.name for transfer in shape.transfers}
+    # A transfer between two passes counts as one wait of the later pass for the earlier one.
     after: dict[str, str] = {edge.before: edge.after for edge in shape.edges if edge.before in sent}
     waits = {(edge.before, after.get(edge.after, edge.after)) for edge in shape.edges if edge.before not in sent}
     wanted = set(wanted_of(layout))

@@ -160,6 +160,7 @@ def held_bytes(pipeline: PipelineProblem, orders: Orders) -> list[list[int]]:
             if pipeline.layout.split:
                 weights = costs.weight_bytes[it.stage] if costs.weight_bytes else whole
             again = costs.recomputed_bytes[it.stage] if costs.recomputed_bytes else 0
+            # A pass has what it takes from its begin, and what it frees until its end: both count while it runs.
             held += {"F": whole, "B": again, "W": 0}[it.kind]
             found[-1].append(held)
             held -= {"F": 0, "B": whole - weights, "W": weights}[it.kind]
@@ -185,6 +186,8 @@ def makespan_us(pipeline: PipelineProblem, orders: Orders) -> int:
     layout, sending = pipeline.layout, pipeline.costs.transfer_us
     ends: dict[Pass, int] = {}
     done, free_at = [0] * len(orders), [0] * len(orders)
+    # Each round lets every GPU go as far as it can. If a round moves nothing and passes are left, GPUs wait for one
+    # another.
     moved = True
     while moved:
         moved = False
@@ -213,6 +216,7 @@ def _waits_for(it: Pass, stages: int) -> Pass | None:
         return Pass("F", batch, stage - 1) if stage else None
     if kind == "W":
         return Pass("B", batch, stage)
+    # The backward pass of the next stage comes after its forward pass, which comes after that of this stage.
     return Pass("F", batch, stage) if stage == stages - 1 else Pass("B", batch, stage + 1)
 
 
@@ -240,6 +244,8 @@ def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: O
     if instance.horizon == "finite":
         return timetable_of(operations, network.jobs, gpus, network.earliest(order), None)
     flat = flatten(network)
+    # In a period of all durations together, operations follow one another, so that any order which repeats at all does
+    # so.
     found = repeated(flat, order, sum(flat.duration_us))
     if found is None:
         raise WrongPlanError("the orders do not repeat")
@@ -309,6 +315,7 @@ def _joint_order(graph: ShapedGraph, orders: Orders) -> list[int]:
         waiting[before].append(after)
         missing[after] += 1
     ready = [operation for operation, count in enumerate(missing) if count == 0]
+    # Kahn's algorithm: the list grows while it is read.
     for operation in ready:
         for after in waiting[operation]:
             missing[after] -= 1

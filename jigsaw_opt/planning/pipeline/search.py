@@ -44,6 +44,7 @@ def search_schedule(
         The instance, and what `auto` says of it; never worse than a named schedule, or than `first`.
     """
     instance = pipeline_instance(pipeline, name, horizon)
+    # `auto` keeps the best of its first plans, so that its result is never worse than any of them.
     known = (*first, *fitting(pipeline).values())
     starts = [timetable_of_orders(pipeline, instance, orders) for orders in known]
     return instance, solve_listed(instance, "auto", options, report, offering(starts))

@@ -169,6 +169,7 @@ class PipelineProblem:
         stage
             Number of the stage.
         """
+        # A block of no length would be none: documents state positive durations.
         return max(1, {"F": self.costs.forward_us, "B": self.costs.backward_us, "W": self.costs.weight_us}[kind][stage])
 
     @cached_property
@@ -274,6 +275,7 @@ def _transfers(
             if not 0 <= other <= last:
                 continue
             before, after = f"{kind}{batch}.{stage}", f"{kind}{batch}.{other}"
+            # What is sent back is as large as what was sent there, and both count with the earlier stage.
             size = sizes[min(stage, other)] if sizes else 0
             here, there = f"gpu{layout.gpu_of[stage]}", f"gpu{layout.gpu_of[other]}"
             if size == 0 or here == there:
@@ -293,6 +295,7 @@ def _holds(pipeline: PipelineProblem, at: Sequence[tuple[int, int]]) -> list[Mem
         weights = 0
         if pipeline.layout.split:
             weights = pipeline.costs.weight_bytes[stage] if pipeline.costs.weight_bytes else whole
+        # One interval for each moment at which a part is freed.
         for kind, amount in (("B", whole - weights), ("W", weights)):
             if amount:
                 holds.append(MemoryInterval(f"F{batch}.{stage}", f"{kind}{batch}.{stage}", amount))

@@ -244,6 +244,7 @@ def _schedule(instance: Instance, plan: Plan, form: CsvFormat, iteration: int) -
     """Return the actions of a pipeline's ranks in one iteration."""
     job, layout = only_pipeline(instance)
     orders = orders_of(instance, plan, job, iteration)
+    # The last stage is on one GPU, so that its order is the order of that GPU.
     last = [it.micro_batch for order in orders for it in order if (it.kind, it.stage) == ("F", layout.stages - 1)]
     number = {batch: number for number, batch in enumerate(last)}
     kinds = {"F": "F", "B": "I" if layout.split else "B", "W": "W"}
@@ -340,10 +341,12 @@ def _with_messages(
     """
     row: list[tuple[int, int, list[tuple[int, str]]]] = []
     for rank, order in enumerate(orders):
+        # Later entries replace earlier ones, which leaves the last backward pass of each stage.
         final = {it.stage: it for it in order if it.kind != "F"}
         for it in order:
             at, batch = times[_name(it)], number[it.micro_batch]
             row.append((at.start_us, 1, [(rank, actions[it])]))
+            # The gradient of the weights goes nowhere: no stage has so high a number.
             other = it.stage + {"F": 1, "B": -1, "W": layout.stages}[it.kind]
             if 0 <= other < layout.stages and layout.gpu_of[other] != rank:
                 sent, received = f"{it.stage}SEND_{it.kind}{batch}", f"{other}RECV_{it.kind}{batch}"
@@ -351,6 +354,7 @@ def _with_messages(
             if it == final[it.stage]:
                 row.append((at.end_us, 0, [(rank, f"{it.stage}REDUCE_GRAD")]))
     ranks: list[list[str]] = [[] for _ in orders]
+    # The 0 of messages puts them before the passes that begin at the same moment.
     for _, _, own in sorted(row, key=itemgetter(0, 1)):
         for rank, name in own:
             ranks[rank].append(name)

@@ -153,9 +153,8 @@ class _DualSearch:
         once = sum(cost[d - 1] for d in least)
         moment = sum(cost[d - 1] * (2 * tails[d - 1] + length[d - 1]) for d in least)
         overflow, top = self._overflow(data, prices), max(prices)
+        # No GPU does priced work faster than one of the highest price. A least length is rounded down.
         intervals = tuple(
-            # No GPU does priced work faster than one of the highest price. The length is rounded down, as it is a least
-            # one.
             WorkInterval(count * top, cost[d - 1] // top, 0, tails[d - 1]) for d, count in Counter(least).items()
         )
         # Fixed levels leave no choice; under the other rules all workers may be at the last level.
