@@ -20,11 +20,14 @@ def contracted(flat: FlatActivities) -> tuple[FlatActivities, list[int]]:
     after: list[dict[int, int]] = [{} for _ in flat.duration_us]
     fixed = [bool(a or b or c) for a, b, c in zip(flat.resources, flat.opens, flat.closes, strict=True)]
     for one, other, length, periods in flat.arcs:
+        # A wait over periods remains an arc, so both of its ends are kept.
         if periods:
             fixed[one] = fixed[other] = True
         else:
             before[other][one] = after[one][other] = max(length, before[other].get(one, 0))
     release, kept = list(flat.release_us), []
+    # An activity with one wait on either side is replaced by no more arcs than it had. With several on both sides there
+    # would be their product.
     for number, lasts in enumerate(flat.duration_us):
         own, later = before[number], after[number]
         # What ends last of all is no mere delay.
@@ -84,6 +87,7 @@ def with_delays(flat: FlatActivities, kept: Sequence[int], starts: Sequence[int]
         if periods == 0 and not known[after]:
             waits[after].append((before, length))
     pending = [activity for activity, done in enumerate(known) if not done]
+    # A stack takes the place of recursion, as chains of delays may be longer than Python's own stack.
     while pending:
         activity = pending[-1]
         unknown = [before for before, _ in waits[activity] if not known[before]]

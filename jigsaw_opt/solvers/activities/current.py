@@ -112,6 +112,8 @@ def _current_of(operations: Operations, objective: int, timetable: Timetable) ->
                 end = starts[activity] + flat.duration_us[activity]
                 first[resource] = min(first.get(resource, end), starts[activity])
                 last[resource] = max(last.get(resource, 0), end)
+        # `flatten` leaves out what follows from all use of a resource in one period being behind that of the period
+        # before. Such a plan does not have that.
         if any(last[resource] - first[resource] > timetable.period_us for resource in first):
             return None
     return CurrentPlan(objective, gpus, levels, flat, network.jobs, starts)

@@ -176,6 +176,7 @@ def one_iteration(graph: ShapedGraph, room: Sequence[int]) -> FlatActivities:
         opens[hold.start].append((hold.slot, hold.bytes, hold.end))
         closes[hold.end].append((hold.slot, hold.bytes, hold.start))
     arcs = [Arc(before, after, 1, 0) for before, after, lag in graph.edges if lag == 0]
+    # Only the order on the slots matters to memory, so that transfers use nothing here.
     resources = [slots if operation < graph.blocks else () for operation, slots in enumerate(graph.takes_part)]
     zeros = [0] * size
     return FlatActivities([1] * size, zeros, resources, arcs, opens, closes, list(room), zeros, zeros)

@@ -67,6 +67,7 @@ def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable |
     placed.sort(key=lambda it: it[:2])
     moves = WorkerMoves(operations)
     for _ in range(min(_MOST_STEPS, _STEP_OPERATIONS // size) if placed else 0):
+        # Mostly one of the best schedules is varied: the mean place is 2.
         _, _, jobs, rule = placed[min(len(placed) - 1, int(random.expovariate(0.5)))]
         moved = moves.moved(jobs.placement, random) if operations.jobs and random.random() < _MOVED else None
         if moved is not None:
@@ -128,6 +129,7 @@ class PlacedJobs:
             period = repeated_as_it_is(self.flat, starts)
         elif self.operations.horizon == "cyclic":
             end = max(start + length for start, length in zip(starts, self.flat.duration_us, strict=True))
+            # No period of interest is longer than the whole schedule, or than what is to be beaten.
             found = repeated(self.flat, order, int(min(end, least - 1)))
             if found is None:
                 return inf, None
@@ -156,6 +158,8 @@ class PlacedJobs:
             period = (least + most) // 2
             starts = scheduler.schedule(period, random)
             tried += 1
+            # Success proves that the period is enough. Failure proves nothing, so that a period is given up only after
+            # several tries.
             if starts is not None:
                 most, tried = period, 0
                 yield self._value(starts, period, inf)[1]

@@ -58,6 +58,8 @@ class Annealing:
         self, solve_state: SolveState, operations: Operations, offer: Offer | None = None, stream: int = 0
     ) -> None:
         self.solve_state, self.operations, self.offer = solve_state, operations, offer or solve_state.offer
+        # The number of the stream is shifted beyond the bits of a seed, so that no other seed has the chance of this
+        # stream.
         self.random = Random(f"orders/{solve_state.options.seed + (stream << 64)}")
         self.current: CurrentPlan | None = None
         self.spent, self.exhausted = 0.0, False
@@ -90,12 +92,15 @@ class Annealing:
         if before is None:
             left = min(work, seconds, math.inf if self.solve_state.remaining is None else self.solve_state.remaining)
             self._length[True] = max(_SHORTEST_ANEW, min(_LONGEST, _SHARE * left if left < math.inf else 0.0))
+        # Runs from the incumbent and from list schedules take turns.
         size, self._anew = self._search.size, not self._anew
         given = self._list_schedule(current) if self._anew else None
         anew = given is not None
         order, starts = given or (in_order(current.flat, current.starts), current.starts)
+        # A step may visit all activities, so that visits over size is the number of steps that fit.
         visits = min(self._length[anew], max(0.0, limit - self.spent)) / _SECONDS_OF_VISIT
         steps = max(1, min(_STEPS * size * size, int(visits / size)))
+        # The temperature is a share of the objective, but what a move costs goes by durations of activities.
         hot, seed = self.random.choice(_HOT) * self._duration / current.objective, self.random.randrange(2**31)
         found = self._search.anneal(order, starts, steps, hot, seed, stop)
         better = found.value < current.objective and self._take(current, found.sequence, found.starts)
@@ -125,6 +130,7 @@ class Annealing:
                 return order, starts
             repeats = repeated(current.flat, order, least)
             if repeats is not None:
+                # From now on only a shorter period counts.
                 least, best = repeats[0] - 1, (order, repeats[1])
             if self.solve_state.reason() is not None:
                 break

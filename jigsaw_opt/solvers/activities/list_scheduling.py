@@ -79,6 +79,7 @@ class _ListRun:
     def __init__(self, scheduler: ListScheduler, rank: Sequence[int], patience: int, ahead: float | None) -> None:
         self.flat, self.successors, self.rank = scheduler.flat, scheduler.successors, rank
         self.patience = patience
+        # The lists of what waits hold ranks, which are sorted as they are; this leads back to the activities.
         self.by_rank = [0] * len(rank)
         for activity, place in enumerate(rank):
             self.by_rank[place] = activity
@@ -143,6 +144,8 @@ class _ListRun:
     def _start(self, activity: int, now: int) -> None:
         """Start an activity, and at their times those behind it that nothing else holds up."""
         pending = [(activity, now)]
+        # What uses nothing need not wait for its turn: it starts together with what lets it start, and the list grows
+        # meanwhile.
         for number, moment in pending:
             self.start[number] = moment
             self.order.append(number)
@@ -168,6 +171,7 @@ class _ListRun:
 
     def _better_comes(self, activity: int, place: int, now: int) -> bool:
         """Return whether an activity of better rank is known to become ready soon on its GPUs and links."""
+        # Patience is in quarters, so both sides count quarters of a microsecond and remain integers.
         until = 4 * now + self.patience * self.flat.duration_us[activity]
         return any(
             self.rank[other] < place and 4 * self.ready[other] < until
@@ -230,11 +234,14 @@ class _Openings:
 
     def __init__(self, flat: FlatActivities, waits: Mapping[int, tuple[int, int, float]], ahead: float) -> None:
         self.waits = waits
+        # When `following` is done, all that waited for it counts no longer.
         self.behind = Counter((gpu, following) for gpu, following, _ in waits.values())
         self.gpu_of = {following: gpu for gpu, following in self.behind}
         self.count = [0] * len(flat.room)
         self.most = [0] * len(flat.room)
         for gpu, _, times in waits.values():
+            # With n pairs on the way and one of them always running, a factor of 1 allows n and a factor of 2 allows 2
+            # n - 1: ZB-H1 and ZB-H2 of a pipeline.
             self.most[gpu] = max(self.most[gpu], round(ahead * times - (ahead - 1)), 1)
 
     def hold_back(self, activity: int) -> bool:
@@ -291,12 +298,15 @@ class _ReserveSafety:
 
     def holds(self, memory: HeldMemory, activity: int) -> bool:
         """Return whether the reserve still suffices where the activity, which fits, is done now."""
+        # What leaves no GPU with more than before leaves the reserve as much room as it had.
         if not memory.grows(activity):
             return True
         gpus = {gpu for gpu, _, _ in self.flat.opens[activity]}
         return all(self._holds_on(gpu, memory, activity) for gpu in gpus)
 
     def _holds_on(self, gpu: int, memory: HeldMemory, activity: int) -> bool:
+        # The banker's algorithm (Dijkstra): a step is safe if the rest can still be brought to an end in one known
+        # order. `seen` marks what this walk has done by the number of the walk, so that nothing has to be reset.
         done, seen = memory.done, self.seen
         self.epoch += 1
         epoch, level = self.epoch, memory.held[gpu]
@@ -320,6 +330,7 @@ class _ReserveSafety:
     def _reserve_before(self, gpu: int, memory: HeldMemory, activity: int) -> Iterator[int]:
         """Yield what is left of the reserve of a GPU up to an activity."""
         reserve, done = self.reserves[gpu], memory.done
+        # What is done stays so, and the first that is not only moves on.
         while done[reserve[self.first[gpu]]]:
             self.first[gpu] += 1
         place = self.first[gpu]

@@ -44,6 +44,7 @@ class HeldMemory:
         """Return whether memory suffices for an activity now."""
         done, held, room = self.done, self.held, self.room
         opens = self._opens[activity]
+        # Nearly every activity opens one hold, and this is called most of all.
         if len(opens) == 1:
             gpu, amount, end = opens[0]
             return done[end] == 1 or held[gpu] + amount <= room[gpu]
@@ -141,6 +142,8 @@ class _SerialSearch:
                 tried = _NOTHING_TRIED
                 continue
             # Nothing leads on from here.
+            # What is held depends on which activities are done, and not on their order. So a set that leads nowhere
+            # does so however it is reached.
             self.dead.add(bytes(self.memory.done))
             taken_back += 1
             if not choices or taken_back > _MOST_CHOICES:
@@ -150,8 +153,11 @@ class _SerialSearch:
 
     def _next_choice(self, tried: tuple[int, int]) -> tuple[int, int] | None:
         """Return the first heavy activity behind `tried` that fits; None where there is none."""
+        # The copy costs time, which is saved as long as nothing was taken back.
         if self.dead and bytes(self.memory.done) in self.dead:
             return None
+        # `heavy` is sorted, and after going back it is the same as before: what comes behind `tried` is still to be
+        # tried.
         for place in range(bisect_right(self.heavy, tried), len(self.heavy)):
             if self.memory.fits(self.heavy[place][1]):
                 return self.heavy[place]

@@ -86,6 +86,8 @@ def _longest_ways(size: int, arcs: Sequence[Arc], period: int) -> np.ndarray | N
     import numpy as np
 
     ways = np.full((size, size), _NONE, dtype=np.int64)
+    # Floyd and Warshall's algorithm for longest ways. A circuit that is too long shows as a positive entry on the
+    # diagonal. Entries behind it may overflow, but they never decrease, so it stays positive.
     np.fill_diagonal(ways, 0)
     for before, after, length, periods in arcs:
         ways[before, after] = max(ways[before, after], length - periods * period)
@@ -138,6 +140,7 @@ class _ModuloRun:
         early = (moments[:, None] + self.ways[placed, :]).max(axis=0)
         late = (moments[None, :] - self.ways[:, placed]).min(axis=1)
         slack = late - early
+        # No activity that is placed has least slack.
         slack[placed] = 2**62
         activity = int(slack.argmin())
         return activity, *self._window(activity, int(early[activity]), int(late[activity]))
@@ -174,6 +177,7 @@ class _ModuloRun:
             for other in self.on[resource]:
                 behind = self.start[other] + self.flat.duration_us[other]
                 for moment in (behind, self.start[other] - own):
+                    # The same moment modulo the period, not before the window.
                     at = first + (moment - first) % self.period
                     if at <= last:
                         yield at
@@ -183,6 +187,8 @@ class _ModuloRun:
         own = self.flat.duration_us[activity]
         for resource in self.flat.resources[activity]:
             for other in self.on[resource]:
+                # On the circle of the period, `after` is the way from the other's start to this one, and the rest of
+                # the circle is the way back.
                 after = (moment - self.start[other]) % self.period
                 if after < self.flat.duration_us[other] or self.period - after < own:
                     yield other
@@ -199,6 +205,7 @@ class _ModuloRun:
 
     def _force(self, activity: int, first: int, last: int) -> bool:
         """Place an activity and eject what conflicts with it; return False where memory never suffices for it."""
+        # A fixed choice could let two activities eject each other for ever.
         moment = self.random.choice(sorted(set(self._moments(activity, first, max(first, last)))))
         for other in set(self._conflicts(activity, moment)):
             self._eject(other)
@@ -221,11 +228,13 @@ class _ModuloRun:
     def _overfull(self, gpu: int) -> list[_Held] | None:
         """Return the memory intervals of a moment at which a GPU has too little memory for them, or None."""
         spans = [(it, *self._span(it)) for it in self.held[gpu] if it.start in self.start or it.end in self.start]
+        # The level rises only where an interval begins, so that the most is held at one of these moments.
         for _, moment, _ in spans:
             level, holding = 0, []
             for it, begin, length in spans:
                 beyond = length - (moment - begin) % self.period
                 if beyond > 0:
+                    # An interval longer than the period overlaps its own repetitions, and each of them holds its bytes.
                     level += it.amount * ((beyond - 1) // self.period + 1)
                     holding.append(it)
             if level > self.flat.room[gpu]:

@@ -104,6 +104,7 @@ class WindowSearch:
             first = self.random.choice(used)
             some = {r for r in used if abs(r - first) <= self.random.randrange(1, 4)}
             order = [activity for activity in order if some & set(flat.resources[activity])]
+        # Windows may reach out at both ends, or activities there would be in fewer of them than others.
         begin = self.random.randrange(-size // 2, max(1, len(order) - size // 2))
         return set(order[max(0, begin) : begin + size])
 
@@ -194,6 +195,8 @@ class _WindowModel:
                 if where != gpu or place[first] >= end or place[last] < begin:
                     continue
                 one, other = place[first], place[last]
+                # The interval wraps around the period, and its end that is in the free part stays on the same side of
+                # the other one.
                 if other < one and (other >= end or one < begin):
                     continue
                 if one < begin and other >= end:
@@ -204,6 +207,7 @@ class _WindowModel:
                 intervals.append(self.proto.new_interval_var(self.starts[first], length, stop, ""))
                 demands.append(amount)
         if intervals:
+            # What is held is a multiple of the unit, so that a smaller rest of the room is never used.
             unit = gcd(*demands)
             self.proto.add_cumulative(intervals, [amount // unit for amount in demands], room // unit)
 

@@ -63,6 +63,7 @@ class OrderSearch:
         self._exponentials: Reals = EXPONENTIALS
         # Whatever the order, no time is beyond the sum of all there are.
         self._fits = 2 * (sum(flat.duration_us) + sum(arc.length_us for arc in flat.arcs)) < _LARGEST // 10**4
+        # 2^55 / 10^4 is less than 2^42, and weights below 2^20 keep weighted sums of such times within 63 bits.
         self._fits = self._fits and max(flat.release_us, default=0) < _LARGEST and sum(weights) < 2**20
         self._compiled = False
         if self._fits:
@@ -106,6 +107,7 @@ class OrderSearch:
             done += count
             if stop(int(self._order.visits[0])):
                 break
+            # The native code may become ready during a run; the next part of it is compiled then.
             function = self._function()
         found = with_delays(self._flat, self._kept, integers(self._order.best_start))
         return AnnealedOrder(value, in_order(self._flat, found), found)

@@ -88,6 +88,7 @@ def complete(
     workers
         The data-parallel jobs.
     """
+    # Activations count once for each GPU, as only one worker runs there at a time. State is there always.
     taken, activations = _taken_by(operations, workers)
     for graph, own in zip(operations.shaped, gpus, strict=True):
         for slot, gpu in zip(graph.shape.slots, own, strict=True):
@@ -214,6 +215,7 @@ class _PlacementDraw:
             if not free:
                 return None
             # GPUs of a server are alike but for their load.
+            # Reversed twice, the first of equal GPUs stays, and the order remains that of the cluster.
             unlike = {(gpu[0], self.load[gpu]): gpu for gpu in reversed(free)}
             chosen[slot] = min(reversed(unlike.values()), key=lambda gpu: self._cost(job, slot, gpu, chosen))
         return tuple(chosen[slot] for slot in range(len(allowed)))
@@ -265,6 +267,7 @@ class _PlacementDraw:
                 channel = graph.channel(operation, (gpu[0], chosen[other][0]), operations.routes)
                 if channel is not None:
                     takes = count * graph.transfer_us(operation, channel)
+                    # A transfer takes time from both slots, and from others on each link that it uses.
                     cost += self.nearness * graph.job.iterations * takes * (1 + len(channel.links))
         return cost * (1 + self.blur * self.random.random()), len(chosen)
 

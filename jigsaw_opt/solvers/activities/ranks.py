@@ -112,6 +112,8 @@ class Ranks:
                 return tail, activity
             if order == "ahead":
                 return not grows, leaf, tail, activity
+            # False sorts before True: what frees memory comes before what takes it. The number of the activity breaks
+            # ties, so that the rank is always the same.
             return order == "leaves_last" and leaf, grows, tail, activity
 
         return self._ranked(key)

@@ -37,6 +37,7 @@ def repeated(flat: FlatActivities, order: Sequence[int], limit: int) -> tuple[in
         found = _starts(arcs, order, period)
         if isinstance(found, list):
             return period, found
+        # Each circuit is a bound of its own: no smaller period keeps this order.
         period = max(period + 1, found)
     return None
 
@@ -87,6 +88,8 @@ def _starts(arcs: Sequence[Sequence[tuple[int, int, int]]], order: Sequence[int]
     start, cause = [0] * len(order), [-1] * len(order)
     while True:
         check_deadline()
+        # Bellman and Ford's algorithm for longest ways, in the order in which most waits point forward: mostly two
+        # rounds suffice.
         changed = False
         for activity in order:
             moment = start[activity]
@@ -111,6 +114,7 @@ def _circuit(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int
         while at != -1 and seen[at] == -1:
             seen[at] = begin
             at = cause[at]
+        # Causes lead back to where this walk has been, so they form a circuit, and its length exceeds its periods.
         if at != -1 and seen[at] == begin:
             return _ratio(arcs, cause, at, period)
     return None
@@ -121,6 +125,8 @@ def _ratio(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int],
     total = turns = 0
     at = begin
     while True:
+        # Several waits may join the same two activities. The one that was the cause is the one that asks for most at
+        # this period.
         used = [(length, periods) for before, length, periods in arcs[at] if before == cause[at]]
         length, periods = max(used, key=lambda it: it[0] - it[1] * period)
         total, turns = total + length, turns + periods

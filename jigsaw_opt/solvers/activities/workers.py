@@ -80,6 +80,7 @@ class WorkerPlacing:
         if random:
             random.shuffle(order)
         table = AssignmentTable(self.operations, layout, asked)
+        # Balanced loads make shorter periods; packing finds room where balance leaves too little in one place.
         for strategy in (balanced, packed):
             placement = strategy(layout, asked, order)
             found = None if placement is None else self._assigned(table, placement, order)
