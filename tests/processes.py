@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def alive(pid: int) -> bool:
     """Whether the process still runs."""
+    if sys.platform != "linux":
+        told = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+        return told.stdout.strip()[:1] not in ("", "Z")
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -140,6 +141,8 @@ def keep_to_share(rank: int, count: int) -> None:
     rank, count
         This process among those of this machine.
     """
+    if sys.platform != "linux":  # macOS has no way to bind a thread to cores; its scheduler decides.
+        return
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) >= count:
         os.sched_setaffinity(0, cores[rank * len(cores) // count : (rank + 1) * len(cores) // count])

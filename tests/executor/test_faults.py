@@ -13,9 +13,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
+
 from replayed import instance, run, written  # noqa: E402
 
 from jigsaw_opt.documents import load_replay  # noqa: E402
+from tests.processes import alive  # noqa: E402
 
 SEGMENTS = [("0", 4 * 9 * 16), ("1-2", 4 * 17 * 3)]
 
@@ -53,7 +55,7 @@ class Ground:
         """Processes of all runs so far that have not ended."""
         numbers = [int(path.name.removeprefix("process")) for path in self.folder.glob("process*")]
         assert numbers
-        return [number for number in numbers if Path(f"/proc/{number}").exists()]
+        return [number for number in numbers if alive(number)]
 
 
 @pytest.fixture(scope="module")
