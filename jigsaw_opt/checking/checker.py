@@ -49,4 +49,5 @@ def violations(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
     plan
         The plan, however damaged it is.
     """
+    # `sorted` is stable, so that within a rule violations remain in the order of the plan.
     return tuple(sorted(of_phases(instance, plan), key=lambda violation: RULES.index(violation.rule)))

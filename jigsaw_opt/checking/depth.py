@@ -53,6 +53,7 @@ def _multiset(job: CheckedJob, levels: tuple[int, ...], path: str) -> Iterator[V
     if isinstance(job.job.depth, FullDepth):
         name, expected = "full", [deepest] * workers
     else:
+        # Worker k of w has level D k / w, rounded up (specification: depth-rules).
         name, expected = "staircase", [(deepest * k + workers - 1) // workers for k in range(1, workers + 1)]
     if sorted(levels) != expected:
         message = f"levels {sorted(levels)}, but depth rule {name!r} asks for {expected}"
@@ -76,6 +77,7 @@ def _coverage(job: CheckedJob, least: int, levels: tuple[int, ...], path: str) -
 
 def _mean_depth(job: CheckedJob, rule: FreeDepth, totals: list[int]) -> Iterator[Violation]:
     workers = job.job.workers
+    # A float could be a little off, and ask for a level more or less.
     share = Fraction(workers + 1, 2 * workers) if rule.mean_depth is None else Fraction(rule.mean_depth)
     needed = share * job.terms.depth * workers * job.job.iterations
     if sum(totals) < needed:

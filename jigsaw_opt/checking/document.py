@@ -137,6 +137,7 @@ def objective(instance: Instance, plan: Plan, ends_us: Mapping[str, int]) -> Ite
     ends_us
         End of each job that has all of its operations, by name, in microseconds.
     """
+    # Without the end of every job the objective is not known, and what is missing is reported elsewhere.
     if instance.horizon == "cyclic" or len(ends_us) < len(instance.jobs):
         return
     weighted = sum(job.weight * ends_us[job.name] for job in instance.jobs)

@@ -28,6 +28,7 @@ def guarantees(job: Job | ShapedJob, path: str, end_us: int, period_us: int | No
         message = f"ends at {end_us}, {end_us - deadline} us after its deadline at {deadline}"
         yield Violation("deadline", path, message)
     pace, iterations = job.pace_us, job.iterations
+    # The product spares a division that would have to be rounded.
     if pace is not None and period_us is not None and period_us > pace * iterations:
         message = (
             f"{iterations} iterations within the period of {period_us} us are "

@@ -17,6 +17,8 @@ from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["CheckedJob", "Pairing", "iteration_end", "of_kind"]
 
+# Leading zeros would give one GPU several names, and exclusive use could then be evaded. The limit of digits keeps
+# `int` cheap.
 _GPU = re.compile(r"(?P<server>[^/]+)/(?P<number>0|[1-9][0-9]{0,15})", re.DOTALL)
 
 
@@ -114,6 +116,7 @@ class Pairing:
         waiting = {job.name: job for job in jobs}
         paired = []
         for index, claimed in enumerate(plans):
+            # `pop` pairs only the first of several plans with one name; `belonging` reports the others.
             job = waiting.pop(claimed.name, None)
             if job is not None and (found := self._pair(f"{root}.jobs[{index}]", job, claimed)) is not None:
                 paired.append(found)
@@ -161,6 +164,7 @@ def _checked(
     routes: RouteFinder,
 ) -> CheckedJob:
     servers = tuple(_server_of(gpu, cluster, numbers) for gpu in plan.gpus)
+    # A list with None in it stays as long as the workers, so that indices mean the same everywhere.
     durations = tuple(None if s is None else terms.durations.get(cluster.servers[s].gpu_type) for s in servers)
     known = [server for server in servers if server is not None]
     complete = len(known) == len(servers) == job.workers

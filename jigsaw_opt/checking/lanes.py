@@ -77,6 +77,7 @@ def _occupy_gpus(job: CheckedJob, gpus: defaultdict[str, list[_Use]]) -> None:
     lanes = [gpus[gpu] if server is not None else None for gpu, server in zip(job.plan.gpus, job.servers, strict=True)]
     for number, iteration in enumerate(job.plan.iterations):
         for index, (block, lane) in enumerate(zip(iteration.blocks, lanes, strict=False)):
+            # What takes no time is in nobody's way.
             if lane is not None and block.start_us < block.end_us:
                 lane.append(_Use(block.start_us, block.end_us, job.path, number, "blocks", index))
 
@@ -111,6 +112,7 @@ def _later(one: _Use, other: _Use) -> _Use:
 
 def _clashes(uses: list[_Use]) -> Iterator[tuple[_Use, _Use]]:
     """Yield each use that starts before an earlier one has ended, with the one that ends last of those."""
+    # By start, as that is the first field.
     uses.sort()
     # The running maximum of the ends: a use clashes with some earlier one if it does with that one.
     for use, holder in zip(uses[1:], accumulate(uses, _later), strict=False):
@@ -123,6 +125,7 @@ def _clashes_modulo(uses: list[_Use], period_us: int) -> Iterator[tuple[_Use, _U
     moved = {}
     for use in uses:
         start = use.start_us % period_us
+        # Messages speak of the times that the plan states, so the original is kept.
         moved[use._replace(start_us=start, end_us=start + use.end_us - use.start_us)] = use
     found = dict(_clashes(list(moved)))
     # What reaches past the period comes round to its beginning; the use that ends last reaches furthest.

@@ -45,6 +45,7 @@ def memory(
             last[gpu] = (f"{job.path}.gpus[{number}]", server)
             if isinstance(job, CheckedJob):
                 steady[gpu] += job.terms.state_bytes
+                # Blocks on a GPU never overlap, so that activations of different workers are not there at once.
                 activations[gpu] = max(activations[gpu], _activation_bytes(job, number))
             elif number < len(job.shape.slots):
                 steady[gpu] += job.shape.slots[number].memory
@@ -73,6 +74,7 @@ def most_at_once(holds: Iterable[_Hold], period_us: int | None) -> tuple[int, in
     change: Counter[int] = Counter()
     for start, end, size in holds:
         if period_us is None:
+            # An interval does not contain its end: at one moment, what ends makes room for what begins.
             change[start] += size
             change[end] -= size
             continue

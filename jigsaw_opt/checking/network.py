@@ -51,6 +51,7 @@ class RouteFinder:
         for number, link in enumerate(cluster.links):
             for here, there in (link.ends, link.ends[::-1]):
                 self._neighbours[here].append((there, number))
+        # Routes are the least by names, whatever the order of the links in the document (specification: route).
         for found in self._neighbours.values():
             found.sort()
         self._trees: dict[str, dict[str, tuple[str, int]]] = {}
@@ -72,6 +73,7 @@ class RouteFinder:
         if any(self._route(one, other) is None for one, other in combinations(ring, 2)):
             return None
         links: set[int] = set()
+        # The ring goes through the servers in the cluster's order and back to the first (specification: transfer).
         for one, next_one in zip(ring, ring[1:] + ring[:1]):
             # A route is the one that is found from the server that stands first in the cluster.
             route = self._route(min(one, next_one), max(one, next_one))

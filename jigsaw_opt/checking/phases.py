@@ -63,6 +63,7 @@ class CheckedPhase:
 
     def end_us(self, job: _Job) -> int:
         """Return the end of a job's last operation in the phase, in microseconds (specification: phased-plans)."""
+        # Times of a job are those of the first repetition; the last one is `count - 1` periods later.
         return self.phase.start_us + (self.count - 1) * (self.phase.period_us or 0) + job.end_us
 
 
@@ -152,6 +153,7 @@ def _contents(asked: Mapping[str, Job | ShapedJob], checked: CheckedPhase) -> It
         yield Violation("phases", f"{path}.repeats", f"{phase.repeats} repetitions, but there must be at least 1")
     if not phase.jobs:
         yield Violation("document", f"{path}.jobs", "a phase has at least one job")
+    # Places must rise strictly, so that a job which is listed twice is out of order, too.
     position, last = {name: k for k, name in enumerate(asked)}, -1
     for index, claimed in enumerate(phase.jobs):
         where, here = f"{path}.jobs[{index}]", position.get(claimed.name)
@@ -188,6 +190,7 @@ def _shared(instance: Instance, phases: Sequence[CheckedPhase]) -> Iterator[Viol
             used = [("job", job.job.name), *(("GPU", gpu) for gpu in gpus), *(("link", link) for link in links)]
             used += [("power cap", name) for name in caps_of(job, instance.cluster)]
             for kind, name in used:
+                # The first group that has it is its owner. Phases come in the order of their groups.
                 group = owner.setdefault((kind, name), checked.group)
                 if group < checked.group:
                     yield Violation("groups", job.path, f"{kind} {name} is in group {group}, too")
@@ -248,6 +251,7 @@ def _promised(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[V
             if start < job.release_us:
                 message = f"starts at {start}, before the release of the job at {job.release_us}"
                 yield Violation("release", part.path, message)
+        # A job ends in the last of its phases.
         checked, part = found[-1]
         period_us = None if checked.phase.is_counted else checked.period_us
         yield from guarantees(job, part.path, checked.end_us(part), period_us)
@@ -276,6 +280,7 @@ def _paused(checked: CheckedPhase, parts: _Parts) -> Iterator[_Job]:
         if name in here:
             continue
         numbers = [other.number for other, _ in found if other.group == checked.group]
+        # Before its first phase a job has nothing in memory, and behind its last one no longer.
         if numbers and min(numbers) < checked.number < max(numbers):
             yield _resting([job for other, job in found if other.group == checked.group])
 

@@ -39,6 +39,7 @@ def power(
             running = (path for start, end, _, path in draws if _runs(start, end, moment, period_us))
             when = f"{moment}" if period_us is None else f"{moment}, modulo {period_us}"
             message = f"the blocks under power cap {cap.name!r} draw {most} W at {when}, but it allows {cap.watts} W"
+            # Something runs at this moment, as more than 0 W are drawn.
             yield Violation("power", next(running), message)
 
 

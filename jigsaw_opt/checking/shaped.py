@@ -134,6 +134,7 @@ def checked_shape(
     gpus = {name: gpu for name, (gpu, _) in sites.items()}
     types = {name: cluster.servers[server].gpu_type for name, (_, server) in sites.items()}
     placed = {name: server for name, (_, server) in sites.items()}
+    # Of servers that are not known nothing can be said here; their absence is reported as a placement.
     joined = len(sites) < len(names) or routes.exchange(list(placed.values())) is not None
     return CheckedShapedJob(
         path,
@@ -167,6 +168,7 @@ def _transfer_terms(transfer: ShapedTransfer, servers: Mapping[str, int], routes
     way = routes.passage(one, other) if one is not None and other is not None else None
     if way is None:
         return OperationTerms(transfer.name, 0)
+    # Bytes a second become microseconds, rounded up in integers.
     takes = -(-transfer.bytes * 10**6 // way.rate) + way.latency_us
     return OperationTerms(transfer.name, takes, links=tuple(way.links))
 
@@ -259,6 +261,7 @@ def _later(rows: Sequence[_Row | None], lag: int, period_us: int | None) -> Iter
     """Yield each complete iteration with its number, the one `lag` later, and the microseconds to be added to that."""
     count = len(rows)
     for i, first in enumerate(rows):
+        # The iteration `lag` later lies `turns` periods later. On the finite horizon there is none behind the last.
         turns, j = divmod(i + lag, count)
         second = rows[j]
         if first is not None and second is not None and (turns == 0 or period_us is not None):
@@ -268,6 +271,7 @@ def _later(rows: Sequence[_Row | None], lag: int, period_us: int | None) -> Iter
 def _edges(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
     """Check every edge, written or not (specification: edges, cyclic-horizon)."""
     rows, number = _rows(job), {term.name: k for k, term in enumerate((*job.blocks, *job.transfers))}
+    # Each operation waits for itself an iteration before, also where no edge says so.
     unwritten = [Edge(name, name, 1) for name in number]
     for edge in dict.fromkeys((*job.shape.edges, *unwritten)):
         before, after = number[edge.before], number[edge.after]

@@ -44,6 +44,8 @@ class ModelTerms:
 def model_terms(model: Model) -> ModelTerms:
     """Return the terms of a model."""
     segments, count = model.segments, len(model.segments)
+    # A level is a number of last segments; `split` is the first of them. Bucket b has the parameters between two
+    # successive splits.
     splits = [count - last for last in model.levels]
     tables = [table for s in segments for table in (s.forward_us, s.backward_us)]
     types = set(tables[0]).intersection(*tables)

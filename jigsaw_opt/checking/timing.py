@@ -46,6 +46,7 @@ def wrap(job: CheckedJob, period_us: int) -> Iterator[Violation]:
     if job.plan.iterations and job.plan.iterations[0].blocks:
         start = min(block.start_us for block in job.plan.iterations[0].blocks)
         end = iteration_end(job.plan.iterations[-1])
+        # All iterations of a period lie before the first of the next period.
         if start + period_us < end:
             message = f"ends at {end}, after its next period begins at {start + period_us}"
             yield Violation("period", job.path, message)
@@ -101,6 +102,7 @@ def _exchanges(
         return
     for index, transfer in enumerate(iteration.transfers):
         contributors = sum(level > index for level in levels)
+        # The duration depends on nothing else, and most iterations repeat the same few pairs.
         key = index, contributors
         if contributors and key not in exchange_us:
             payload = job.terms.bucket_bytes[index]

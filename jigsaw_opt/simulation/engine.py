@@ -285,6 +285,8 @@ class Simulation:
             running.settle(self.now_us)
             share = running.active.share
             assert share is not None
+            # The share may have been added by a job of it that was dealt with before; the share that is left takes its
+            # place below.
             changed.discard(share)
             if running.active.left == 0:
                 share, freed = self._end(running, share), True
@@ -298,6 +300,7 @@ class Simulation:
         active = running.active
         rest = share.without(active.index)
         for index in rest.jobs:
+            # Partners change their pace now, so that what they have done so far counts at the old one.
             self._under_way.running[index].settle(self.now_us)
         factor = self._under_way.shares.pop(share)
         if rest.jobs:
@@ -346,6 +349,7 @@ class Simulation:
             self._trigger.asked, self._trigger.wake_us = False, None
             return
         trigger, self._trigger = self._trigger, Trigger()
+        # The policy sees iterations done up to this moment.
         for running in self._under_way.running.values():
             running.settle(self.now_us)
         observation = self._observation(trigger)
@@ -371,6 +375,7 @@ class Simulation:
     def _apply(self, shares: tuple[Share, ...], stopped: frozenset[int]) -> int:
         """Make `shares` what runs; returns how many jobs start, on other GPUs than before or after a stop."""
         before, wanted = self._under_way.shares, {share for share in shares if stopped.isdisjoint(share.jobs)}
+        # A stopped job starts anew even in the same share.
         fresh = [share for share in shares if share not in before or share not in wanted]
         old = {index: self._under_way.running[index] for share in before if share not in wanted for index in share.jobs}
         self._under_way.shares = {share: before.get(share, 1.0) for share in shares}
