@@ -23,6 +23,7 @@ def _balanced(table: StageTable, again: bool, whole: bool) -> Cut | None:
     import numpy as np
 
     layout, never = table.configuration.layout, 2**60
+    # A stage takes so much of its device for each micro-batch, and the slowest one sets the pace of all.
     work = table.forward_us * (1 + again) + table.backward_us + table.weight_us
     held = np.broadcast_to(table.sent_bytes[:, None], work.shape) if again else table.activation_bytes
     always = table.static_bytes + (table.activation_bytes if again else 0)
@@ -31,11 +32,13 @@ def _balanced(table: StageTable, again: bool, whole: bool) -> Cut | None:
     best[last] = 0
     choices = []
     for stage in reversed(range(layout.stages)):
+        # 1F1B has as many micro-batches in flight at a stage as there are devices from it on, itself included.
         flight = min(layout.micro_batches, -(-(layout.stages - stage) // layout.chunks)) if whole else 1
         possible = table.positions.within
         if table.choices.memory is not None:
             # Devices have several stages, so each gets its part of the memory.
             possible = possible & (layout.chunks * (always + flight * held) <= table.choices.memory)
+        # Row: begin of the stage; column: its end, where the next one begins.
         slowest = np.maximum(np.where(possible, work, never), best[None, :])
         choices.append(slowest.argmin(axis=1))
         best = slowest.min(axis=1)

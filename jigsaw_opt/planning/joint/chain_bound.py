@@ -142,6 +142,7 @@ class ChainBound:
         # A limit that cannot be kept is a new bound: the least makespan is above it.
         while not completes(high):
             check_deadline()
+            # Steps by an eighth reach any makespan in few rounds, and the 1 lets them leave 0.
             self.least_us, high = high + 1, high + high // 8 + 1
             if high >= NEVER // 4:
                 self.least_us = None
@@ -243,10 +244,12 @@ class ChainBound:
                 filled = trip + work - np.minimum(places, count) * table.forward_us - back
                 turns = -(-count // np.maximum(1, places))
                 longer = (turns - 1) * table.weight_us
+                # The inner minimum keeps the product within 64 bits: `turns` is at most `count`.
                 taken = np.minimum(NEVER, turns * np.minimum(trip, NEVER // count) + longer)
                 asked = np.maximum.reduce([work, filled, taken])
                 possible = (places > 0) & (trip < NEVER // 2)
                 least = heads[number][:, None] + work + count * table.weight_us
+                # The weights of the first stage come behind its last backward pass, which is the last of all.
                 passed = added[again] if number else np.minimum(NEVER, added[again] + table.weight_us)
                 own[again] = _StageDemands(passed, np.where(possible, asked, NEVER), least)
                 begin, end = np.nonzero(possible)
@@ -266,6 +269,7 @@ class ChainBound:
         there = np.where(
             np.maximum.reduce(list(fits.values())) > 0, table.forward_us + table.transfer_us[None, :], NEVER
         )
+        # Before the first stage nothing has passed, and it begins at position 0 alone.
         heads = np.full(self._last + 1, NEVER, dtype=np.int64)
         heads[0] = 0
         found = [heads]

@@ -98,6 +98,8 @@ def partition_of(plan: JointPlan) -> Partition:
     rate = choices.bandwidth or _NO_TIME
     alone = sum(stage.compute_s for stage in stages)
     parameters = sum(stage.parameter_bytes for stage in stages)
+    # Data parallelism on all devices, by the formula of PipeDream's partitioner: the exchange takes 4 (n - 1) / n of
+    # the parameters.
     exchanged = 4 * (choices.devices - 1) * parameters / (rate * choices.devices)
     return Partition(
         "released",

@@ -62,6 +62,8 @@ class _Ways:
         self.there = self._ways(self.forward, sending)
         self.back = self._ways(self.backward, sending)
         self.tail = [0]
+        # Behind the last backward pass of the next stage, this one still has its own backward pass. Then comes the
+        # longer of its weights and what is left of the way.
         for backward, weights, sent in zip(self.backward, self.weights, sending, strict=False):
             self.tail.append(sent + backward + max(self.tail[-1], weights))
 
@@ -87,6 +89,7 @@ def _memory_us(pipeline: PipelineProblem, ways: _Ways, stages: Sequence[int]) ->
     zero = (0,) * pipeline.layout.stages
     held, again = costs.activation_bytes or zero, costs.recomputed_bytes or zero
     room = pipeline.room - sum((costs.static_bytes or zero)[stage] for stage in stages)
+    # When a micro-batch turns, it is held in all stages of the device up to the one that it is in.
     needed = [sum(held[it] for it in stages if it <= stage) + again[stage] for stage in stages]
     if max(needed) > room:
         return NEVER
@@ -98,9 +101,11 @@ def _memory_us(pipeline: PipelineProblem, ways: _Ways, stages: Sequence[int]) ->
     left = count * sum(ways.forward[stage] + ways.backward[stage] for stage in stages) - done
     # All passes for weights come behind it as well.
     bound = begin + left + max(ways.tail[first], count * sum(ways.weights[stage] for stage in stages))
+    # Bytes times time: each micro-batch holds its bytes in a stage for one round trip from there.
     taken = sum(held[stage] * ways.trip_us(stage) for stage in stages)
     bound = max(bound, around + (-(-count * taken // room) if taken else 0))
     if len(stages) == 1 and held[first]:
+        # Places in memory are whole, so one of them is taken at least so often.
         turns = -(-count // ((room - again[first]) // held[first]))
         # A place is held up to the end of the pass for weights where all of it is.
         longer = 0 if costs.weight_bytes else (turns - 1) * ways.weights[first]
@@ -112,6 +117,7 @@ def _memory_us(pipeline: PipelineProblem, ways: _Ways, stages: Sequence[int]) ->
 def _most_us(passes: Sequence[tuple[int, int]], room: int, count: int) -> int:
     """Return the most time of passes, `count` of each kind, whose bytes fit; parts of a pass are rounded up."""
     time = 0
+    # The fractional knapsack: least bytes for its time first. This is at least what whole passes reach.
     for size, length in sorted(passes, key=lambda it: it[0] / it[1]):
         if size == 0 or room >= count * size:
             time, room = time + count * length, room - count * size

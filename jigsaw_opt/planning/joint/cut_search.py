@@ -101,6 +101,7 @@ class _CutSearch:
             return self.known.get(cut)
         self.seen.add(cut)
         pipeline = self.table.problem(cut)
+        # The bound takes much less time than a list schedule.
         if self.best is not None and cut_bound_us(pipeline) >= self.best.makespan_us:
             return None
         found = self._scheduled(cut, pipeline)
@@ -140,6 +141,7 @@ class _CutSearch:
     def _neighbours(self, cut: Cut) -> Iterator[Cut]:
         """Yield cuts with one boundary, or all from one to another one, moved; and one stage in the other mode."""
         spans, within = cut.spans, self.table.positions.within
+        # The last end is that of the model, which does not move.
         for number, (begin, end) in enumerate(spans[:-1]):
             after = spans[number + 1][1]
             for position in self._near(begin, end, after):
@@ -181,9 +183,11 @@ class _CutSearch:
             if found is not None and (best is None or found[1] < best[0]):
                 best = found[1], found[0]
                 # What was good for this cut is tried first for the next one.
+                # The loop goes over a copy, so that this list may change under it.
                 self._rules.remove(number)
                 self._rules.insert(0, number)
             far = best is None or (self.best is not None and best[0] > _FAR * self.best.makespan_us)
+            # A break skips the named schedules below as well.
             if tried >= _RULES_OF_ALL and far and self.best is not None:
                 break
             if best is not None and self.budget.left() <= 0:

@@ -64,6 +64,7 @@ class _LessMemory:
     def schedule_lists(self) -> None:
         """Search for the least memory that some list schedule of the same length keeps to."""
         low, high = 0, self.peak
+        # That no list schedule keeps to `low` proves nothing of other orders, so this is no bound, only a search.
         while high - low > max(1, self.peak // _CLOSE):
             middle = (low + high) // 2
             within = replace(self._pipeline, memory=middle)
@@ -81,6 +82,7 @@ class _LessMemory:
         """Move passes that let go of memory before the forward pass at which a device holds most."""
         orders = [list(order) for order in self.orders]
         while self.peak > 0 and not self._is_over():
+            # Several devices may hold the most at once, and only if each of them holds less is the peak lower.
             held = held_bytes(self._pipeline, orders)
             highest = [(gpu, most.index(max(most))) for gpu, most in enumerate(held) if max(most) == self.peak]
             if not highest:

@@ -55,6 +55,7 @@ class LimitsLeft:
         """Take a share of what is left for one solve, but no less than it takes to begin one."""
         taken = self.part(share, _SOLVE_SECONDS, _SOLVE_UNITS)
         if taken.work_limit is not None:
+            # What a solve really takes is not known, so that all it may take is spent at once.
             self.spend(max(taken.work_limit, _SOLVE_UNITS))
         return taken
 

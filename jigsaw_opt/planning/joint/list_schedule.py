@@ -45,7 +45,9 @@ def rules_of(pipeline: PipelineProblem) -> list[ListRule]:
     ]
     behind = list(accumulate(reversed(trips)))[::-1]
     pace = max(pipeline.work_us) / layout.micro_batches
+    # Little's law: with a micro-batch every `pace`, so many are under way in a round trip of this length.
     needed = [ceil(trip / pace) for trip in behind]
+    # The first rule has no limit but memory.
     limits = [(layout.micro_batches,) * layout.stages]
     limits += [tuple(min(layout.micro_batches, it + more) for it in needed) for more in _MORE]
     return [ListRule(own, first) for own in limits for first in (True, False)]
@@ -149,6 +151,7 @@ class _Scheduling:
 
     def _backward(self, device: _Device, now: int) -> Pass | None:
         """Return the backward pass of the oldest micro-batch, of the last stage."""
+        # Of equally old micro-batches, the last stage comes first: the others wait for it. Hence the minus.
         waiting = [(self.done["B"][stage], -stage) for stage in device.stages if self._waits("B", stage, now)]
         if not waiting:
             return None

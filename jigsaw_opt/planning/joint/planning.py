@@ -296,6 +296,7 @@ class _Planner:
         first = () if orders is None else (orders,)
         instance, result = search_schedule(pipeline, self.name, "finite", options, self.report, first)
         infeasible = result.status == Status.INFEASIBLE
+        # A cut without any schedule counts as one whose step never ends.
         self.solved[table.configuration, cut] = NEVER if infeasible else result.bound
         if result.plan is not None:
             self._offer(ScheduledCut(result.plan.objective, table, cut, orders_of(instance, result.plan)))
@@ -306,6 +307,7 @@ class _Planner:
         No cut that may be better than the best plan is missing where the limit is just below that plan. Else the limit
         leaves few enough of them, as far as it was lowered in time.
         """
+        # Only cuts that may be better than the best plan are of interest, hence the 1.
         least, limit = self.bounds[0][0], self._makespan_us() - 1
         # Time that is over still has its grace: a bound that is nearly there is worth more than none.
         end = clock.Clock(self.budget.part(1.0).time_limit, self.options.cancel, self.options.grace)
@@ -314,6 +316,7 @@ class _Planner:
                 found = self._cuts_below(limit)
                 if found is not None:
                     return limit, found
+                # A lower limit leaves fewer cuts, and still raises the bound to one above it.
                 limit = (least - 1 + limit) // 2
         return least - 1, []
 
@@ -334,6 +337,8 @@ class _Planner:
     def _bound_us(self) -> int:
         """Return what is proven: of each cut up to a limit, and of all others together."""
         limit, left = self._open_cuts()
+        # Cuts above the limit have a step of at least one more than it. Each of the others has its own bound, which is
+        # at most the limit.
         return min((least for least, _, _ in left), default=limit + 1)
 
 

@@ -57,6 +57,7 @@ class CutPositions:
         begin, end
             Indices of the positions, the earlier one first.
         """
+        # Sets of layers are bits of integers, so that a difference is one operation whatever their number.
         own = self.layers[end] & ~self.layers[begin]
         return tuple(layer.name for at, layer in enumerate(self.graph.layers) if own >> at & 1)
 
@@ -77,6 +78,7 @@ def positions_of(graph: LayerGraph) -> CutPositions:
     within = np.zeros((size, size), dtype=np.bool_)
     within[0, 1:] = True
     within[1:, 1:] = prefixes.within
+    # Row: position; column: whether the layer lies before it. Times a column of costs, this gives all sums.
     own = np.array([[prefix >> at & 1 for at in range(len(graph.layers))] for prefix in layers], dtype=np.int64)
 
     def sums(amount: Callable[[MeasuredLayer], int]) -> Sums:

@@ -189,11 +189,13 @@ def stage_table(positions: CutPositions, choices: PipelineChoices, configuration
     weight = positions.weight_us if positions.weight_us is not None else np.zeros(size, dtype=np.int64)
     sent = scaled(positions.sent_bytes)
     sending = np.array([_transfer_us(int(size), choices) for size in sent], dtype=np.int64)
+    # Nothing is sent into the model, nor out of it.
     sending[[0, -1]] = 0
     return StageTable(
         choices,
         configuration,
         positions,
+        # Passes are blocks, which take at least a microsecond (`PipelineProblem.duration_us`).
         np.maximum(1, scaled(between(positions.forward_us))),
         np.maximum(1, scaled(between(positions.backward_us - weight))),
         np.maximum(1, scaled(between(weight))) if split else np.zeros((size, size), dtype=np.int64),

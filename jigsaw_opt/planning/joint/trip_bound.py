@@ -81,6 +81,7 @@ def completes(stages: Sequence[StageTrips], limit_us: int) -> bool:
 
     shortest = int(stages[0].behind_us[0])
     kept = [_within(it, limit_us) for it in stages]
+    # One level is the bound of `chain_bound` again; more of them cost time in proportion.
     levels = min(_LEVELS, max(1, _MOST_STATES // max(1, sum(len(it.begin) for it in kept))))
     # Level v: the round trip from a position on is at least v steps longer than the shortest one from there.
     step = max(1, shortest // (_SPREAD * levels))

@@ -79,6 +79,7 @@ class VirtualBound:
         """
         inner, stages = range(1, len(self.table.positions.layers) - 1), self._layout.stages
         modes = self.table.configuration.modes
+        # Counted before any of them is made.
         if comb(len(inner), stages - 1) * len(modes) ** stages > _MOST_TRIED:
             return None
         if self._all is None:
@@ -157,6 +158,7 @@ class _StageModel:
         self.engine: cp_model.CpSolver
         self.total = self.share.numerator * sum(map(sum, work))
         ways = 4 * self.layout.stages * int(table.transfer_us.max()) * self.share.denominator
+        # More than any makespan worth finding: all passes one after another, and all sending.
         most = 2 * (self.layout.micro_batches + self.layout.stages) * self.total + ways
         least = int(table.transfer_us[1:-1].min())
         self.sending = [
@@ -206,6 +208,8 @@ class _DivisibleModel(_StageModel):
         super().__init__(table, work)
         stages, count = range(self.layout.stages), self.layout.micro_batches
         amounts = [self.proto.new_int_var(0, self.total, "") for _ in stages]
+        # Parts of a layer may go anywhere, which no real cut allows. So the least makespan of this model is a lower
+        # bound.
         self.proto.add(sum(amounts) == self.total)
         # With weights apart, what comes before and behind the work of a stage is a part of that of the stages before.
         split = self.layout.split
