@@ -27,6 +27,7 @@ def add_gpu_memory(
     states, activations
         Sizes as expressions, 0 for workers that are elsewhere.
     """
+    # Nothing gains by a larger value, so that lower bounds are enough.
     largest = model.new_int_var(0, memory, f"activations on {gpu}")
     for size in activations:
         model.add(largest >= size)

@@ -112,6 +112,7 @@ def _shares(cluster: SharedCluster, costs: Floats) -> ProgramBuilder:
 
     jobs, types = cluster.throughput.shape
     builder = ProgramBuilder()
+    # A job has no time on a type on which it cannot run.
     column = builder.add_columns(costs.ravel(), upper=np.where(cluster.throughput > 0, 1.0, 0.0).ravel())
     owner, kind = (index.ravel() for index in np.indices((jobs, types)))
     builder.add_rows(Entries(owner, column, np.ones(jobs * types)), -np.inf, np.ones(jobs))

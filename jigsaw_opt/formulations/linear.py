@@ -58,6 +58,7 @@ class LinearProgram:
         """Return the start of every column, and row and value of every coefficient, in the order of columns."""
         import numpy as np
 
+        # The last key is the first to count: by column, and by row within a column.
         order = np.lexsort((self.rows, self.columns))
         counts = np.bincount(self.columns, minlength=len(self.costs))
         starts = np.concatenate([[0], np.cumsum(counts)])
@@ -137,6 +138,7 @@ def _joined(families: list[tuple[Any, ...]], types: tuple[type, ...]) -> list[An
     import numpy as np
 
     return [
+        # The empty array lets a program without any family have arrays of the right type.
         np.concatenate([np.empty(0, dtype), *(family[k] for family in families)]).astype(dtype)
         for k, dtype in enumerate(types)
     ]

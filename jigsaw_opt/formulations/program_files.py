@@ -60,6 +60,7 @@ class NamedProgram:
         yield "BOUNDS"
         bounds = zip(self.columns, self.program.lower.tolist(), self.program.upper.tolist(), strict=True)
         for column, lower, upper in bounds:
+            # Readers differ in the bounds of integer columns that are not stated, so that 0 is written as well.
             yield f" LO BND {column} {_text(lower)}"
             if not isinf(upper):
                 yield f" UP BND {column} {_text(upper)}"

@@ -96,6 +96,7 @@ class SiaRound:
         import numpy as np
 
         jobs, configurations = np.nonzero(np.isfinite(self.cost))
+        # The engine returns integers as floats, which may be off by its tolerance.
         taken = np.flatnonzero(values[: len(jobs)] > 0.5)
         choice = np.full(len(self.cost), NO_ALLOCATION)
         choice[jobs[taken]] = configurations[taken]

@@ -84,6 +84,7 @@ class CpSatActivities:
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
         number = {self.operations.cluster.gpu_name(*gpu): g for g, gpu in enumerate(self.gpus.all)}
         moments = [_sorted_starts_of(it, plan) for it, plan in zip(self.jobs, timetable.shaped, strict=True)]
+        # `build` puts this operation at residue 0, so all residues are counted from it.
         first = moments[0][0][0]
         self.workers.hint(timetable, first)
         for it, plan, own in zip(self.jobs, timetable.shaped, moments, strict=True):
@@ -245,6 +246,7 @@ def interval_count(operations: Operations) -> int:
         holds = sum(places[hold.slot] for hold in graph.holds)
         links = len(operations.cluster.links) * len(graph.shape.transfers)
         count += graph.job.iterations * (uses + holds + links)
+    # On the axis modulo a period, each use has a second interval one period later.
     return others + count * (2 if operations.horizon == "cyclic" else 1)
 
 

@@ -105,6 +105,8 @@ class _Span:
             most = 2 * it.graph.size * it.graph.job.iterations + 1
             periods: Expression = model.new_int_var(0, most, "") if self.modulo else 0
             whole = length + axis.limit * periods
+            # Without waits that lead from start to end, the end may come first. The hold then takes no time, and its
+            # length cannot be negative.
             model.add(whole == end - start.start if forward else whole >= end - start.start)
             self.rows.append((start.phase, length, periods))
 
@@ -130,6 +132,8 @@ def _add_held_time(
     """
     for number, (slot, at) in enumerate(zip(it.graph.shape.slots, it.at, strict=True)):
         own = [span for span in spans if span.hold.slot == number]
+        # The GPU is not known here, so that the one with most memory counts. Sizes are multiples of the unit, and the
+        # rest of the room is never used.
         room = max((gpus.memory(g) - slot.memory for g in at), default=0) // unit
         demands = [span.hold.bytes // unit for span in own]
         longest = 2 * axis.limit * (it.graph.size * it.graph.job.iterations + 1)

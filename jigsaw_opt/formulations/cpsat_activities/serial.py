@@ -22,6 +22,7 @@ def serial_limit(operations: Operations) -> int:
 
 def serial_end(operations: Operations) -> int:
     """Return a moment by which such a plan has ended, in microseconds."""
+    # One job after another, none before the last release.
     lengths = [graph.job.iterations * serial_us(operations.cluster, graph) for graph in operations.shaped]
     released = max((graph.job.release_us for graph in operations.shaped), default=0)
     others = windows.serial_end(operations) if operations.jobs else 0
@@ -45,6 +46,7 @@ def serial_us(cluster: Cluster, graph: ShapedGraph) -> int:
     """
     rates = [*(link.bandwidth for link in cluster.links), *(server.fabric_bandwidth for server in cluster.servers)]
     latencies = [*(link.latency_us for link in cluster.links), *(it.fabric_latency_us for it in cluster.servers)]
+    # No route is slower than the smallest rate together with the largest latency.
     worst = Channel((), min(rates), max(latencies))
     blocks = sum(max(block.duration_us.values()) for block in graph.shape.blocks)
     return blocks + sum(graph.transfer_us(operation, worst) for operation in range(graph.blocks, graph.size))

@@ -33,6 +33,8 @@ def add_order_of_parts(model: cp_model.CpModel, it: ShapedVariables) -> None:
     for parts in alike_parts(it.graph):
         forward = _holds_forward(it.graph, parts[0])
         for one, other in pairwise(parts):
+            # Without that, parts can only change places as a whole and in all iterations at once. One operation of the
+            # first iteration then says which part comes first.
             for iteration in range(it.graph.job.iterations if forward else 1):
                 for before, after in zip(one, other, strict=True) if forward else [(one[0], other[0])]:
                     start = it.starts[iteration][after].start

@@ -225,6 +225,7 @@ class ModuloAxis(TimeAxis):
 
     def __init__(self, period: int) -> None:
         super().__init__(period)
+        # What begins in the first period may end in the second.
         self.span = 2 * period
 
     def start(self, model: cp_model.CpModel, release_us: int, most_periods: int) -> Start:

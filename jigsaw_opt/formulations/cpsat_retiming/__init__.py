@@ -72,6 +72,7 @@ class CpSatRetiming:
                         self.proto.add_hint(variable, start)
             for literals_of, levels in zip(it.levels, timing.levels, strict=True):
                 for literals, level in zip(literals_of, levels, strict=True):
+                    # A single level is no choice, and its literal is fixed already.
                     for d, literal in literals.items() if len(literals) > 1 else ():
                         self.proto.add_hint(literal, d == level)
 

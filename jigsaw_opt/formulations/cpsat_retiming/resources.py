@@ -50,6 +50,7 @@ def add_disjoint(
         return [
             interval
             for start, size in operations
+            # An operation of no length is in nobody's way, but its interval could not lie within another one.
             if not (isinstance(size, int) and size == 0)
             for interval in operation_intervals(model, start, size, frame.period, _MOST_TURNS)
         ]

@@ -28,6 +28,7 @@ def add_job(model: cp_model.CpModel, it: TaskVariables, frame: Frame) -> None:
         Horizon, and bounds of the objective; its period is None on the finite horizon.
     """
     task, period = it.task, frame.period
+    # The first iteration begins in the first period, and the wrapped barrier ends the last one at most a period later.
     latest = task.deadline if period is None else 2 * period
     phase = None if period is None else model.new_int_var(0, period - 1, "")
     for i in range(task.job.iterations):
@@ -60,6 +61,7 @@ def _add_transfers(model: cp_model.CpModel, it: TaskVariables, i: int, latest: i
     it.moves.append([model.new_int_var(job.release_us, latest, "") for _ in job.transfers])
     it.durations.append([_duration(model, it, i, operation.bucket) for operation in job.transfers])
     for b, (start, duration) in enumerate(zip(it.moves[i], it.durations[i], strict=True), 1):
+        # Buckets count from 1 and transfers from 0, so `b` is the transfer behind this one.
         following = it.moves[i][b] if b < len(job.transfers) else it.ends[i]
         model.add(following >= start + duration)
         for slot, block in enumerate(it.starts[i]):

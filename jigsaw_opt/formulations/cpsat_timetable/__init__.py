@@ -85,6 +85,7 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
     network = RoutedNetwork(eligibility)
     jobs = [JobVariables(*it) for it in zip(range(len(spans)), operations.jobs, spans, strict=True)]
     if not all(eligibility.allowed(job) for job in operations.jobs):
+        # A disjunction of nothing is false: the engine proves that there is no plan.
         proto.add_bool_or([])
         return CpSatTimetable(network, jobs, proto)
     paces = [add_job(proto, network, it) for it in jobs]

@@ -36,6 +36,7 @@ def decision_of(eligibility: GpuEligibility, it: JobVariables, value: Value) -> 
     gpus = [g for g, here in it.here.items() if value(here)]
     levels = [[next(d for d, literal in row[g].items() if value(literal)) for g in gpus] for row in it.levels]
     starts = [[value(row[g]) for g in gpus] for row in it.starts]
+    # A job that can use no link has no variables for its transfers: nobody else waits for them.
     if it.exchanges:
         transfers = [[value(exchange.start) for exchange in row] for row in it.exchanges]
     else:
@@ -86,6 +87,7 @@ def add_hint(model: cp_model.CpModel, it: JobVariables, plan: JobPlan, gpus: Seq
     for i, iteration in enumerate(plan.iterations):
         blocks = dict(zip(gpus, iteration.blocks, strict=True))
         for g, start in it.starts[i].items():
+            # A start without a worker has no meaning, but it is bound by the barrier.
             model.add_hint(start, blocks[g].start_us if g in blocks else barrier)
             _hint_level(model, it.levels[i][g], blocks[g].level if g in blocks else None)
         for exchange, transfer in zip(it.exchanges[i] if it.exchanges else (), iteration.transfers, strict=False):

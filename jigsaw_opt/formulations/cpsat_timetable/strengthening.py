@@ -59,6 +59,7 @@ def add_server_loads(
 
 
 def _server_loads(eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> Iterator[list[Load]]:
+    # Of a job that may sit on several servers, nobody knows how much of its work is on this one.
     inside = [it for it in jobs if it.on_one_server(eligibility)]
     for s in range(len(eligibility.by_server)):
         yield [server_load(eligibility, it, s) for it in inside if s in it.used]

@@ -87,6 +87,7 @@ def build(
     model.minimize(objective)
     jobs = [JobVariables(*it) for it in zip(range(len(spans)), operations.jobs, spans, strict=True)]
     if not all(eligibility.allowed(job) for job in operations.jobs):
+        # A row that nothing meets: the engine proves that there is no plan.
         model.add(False, "no_gpu")
         return IlpTimetable(eligibility, jobs, model)
     paces = [_add_job(model, network, it) for it in jobs]

@@ -166,6 +166,7 @@ def _add_any(size: ProgramSize, counts: Iterable[int]) -> None:
 
 def _add_depth(size: ProgramSize, job: OperationGraph, places: int) -> None:
     n, choices = job.iterations, len(candidate_levels(job))
+    # With a single level, the variable of the place says the level, too.
     literals = n * choices * places if choices > 1 else places
     if choices > 1:
         size.columns += literals

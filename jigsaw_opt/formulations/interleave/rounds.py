@@ -72,6 +72,7 @@ def throughputs(groups: Sequence[Group], timing: Timing) -> NDArray[np.float64]:
     import numpy as np
 
     size = len(groups[0])
+    # Rotations of all groups are found at once in arrays, timetables one by one.
     if timing == "planned":
         return np.array([_throughput(group, group_round(group, timing)) for group in groups])
     if size == 1:

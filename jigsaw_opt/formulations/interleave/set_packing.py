@@ -73,6 +73,7 @@ def build(parts: Mapping[Group, int], most_parts: int, capacity: int, timing: Ti
     makes: dict[int, list[tuple[int, ...]]] = {}
     items = list(parts)
     for column in _columns(parts, most_parts):
+        # Groups of as many jobs are timed together, in one array.
         makes.setdefault(sum(len(items[part]) for part in column), []).append(column)
     values = [_values([_joined(items, column) for column in columns], timing) for columns in makes.values()]
     columns = list(chain.from_iterable(makes.values()))

@@ -335,6 +335,7 @@ def _pair(first: _KindOnType, second: _KindOnType, references: Mapping[JobKind, 
         (first.work_us + second.work_us) / workers,
         first.links_us + second.links_us,
     )
+    # Longer stretches in turn reach the sum of both times, without any coschedule.
     if period < first.alone_us + second.alone_us:
         known = (references[first.kind], references[second.kind])
         yield Coschedule((first.kind, second.kind), first.site, known, period)

@@ -129,6 +129,7 @@ class Master:
         for step in of_class.steps:
             self.costs.append(of_class.weight * step.slope)
             # An unlimited share of no jobs is nothing.
+            # Slopes fall from step to step, so that the engine fills the steps in their order by itself.
             self.widths.append((step.share - reached) * of_class.count if of_class.count else 0.0)
             self.steps.append(Column((self.progress(number),), (1.0,)))
             reached = step.share

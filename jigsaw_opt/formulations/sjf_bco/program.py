@@ -35,6 +35,8 @@ class ScheduleChoice:
     def chosen(self, values: Sequence[float]) -> int:
         """Return the number of the schedule that the values of all columns choose."""
         first = self.choice[0]
+        # All jobs have the same schedule, so that the first job says which. The largest value is taken, as floats may
+        # be a little off 1.
         return max(range(len(first)), key=lambda k: values[self.program.column(first[k])])
 
 

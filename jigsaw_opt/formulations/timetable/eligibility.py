@@ -65,6 +65,7 @@ class GpuEligibility:
 
 def _with_room(gpus: dict[int, int], routes: Routes, slots: int) -> dict[int, int]:
     """Return the servers that are joined to others of them with GPUs for so many workers, their own counted."""
+    # A server that is left out may leave others with too few, so this goes on until none is.
     kept = {s: n for s, n in gpus.items() if sum(m for r, m in gpus.items() if routes.joined(s, r)) >= slots}
     return kept if len(kept) == len(gpus) else _with_room(kept, routes, slots)
 

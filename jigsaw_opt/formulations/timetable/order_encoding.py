@@ -69,6 +69,8 @@ def transfer_expression(job: OperationGraph, pace: ChannelEncoding[Variable], bu
     Any
         In microseconds: payload time at the rate, and one latency for each step of the ring.
     """
+    # The time of the payload depends on the rate alone, and the waiting on the latency alone. So both encodings add up,
+    # and no product of literals is needed.
     moves = [job.transfer_us(bucket, contributors, Channel((), rate, 0)) for rate in pace.rate.values]
     steps = contributors + job.slots - 2
     waits = [steps * latency for latency in pace.latency.values]
