@@ -6,11 +6,15 @@ import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.bench_against import Gate, configure_gate
+from jigsaw_opt.cli.check import CHECK_FAILED
 from jigsaw_opt.cli.sweeping import Rows, configure_engine, engine_of, run_sweep
 from jigsaw_opt.errors import Problems, UsageError
+
+if TYPE_CHECKING:
+    from jigsaw_opt.sweeps.bench.known import Beyond
 
 HELP = "measure solvers on instances"
 EXAMPLE = "jigsaw bench tiny --time-limits 10 -o results"
@@ -72,10 +76,37 @@ def run(arguments: argparse.Namespace) -> int:
     require_own(arguments.output)
     goes_on_from(arguments.output / ROWS)
     make_folder(arguments.output, (*TABLES, _PICTURE, _PAGE), arguments.sources)
-    kind = MEASUREMENTS if gate is None else MEASUREMENTS._replace(more=gate.judge)
+    beyond: list[Beyond] = []
+    kind = MEASUREMENTS._replace(more=partial(_more, gate=gate, beyond=beyond))
     picture, show = partial(_draw, folder=arguments.output, gate=gate), partial(_print, gate=gate)
     code = run_sweep(arguments, tasks, engine, kind, _line, show, picture)
-    return code or (0 if gate is None else gate.code)
+    return code or _tell_beyond(beyond) or (0 if gate is None else gate.code)
+
+
+def _more(rows: Rows, gate: Gate | None, beyond: list[Beyond]) -> Mapping[str, Any]:
+    """Return what the summary says besides its cells, and note the runs that go beyond best known values."""
+    from dataclasses import asdict
+
+    from jigsaw_opt.sweeps.bench.known import beyond_known
+
+    beyond += beyond_known(rows)
+    return {"beyond_known": [asdict(it) for it in beyond], **({} if gate is None else gate.judge(rows))}
+
+
+def _tell_beyond(beyond: list[Beyond]) -> int:
+    """Say which best known values are out of date or contradicted; return the exit code."""
+    from jigsaw_opt.cli.output import note
+
+    for it in beyond:
+        run = f"{it.instance}: {it.solver}, seed {it.seed}"
+        if it.kind == "better":
+            note(
+                f"BETTER THAN BEST KNOWN: {run}: objective {it.found}, stored {it.stored}; store it by"
+                " python -m jigsaw_opt.instances.record"
+            )
+        else:
+            note(f"CONTRADICTION: {run}: {it.found}, stored {it.stored}: one of plan and bound is wrong")
+    return CHECK_FAILED if beyond else 0
 
 
 def _gate(arguments: argparse.Namespace, problems: Problems) -> Gate | None:

@@ -10,20 +10,20 @@ import argparse
 import json
 import logging
 import os
-import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jigsaw_opt.documents import instance_sha256, write_atomically
+from jigsaw_opt.documents import instance_sha256, save_plan, write_atomically
 from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.instances.catalogue import BEST_KNOWN, BestKnown, load, names, read_best_known, sets
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result
+from jigsaw_opt.system.hardware import hardware
 
 __all__ = ["main", "merge", "record"]
 
@@ -59,7 +59,9 @@ def merge(old: BestKnown | None, instance: Instance, result: Result) -> BestKnow
     return replace(new, objective=objective, bound=bound)
 
 
-def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BEST_KNOWN) -> None:
+def record(
+    chosen: Sequence[str], solver: str, options: Options, path: Path = BEST_KNOWN, plans: Path | None = None
+) -> None:
     """Solve the instances of these names one after the other, log a line for each, and keep what is better.
 
     Those that the solver does not take are left out.
@@ -74,6 +76,8 @@ def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BE
         Its options, such as the limit of time.
     path
         File of the record, which is replaced after each instance.
+    plans
+        Folder for plans that are as good as the best known, such as ``server-plain.json``; None to keep none.
     """
     for name in chosen:
         instance = load(name)
@@ -86,6 +90,9 @@ def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BE
         known[name] = merge(known.get(name), instance, result)
         write_atomically(path, _encoded(known))
         best = known[name]
+        if plans is not None and result.plan is not None and result.objective == best.objective:
+            plans.mkdir(parents=True, exist_ok=True)
+            save_plan(result.plan, plans / f"{name.replace('/', '-')}.json")
         values = result.objective, best.objective, best.bound
         _LOGGER.info("%-32s %12s best %12s bound %12s", name, *values)
 
@@ -94,6 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 when every instance was solved or kept, the error's exit code otherwise."""
     parser = argparse.ArgumentParser(prog="python -m jigsaw_opt.instances.record", description=__doc__)
     parser.add_argument("--set", choices=sets(), help="only this set")
+    parser.add_argument(
+        "--unproven", action="store_true", help="only instances without a proof that the value is optimal"
+    )
+    parser.add_argument("--plans", type=Path, metavar="DIR", help="folder for plans as good as the best known")
     parser.add_argument("--solver", default="auto", help="name of the solver (default: auto)")
     parser.add_argument("--time-limit", type=float, default=30.0, help="seconds an instance (default: 30)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="threads (default: all cores)")
@@ -102,7 +113,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = Options(time_limit=parsed.time_limit, threads=parsed.workers, seed=parsed.seed)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
-        record(names(parsed.set), parsed.solver, options)
+        known = read_best_known(BEST_KNOWN)
+        chosen = [name for name in names(parsed.set) if not (parsed.unproven and name in known and known[name].optimal)]
+        record(chosen, parsed.solver, options, plans=parsed.plans)
     except JigsawError as error:
         _LOGGER.error("%s", error)
         return error.exit_code
@@ -117,20 +130,8 @@ def _entry(instance: Instance, result: Result) -> BestKnown:
         solver=result.solver,
         date=datetime.now(UTC).date().isoformat(),
         seconds=round(result.seconds, 2),
-        hardware=_hardware(),
+        hardware=hardware(),
     )
-
-
-def _hardware() -> str:
-    return f"{_processor()}, {os.cpu_count()} cores"
-
-
-def _processor() -> str:
-    """Return the name of the processor where Linux tells it, else its architecture."""
-    table = Path("/proc/cpuinfo")
-    lines = table.read_text("utf-8").splitlines() if table.exists() else []
-    model = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(model, platform.machine())
 
 
 def _encoded(known: Mapping[str, BestKnown]) -> bytes:

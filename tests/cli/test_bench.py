@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from jigsaw_opt.cli import main
+from jigsaw_opt.instances import best_known
 from jigsaw_opt.sweeps.bench.table import COLUMNS
 from tests.extras import needs_plot, needs_ray
 
@@ -213,3 +215,18 @@ def test_ctrl_c_keeps_what_has_finished_and_says_how_to_go_on(pair_path: Path, t
     assert len(rows(tmp_path)) == 3
     assert (tmp_path / "rows.csv").read_text().count("\n") == 4
     assert json.loads((tmp_path / "summary.json").read_text())["finished"] == 3
+
+
+@pytest.mark.parametrize(("bound", "told"), [(0, "BETTER THAN BEST KNOWN"), (10**9 - 1, "CONTRADICTION")])
+def test_a_run_beyond_a_best_known_value_is_an_exit_code(
+    bound: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    best = best_known("tiny/000")
+    assert best is not None
+    stored = {"tiny/000": replace(best, objective=10**9, bound=bound)}
+    monkeypatch.setattr("jigsaw_opt.sweeps.bench.known.read_best_known", lambda _path: stored)
+    assert bench(tmp_path, "tiny/000", "--solvers", "greedy") == 7
+    printed = capsys.readouterr()
+    assert f"{told}: tiny/000: greedy, seed 0" in printed.err
+    beyond = json.loads((tmp_path / "summary.json").read_text())["beyond_known"]
+    assert [it["instance"] for it in beyond] == ["tiny/000"]

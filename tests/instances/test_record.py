@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import load_plan
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.instances import load
 from jigsaw_opt.instances.catalogue import BestKnown, read_best_known
@@ -67,6 +69,18 @@ def test_recording_writes_the_solved_instances_and_keeps_the_others(tmp_path: Pa
     assert both["tiny/000"] == first["tiny/000"]
     assert isinstance(both["tiny/001"], BestKnown)
     assert both["tiny/001"].objective is not None
+
+
+def test_plans_as_good_as_the_best_known_are_kept(tmp_path: Path) -> None:
+    path, plans = tmp_path / "best_known.json", tmp_path / "plans"
+    record(["tiny/000"], "greedy", Options(threads=1), path, plans)
+    kept = load_plan(plans / "tiny-000.json")
+    assert check(INSTANCE, kept) == ()
+    found = read_best_known(path)["tiny/000"]
+    assert found.objective is not None
+    path.write_text(path.read_text().replace(f'"objective": {found.objective}', f'"objective": {found.objective - 1}'))
+    record(["tiny/000"], "greedy", Options(threads=1), path, tmp_path / "worse")
+    assert not (tmp_path / "worse").exists()
 
 
 def test_instances_that_a_solver_does_not_take_are_left_out(tmp_path: Path) -> None:

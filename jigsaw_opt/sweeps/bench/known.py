@@ -1,0 +1,63 @@
+"""Compare measured runs with the best known values of bundled instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from jigsaw_opt.instances.catalogue import BEST_KNOWN, BestKnown, read_best_known
+
+__all__ = ["Beyond", "best_known_by_hash", "beyond_known"]
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """A run whose value goes beyond the stored one.
+
+    Parameters
+    ----------
+    instance, solver, seed
+        Name of the bundled instance, solver and seed of the run.
+    kind
+        ``better``: its objective is below the best known one. ``contradiction``: its objective is below the proven
+        bound, or its bound above the best known objective, so that one of the two is wrong.
+    found, stored
+        Value of the run, and the stored value; None where no plan was known.
+    """
+
+    instance: str
+    solver: str
+    seed: int | None
+    kind: Literal["better", "contradiction"]
+    found: int
+    stored: int | None
+
+
+def best_known_by_hash() -> dict[str, tuple[str, BestKnown]]:
+    """Return name and best known values of each bundled instance, by the hash of the instance."""
+    return {known.instance_sha256: (name, known) for name, known in read_best_known(BEST_KNOWN).items()}
+
+
+def beyond_known(rows: Iterable[Mapping[str, Any]]) -> list[Beyond]:
+    """Return the runs that beat or contradict the stored values, in the order of the rows.
+
+    Parameters
+    ----------
+    rows
+        Rows of measured runs; those of instances without a record say nothing.
+    """
+    known, found = best_known_by_hash(), list[Beyond]()
+    for row in rows:
+        if row.get("instance_sha256") not in known:
+            continue
+        name, best = known[row["instance_sha256"]]
+        run = name, row["solver"], row.get("seed")
+        objective, bound = row.get("objective"), row.get("bound")
+        if objective is not None and objective < best.bound:
+            found.append(Beyond(*run, "contradiction", objective, best.bound))
+        elif objective is not None and (best.objective is None or objective < best.objective):
+            found.append(Beyond(*run, "better", objective, best.objective))
+        if bound is not None and best.objective is not None and bound > best.objective:
+            found.append(Beyond(*run, "contradiction", bound, best.objective))
+    return found
