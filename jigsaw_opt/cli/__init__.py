@@ -39,6 +39,7 @@ COMMANDS = (
     "plot",
     "export",
     "bench",
+    "leaderboard",
     "simulate",
     "advise",
     "when",

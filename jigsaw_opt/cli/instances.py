@@ -34,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _rows(only: str | None) -> list[dict[str, object]]:
+    from jigsaw_opt.documents import instance_sha256
     from jigsaw_opt.instances import best_known, load, names
 
     rows: list[dict[str, object]] = []
@@ -51,6 +52,7 @@ def _rows(only: str | None) -> list[dict[str, object]]:
                 "best": best.objective if best else None,
                 "bound": best.bound if best else None,
                 "gap": _gap(best),
+                "instance_sha256": instance_sha256(instance),
             }
         )
     return rows

@@ -11,7 +11,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
         "document",
-        choices=("instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers"),
+        choices=("instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers", "result"),
         help="which document",
     )
 

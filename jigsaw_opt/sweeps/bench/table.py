@@ -35,6 +35,7 @@ COLUMNS = (
     "peak_rss_mib",
     "host",
     "host_cores",
+    "hardware",
     "versions",
     "instance_sha256",
     "error",

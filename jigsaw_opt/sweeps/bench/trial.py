@@ -15,6 +15,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.system.hardware import hardware
 
 __all__ = ["measure"]
 
@@ -48,6 +49,7 @@ def measure(document: bytes, solver: str, options: Options) -> dict[str, Any]:
         "peak_rss_mib": round(_peak_rss_mib(), 1),
         "host": platform.node(),
         "host_cores": os.cpu_count(),
+        "hardware": hardware(),
     }
 
 

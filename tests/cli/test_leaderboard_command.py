@@ -1,0 +1,40 @@
+"""`jigsaw leaderboard` as a user calls it, on what `jigsaw bench` wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import schema
+
+
+def test_runs_of_bench_are_ranked_with_those_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, other = tmp_path / "bench", tmp_path / "other.jsonl"
+    asked = ["bench", "tiny/000", "--solvers", "greedy", "--threads", "1", "--work-limit", "2", "-o", str(folder)]
+    assert main(asked) == 0
+    row = json.loads((folder / "rows.jsonl").read_text())
+    jsonschema.validate(row, schema("result"))
+    other.write_text(json.dumps({**row, "solver": "x|y", "version": "7", "objective": 10**9}) + "\n")
+    capsys.readouterr()
+    assert main(["leaderboard", str(folder), str(other), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(it["rank"], it["contestant"]["solver"]) for it in told["standings"]] == [(1, "greedy"), (2, "x|y")]
+    assert told["standings"][0]["contestant"]["hardware"].endswith("cores")
+    page = tmp_path / "board.md"
+    assert main(["leaderboard", str(folder), str(other), "-o", str(page)]) == 0
+    assert "| 2 | 2 units | x\\|y | 7 |" in page.read_text()
+    assert main(["leaderboard", str(folder)]) == 0
+    assert "greedy" in capsys.readouterr().out
+
+
+def test_wrong_files_are_exit_code_3_and_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong, page = tmp_path / "wrong.jsonl", tmp_path / "board.md"
+    wrong.write_text('{"solver": "a"}\n[]\n')
+    assert main(["leaderboard", str(wrong), "-o", str(page)]) == 3
+    told = capsys.readouterr().err
+    assert f"{wrong}:1: missing key" in told and f"{wrong}:2" in told
+    assert not page.exists()
