@@ -29,12 +29,12 @@ from jigsaw_opt.planning.burst import (
     released_plan,
     widest_plan,
 )
-from jigsaw_opt.problem.shape import Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem.task_graph import Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
 PIECE_US = 500
-FILLER = Shape((Slot("gpu"),), (ShapedBlock("piece", ("gpu",), {"gpu": PIECE_US}),))
+FILLER = TaskGraph((Slot("gpu"),), (TaskGraphBlock("piece", ("gpu",), {"gpu": PIECE_US}),))
 ANSWER_HEADS = (
     *("model, batch", "GPUs", "bytes a us", "limit", "released ms", "exact ms"),
     *("released GPU ms", "exact GPU ms", "layers over the limit"),
@@ -148,7 +148,7 @@ def filled(seconds: float) -> Iterator[Sequence[object]]:
         pieces = [int(0.9 * (alone - busy) / PIECE_US) for busy in used]
         for gpu, count in enumerate(pieces):
             if count:
-                instance = add_job(instance, ShapedJob(f"filler{gpu}", FILLER, count))
+                instance = add_job(instance, TaskGraphJob(f"filler{gpu}", FILLER, count))
         filled = solve(instance, options=options)
         assert filled.objective is not None
         share = sum(used) / (gpus * alone), (sum(used) + PIECE_US * sum(pieces)) / (gpus * filled.objective)

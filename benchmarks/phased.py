@@ -75,7 +75,7 @@ def rows(sources: Sequence[str], factors: Sequence[int], listed_to: int, seconds
     gaps = defaultdict(list)
     for source, factor in ((source, factor) for source in sources for factor in factors):
         for number, (_, instance) in enumerate(named(source)):
-            if instance.horizon != "finite" or instance.shaped:
+            if instance.horizon != "finite" or instance.task_graph_jobs:
                 continue
             phased = run(source, number, factor, "phased", seconds)
             listed = run(source, number, factor, "listed", seconds) if factor <= listed_to else None

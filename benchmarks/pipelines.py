@@ -22,11 +22,11 @@ from jigsaw_opt.problem import (
     Instance,
     MemoryInterval,
     Server,
-    Shape,
-    ShapedBlock,
-    ShapedJob,
-    ShapedTransfer,
     Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
 )
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
@@ -40,7 +40,7 @@ def zero_bubble(entry: Mapping[str, Any]) -> Instance:
     slots = tuple(Slot(f"s{stage}") for stage in range(stages))
     times = {"F": entry["f"], "B": entry["b"], "W": entry["w"]}
     at = [(batch, stage) for batch in range(batches) for stage in range(stages)]
-    blocks = [ShapedBlock(f"{kind}{b}.{s}", (f"s{s}",), {"gpu": times[kind]}) for b, s in at for kind in times]
+    blocks = [TaskGraphBlock(f"{kind}{b}.{s}", (f"s{s}",), {"gpu": times[kind]}) for b, s in at for kind in times]
     edges = [Edge(f"{one}{b}.{s}", f"{other}{b}.{s}") for b, s in at for one, other in ("FB", "BW")]
     transfers = []
     for batch, stage in at:
@@ -48,17 +48,17 @@ def zero_bubble(entry: Mapping[str, Any]) -> Instance:
         for kind, other, there in neighbours:
             if there:
                 name = f"{kind}{batch}.{stage}-{other}"
-                transfers.append(ShapedTransfer(name, 0, f"s{stage}", f"s{other}"))
+                transfers.append(TaskGraphTransfer(name, 0, f"s{stage}", f"s{other}"))
                 edges += [Edge(f"{kind}{batch}.{stage}", name), Edge(name, f"{kind}{batch}.{other}")]
     # What a forward pass takes is freed in part by each of the gradients.
     freed = {"B": -entry["mem_b"], "W": -entry["mem_w"]}
     if sum(freed.values()) != entry["mem_f"]:
         raise ValueError("the two gradients free what the forward pass takes")
     holds = tuple(MemoryInterval(f"F{b}.{s}", f"{kind}{b}.{s}", freed[kind]) for b, s in at for kind in freed)
-    shape = Shape(slots, tuple(blocks), tuple(transfers), tuple(edges), "slot", holds)
+    shape = TaskGraph(slots, tuple(blocks), tuple(transfers), tuple(edges), "slot", holds)
     cluster = Cluster((Server("server", "gpu", stages, entry["max_mem"], 10**12, entry["comm"]),))
     name = f"zero bubble {stages} x {batches}"
-    return Instance(name, cluster, {}, (ShapedJob("pipeline", shape, 1),), "cyclic", "period")
+    return Instance(name, cluster, {}, (TaskGraphJob("pipeline", shape, 1),), "cyclic", "period")
 
 
 def rows(entries: list[dict[str, Any]], solver: str, seconds: float) -> Iterator[Sequence[object]]:

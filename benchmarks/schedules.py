@@ -109,7 +109,7 @@ def draw(path: Path, seconds: float) -> None:
     servers, jobs, plans = [], [], []
     for one, plan in [*shown, (instance, found.plan)]:
         servers.append(replace(one.cluster.servers[0], name=plan.instance))
-        jobs.append(replace(one.shaped[0], name=plan.instance))
+        jobs.append(replace(one.task_graph_jobs[0], name=plan.instance))
         gpus = tuple(f"{plan.instance}/{gpu}" for gpu in range(4))
         plans.append(replace(plan.jobs[0], name=plan.instance, gpus=gpus))
     whole = replace(instance, name="1F1B, ZB-H1 and the searched schedule", cluster=Cluster(tuple(servers)))

@@ -6,8 +6,8 @@ places the operators of one micro-batch on devices and searches for the part of 
 takes 1, a backward one 3, and one that is sharded over all devices takes 1 each way. A device holds 1 from a forward
 block up to the end of its backward one.
 
-Each placement becomes one shaped job on the cyclic horizon, with one iteration a period, barrier ``none``, and a slot
-a device. Memory is that of each device.
+Each placement becomes one task-graph job on the cyclic horizon, with one iteration a period, barrier ``none``, and a
+slot a device. Memory is that of each device.
 
 With ``--tessel PATH`` to a checkout of Tessel, and ``--python`` that has its packages (z3-solver, numpy,
 more-itertools, matplotlib), its own search runs beside, with as many micro-batches as memory, six at most. It states
@@ -28,7 +28,17 @@ from time import perf_counter
 
 from common import print_table
 
-from jigsaw_opt.problem import Cluster, Edge, Instance, MemoryInterval, Server, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem import (
+    Cluster,
+    Edge,
+    Instance,
+    MemoryInterval,
+    Server,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+)
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
@@ -55,16 +65,16 @@ def repetend(shape: str, devices: int, memory: int) -> Instance:
     edges = dict.fromkeys((a[0], b[0]) for chain in chains for a, b in pairwise(chain))
     # All forward blocks hold memory but the sharded ones of M and NN, whose weights alone are large.
     holding = [name for name in blocks if name[0] == "f" and (shape == "K" or len(blocks[name][0]) == 1)]
-    job = Shape(
+    job = TaskGraph(
         tuple(Slot(f"d{device}") for device in range(devices)),
-        tuple(ShapedBlock(name, _slots(own), {"gpu": takes}) for name, (own, takes) in blocks.items()),
+        tuple(TaskGraphBlock(name, _slots(own), {"gpu": takes}) for name, (own, takes) in blocks.items()),
         (),
         tuple(Edge(*edge) for edge in edges),
         "none",
         tuple(MemoryInterval(f, f"b{f[1:]}", 1, slot) for f in holding for slot in _holders(blocks[f][0])),
     )
     cluster = Cluster((Server("server", "gpu", devices, memory, 10**12, 0),))
-    return Instance(f"{shape} on {devices}", cluster, {}, (ShapedJob("repetend", job, 1),), "cyclic", "period")
+    return Instance(f"{shape} on {devices}", cluster, {}, (TaskGraphJob("repetend", job, 1),), "cyclic", "period")
 
 
 def _slots(devices: Sequence[int]) -> tuple[str, ...]:
@@ -105,7 +115,7 @@ def _there_and_back(
 def load(instance: Instance) -> int:
     """Work of the busiest device in a period."""
     job = instance.jobs[0]
-    assert isinstance(job, ShapedJob)
+    assert isinstance(job, TaskGraphJob)
     return max(
         sum(block.duration_us["gpu"] for block in job.shape.blocks if slot.name in block.slots)
         for slot in job.shape.slots

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.model import Segment as Segment
     from jigsaw_opt.problem.plan import Plan as Plan
     from jigsaw_opt.problem.replay import Replay as Replay
-    from jigsaw_opt.problem.shape import Shape as Shape
-    from jigsaw_opt.problem.shape import ShapedJob as ShapedJob
+    from jigsaw_opt.problem.task_graph import TaskGraph as TaskGraph
+    from jigsaw_opt.problem.task_graph import TaskGraphJob as TaskGraphJob
     from jigsaw_opt.problem.workload import TraceJob as TraceJob
     from jigsaw_opt.problem.workload import Workload as Workload
     from jigsaw_opt.scheduling.live_scheduler import LiveScheduler as LiveScheduler
@@ -104,8 +104,8 @@ _HOMES = {
     "Segment": "problem.model",
     "Server": "problem.cluster",
     "Session": "solvers.session",
-    "Shape": "problem.shape",
-    "ShapedJob": "problem.shape",
+    "TaskGraph": "problem.task_graph",
+    "TaskGraphJob": "problem.task_graph",
     "SimulationRequest": "simulation.old_names",
     "SimulationResult": "simulation.simulate",
     "Solver": "solvers.registry",
@@ -141,6 +141,8 @@ _OLD = {
     "PhasedPlan": ("Plan", ", whose is_phased tells phased plans"),
     "PhasedResult": ("Result", ""),
     "load_any_plan": ("load_plan", ""),
+    "Shape": ("TaskGraph", ""),
+    "ShapedJob": ("TaskGraphJob", ""),
 }
 """Names of the release before: what each is called now, and what else is to know; they warn."""
 _REPLACED = {
@@ -214,14 +216,14 @@ __all__ = [
     "Segment",
     "Server",
     "Session",
-    "Shape",
-    "ShapedJob",
     "SimulationResult",
     "Solver",
     "Solving",
     "StaircaseDepth",
     "Status",
     "StoppedBy",
+    "TaskGraph",
+    "TaskGraphJob",
     "TraceJob",
     "UsageError",
     "Violation",

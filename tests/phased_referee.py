@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.problem import Instance, JobPlan, Phase, Plan, Routes, ShapedJob, ShapedJobPlan
+from jigsaw_opt.problem import Instance, JobPlan, Phase, Plan, Routes, TaskGraphJob, TaskGraphJobPlan
 
 PER_PERIOD = {"levels", "coverage", "mean-depth", "balance"}
 ELSEWHERE = {"objective", "bound", "memory", "mean-depth", "balance"}
-AnyJobPlan = JobPlan | ShapedJobPlan
+AnyJobPlan = JobPlan | TaskGraphJobPlan
 
 
 def accepts(instance: Instance, plan: Plan) -> bool:
@@ -101,7 +101,7 @@ def job_end(job: AnyJobPlan) -> int:
 
 
 def _uses(instance: Instance, job: AnyJobPlan) -> Iterator[tuple[str, int, int]]:
-    """GPU or link, start and end, of every operation of a repetition; transfers of shapes are all over all slots."""
+    """GPU or link, start and end, of every operation of a repetition; those transfers are all over all slots."""
     for it in job.iterations:
         for number, block in enumerate(it.blocks):
             yield _gpu_of(instance, job, number), block.start_us, block.end_us
@@ -111,7 +111,7 @@ def _uses(instance: Instance, job: AnyJobPlan) -> Iterator[tuple[str, int, int]]
 
 def _gpu_of(instance: Instance, job: AnyJobPlan, number: int) -> str:
     asked = next(it for it in instance.jobs if it.name == job.name)
-    if isinstance(asked, ShapedJob):
+    if isinstance(asked, TaskGraphJob):
         slots = [slot.name for slot in asked.shape.slots]
         return job.gpus[slots.index(asked.shape.blocks[number].slots[0])]
     return job.gpus[number] if number < len(job.gpus) else "none"
@@ -223,7 +223,7 @@ def _need(
         if gpu not in gpus:
             continue
         worker = gpus.index(gpu)
-        if isinstance(asked, ShapedJob):
+        if isinstance(asked, TaskGraphJob):
             steady += asked.shape.slots[worker].memory if worker < len(asked.shape.slots) else 0
             blocks = [block.name for block in asked.shape.blocks]
             for hold in asked.shape.holds if asked.name in active else ():

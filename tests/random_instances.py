@@ -20,7 +20,7 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.power import PowerCap
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.problem.walks import LinkGraph
 from tests.random_fabrics import random_policy
 
@@ -91,11 +91,11 @@ def with_power_caps(instance: Instance, random: Random) -> Instance:
         for k in range(random.choice((1, 1, 2)))
     )
     models = {name: replace(model, power_w=_watts(random)) for name, model in instance.models.items()}
-    jobs = tuple(_drawing(job, random) if isinstance(job, ShapedJob) else job for job in instance.jobs)
+    jobs = tuple(_drawing(job, random) if isinstance(job, TaskGraphJob) else job for job in instance.jobs)
     return replace(instance, cluster=replace(instance.cluster, power_caps=caps), models=models, jobs=jobs)
 
 
-def _drawing(job: ShapedJob, random: Random) -> ShapedJob:
+def _drawing(job: TaskGraphJob, random: Random) -> TaskGraphJob:
     blocks = tuple(replace(block, power_w=_watts(random)) for block in job.shape.blocks)
     return replace(job, shape=replace(job.shape, blocks=blocks))
 

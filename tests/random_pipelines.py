@@ -58,6 +58,6 @@ def planned(pipeline: PipelineProblem, orders: Orders) -> tuple[Instance, Plan]:
     """The instance on the finite horizon, and each pass as early as the orders allow."""
     instance = pipeline_instance(pipeline, "pipeline", "finite")
     found = timetable_of_orders(pipeline, instance, orders)
-    objective = objective_of(compile_instance(instance), (), None, found.shaped)
+    objective = objective_of(compile_instance(instance), (), None, found.task_graph_jobs)
     sha256 = instance_sha256(instance)
-    return instance, Plan.of_jobs("pipeline", sha256, "feasible", objective, 0, None, found.shaped)
+    return instance, Plan.of_jobs("pipeline", sha256, "feasible", objective, 0, None, found.task_graph_jobs)

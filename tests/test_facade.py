@@ -105,7 +105,14 @@ def test_an_argument_of_another_type_is_refused_with_what_gives_one(
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("PhasedPlan", "Plan"), ("PhasedResult", "Result"), ("load_any_plan", "load_plan")]
+    ("old", "new"),
+    [
+        ("PhasedPlan", "Plan"),
+        ("PhasedResult", "Result"),
+        ("load_any_plan", "load_plan"),
+        ("Shape", "TaskGraph"),
+        ("ShapedJob", "TaskGraphJob"),
+    ],
 )
 def test_a_name_of_the_release_before_is_there_with_a_warning(old: str, new: str) -> None:
     assert old not in jo.__all__
@@ -118,6 +125,8 @@ def test_a_name_of_the_release_before_is_there_with_a_warning(old: str, new: str
     ("module", "old", "new"),
     [
         ("problem", "PhasedPlan", "Plan"),
+        ("problem", "Shape", "TaskGraph"),
+        ("problem", "ShapedJobPlan", "TaskGraphJobPlan"),
         ("documents", "load_any_plan", "load_plan"),
         ("documents", "load_listed_plan", "load_plan"),
         ("documents", "encode_phased_plan", "encode_plan"),
@@ -142,6 +151,7 @@ def test_a_former_name_of_a_room_is_there_with_a_warning(module: str, old: str, 
         ("solvers.explanation.phased", "explain_phased", "solvers.explanation.stretches.explain_phases"),
         ("solvers.explanation.phased", "PhasedExplanation", "solvers.explanation.stretches.JobStretches"),
         ("solvers.explanation.phased", "PhaseTime", "solvers.explanation.stretches.PhaseTime"),
+        ("problem.shape", "ShapedJob", "problem.task_graph.TaskGraphJob"),
         ("solvers.resolve.failure_repair", "repaired", "solvers.failure_repair.repaired"),
         ("solvers.resolve.failure_repair", "FailureRepair", "solvers.failure_repair.FailureRepair"),
     ],
@@ -151,6 +161,28 @@ def test_a_name_that_went_to_another_module_is_there_with_a_warning(module: str,
     where, name = now.rsplit(".", 1)
     with pytest.warns(DeprecationWarning, match=f"jigsaw_opt.{module}.{old} is jigsaw_opt.{now} now"):
         assert getattr(room, old) is getattr(importlib.import_module(f"jigsaw_opt.{where}"), name)
+
+
+def test_words_of_task_graphs_of_the_release_before_work_with_a_warning() -> None:
+    from jigsaw_opt.problem import Slot, TaskGraphBlock, compile_instance
+    from jigsaw_opt.system.former_names import is_said
+
+    builder, pair = jo.InstanceBuilder("a"), jo.load_instance(DATA / "pair.json")
+    builder.add_cluster(pair.cluster)
+    types = {server.gpu_type: 1 for server in pair.cluster.servers}
+    with pytest.warns(DeprecationWarning, match="add_shaped_job is add_task_graph_job now") as caught:
+        builder.add_shaped_job("j", jo.TaskGraph((Slot("s"),), (TaskGraphBlock("b", ("s",), types),)), iterations=1)
+    instance = builder.build()
+    compiled = compile_instance(instance)
+    with pytest.warns(DeprecationWarning, match=r"Instance.shaped is task_graph_jobs now") as of_instance:
+        assert instance.shaped == instance.task_graph_jobs == instance.jobs
+    with pytest.warns(DeprecationWarning, match=r"Operations.shaped is task_graphs now"):
+        assert compiled.shaped == compiled.task_graphs and compiled.task_graphs[0].job == instance.jobs[0]
+    assert {caught[0].filename, of_instance[0].filename} == {__file__}
+    former = type("Former", (), {"name": "mine", "shapes": True})
+    with pytest.warns(DeprecationWarning, match="the attribute shapes of mine is called task_graphs now"):
+        assert is_said(former, "task_graphs", "shapes")
+    assert not is_said(former, "guarantees", "promises")
 
 
 def test_failures_are_found_by_the_call_of_the_release_before() -> None:
@@ -242,7 +274,7 @@ def test_a_typed_caller_gets_plans() -> None:
     ("module", "former", "now"),
     [
         ("jigsaw_opt.problem", "cut", "jigsaw_opt.problem.operations.compile_instance"),
-        ("jigsaw_opt.problem", "Hold", "jigsaw_opt.problem.shape.MemoryInterval"),
+        ("jigsaw_opt.problem", "Hold", "jigsaw_opt.problem.task_graph.MemoryInterval"),
         ("jigsaw_opt.scheduling.policy", "Active", "jigsaw_opt.scheduling.policy.JobState"),
         ("jigsaw_opt.scheduling.policy", "Moment", "jigsaw_opt.scheduling.policy.Observation"),
         ("jigsaw_opt.solvers.control", "Control", "jigsaw_opt.solvers.solve_state.SolveState"),

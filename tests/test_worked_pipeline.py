@@ -19,13 +19,13 @@ from jigsaw_opt.problem import (
     Link,
     Plan,
     Server,
-    Shape,
-    ShapedBlock,
-    ShapedIteration,
-    ShapedJob,
-    ShapedJobPlan,
-    ShapedTransfer,
     Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphIteration,
+    TaskGraphJob,
+    TaskGraphJobPlan,
+    TaskGraphTransfer,
 )
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
@@ -120,10 +120,10 @@ def test_the_largest_span_of_a_stage_is_the_least_period_of_a_flushing_pipeline(
 def test_without_a_barrier_iterations_overlap_and_so_do_their_holds() -> None:
     instance = alone("none")
     runs = [(0, 10), (13, 23), (23, 43), (70, 90)]
-    iteration = ShapedIteration(
+    iteration = TaskGraphIteration(
         tuple(Execution(*run) for run in runs), tuple(Execution(*run) for run in ((10, 13), (43, 46)))
     )
-    plan = decode_plan(PLAN).with_jobs((ShapedJobPlan("pipe", ("s0/0", "s1/0"), (iteration,)),))
+    plan = decode_plan(PLAN).with_jobs((TaskGraphJobPlan("pipe", ("s0/0", "s1/0"), (iteration,)),))
     assert check(instance, stated(instance, plan, 30)) == ()
     assert "exclusive" in rules(instance, stated(instance, plan, 29))
     for memory, broken in ((5500, set()), (5499, {"memory"})):
@@ -136,36 +136,36 @@ def test_a_chain_has_the_period_of_its_longest_operation() -> None:
     """Three stages of 5, 9 and 4 us, and transfers of 7 and 8 us over links of their own."""
     servers = tuple(Server(f"s{k}", "v", 1, 0, 10**6) for k in range(3))
     links = tuple(Link(f"l{k}", (f"s{k}", f"s{k + 1}"), 10**6) for k in range(2))
-    shape = Shape(
+    shape = TaskGraph(
         tuple(Slot(f"p{k}") for k in range(3)),
-        tuple(ShapedBlock(f"b{k}", (f"p{k}",), {"v": us}) for k, us in enumerate((5, 9, 4))),
-        tuple(ShapedTransfer(f"t{k}", us, source=f"p{k}", target=f"p{k + 1}") for k, us in enumerate((7, 8))),
+        tuple(TaskGraphBlock(f"b{k}", (f"p{k}",), {"v": us}) for k, us in enumerate((5, 9, 4))),
+        tuple(TaskGraphTransfer(f"t{k}", us, source=f"p{k}", target=f"p{k + 1}") for k, us in enumerate((7, 8))),
         tuple(edge for k in range(2) for edge in (Edge(f"b{k}", f"t{k}"), Edge(f"t{k}", f"b{k + 1}"))),
     )
-    instance = Instance("chain", Cluster(servers, (), links), {}, (ShapedJob("c", shape, 1),), "cyclic", "period")
-    iteration = ShapedIteration(
+    instance = Instance("chain", Cluster(servers, (), links), {}, (TaskGraphJob("c", shape, 1),), "cyclic", "period")
+    iteration = TaskGraphIteration(
         (Execution(0, 5), Execution(12, 21), Execution(29, 33)), (Execution(5, 12), Execution(21, 29))
     )
     plan = Plan.of_jobs(
-        "chain", "", "feasible", 0, 0, None, (ShapedJobPlan("c", ("s0/0", "s1/0", "s2/0"), (iteration,)),)
+        "chain", "", "feasible", 0, 0, None, (TaskGraphJobPlan("c", ("s0/0", "s1/0", "s2/0"), (iteration,)),)
     )
     assert check(instance, stated(instance, plan, 9)) == ()
     assert rules(instance, stated(instance, plan, 8)) == {"period", "edges"}
 
 
 def test_one_slot_without_edges_takes_the_sum_of_its_blocks() -> None:
-    shape = Shape((Slot("p"),), tuple(ShapedBlock(f"b{us}", ("p",), {"v": us}) for us in (3, 1, 4)))
-    instance = Instance("one", Cluster((Server("s", "v", 1, 0, 1),)), {}, (ShapedJob("c", shape, 1),))
+    shape = TaskGraph((Slot("p"),), tuple(TaskGraphBlock(f"b{us}", ("p",), {"v": us}) for us in (3, 1, 4)))
+    instance = Instance("one", Cluster((Server("s", "v", 1, 0, 1),)), {}, (TaskGraphJob("c", shape, 1),))
     for runs, objective, broken in (
         (((1, 4), (0, 1), (4, 8)), 8, set()),
         (((1, 4), (0, 1), (3, 7)), 7, {"exclusive"}),
     ):
-        jobs = (ShapedJobPlan("c", ("s/0",), (ShapedIteration(tuple(Execution(*run) for run in runs), ()),)),)
+        jobs = (TaskGraphJobPlan("c", ("s/0",), (TaskGraphIteration(tuple(Execution(*run) for run in runs), ()),)),)
         plan = Plan.of_jobs("one", instance_sha256(instance), "optimal", objective, objective, None, jobs)
         assert rules(instance, plan) == broken
 
 
-def one_forward_one_backward() -> tuple[Instance, ShapedIteration]:
+def one_forward_one_backward() -> tuple[Instance, TaskGraphIteration]:
     """Two stages, four microbatches, forward passes of 1 us and backward passes of 2 us in the order 1F1B."""
     runs = {
         "F00": (0, 1),
@@ -185,13 +185,13 @@ def one_forward_one_backward() -> tuple[Instance, ShapedIteration]:
         "F31": (10, 11),
         "B31": (11, 13),
     }
-    blocks = tuple(ShapedBlock(name, (f"stage{name[2]}",), {"v": 1 if name[0] == "F" else 2}) for name in runs)
+    blocks = tuple(TaskGraphBlock(name, (f"stage{name[2]}",), {"v": 1 if name[0] == "F" else 2}) for name in runs)
     ways = [(f"F{m}0", f"F{m}1") for m in range(4)] + [(f"F{m}1", f"B{m}1") for m in range(4)]
     ways += [(f"B{m}1", f"B{m}0") for m in range(4)]
-    shape = Shape((Slot("stage0"), Slot("stage1")), blocks, (), tuple(Edge(*way) for way in ways), "slot")
+    shape = TaskGraph((Slot("stage0"), Slot("stage1")), blocks, (), tuple(Edge(*way) for way in ways), "slot")
     cluster = Cluster((Server("s", "v", 2, 0, 1),))
-    instance = Instance("1f1b", cluster, {}, (ShapedJob("pipe", shape, 1),), "cyclic", "period")
-    return instance, ShapedIteration(tuple(Execution(*run) for run in runs.values()), ())
+    instance = Instance("1f1b", cluster, {}, (TaskGraphJob("pipe", shape, 1),), "cyclic", "period")
+    return instance, TaskGraphIteration(tuple(Execution(*run) for run in runs.values()), ())
 
 
 def test_one_forward_one_backward_repeats_after_all_microbatches_and_the_bubble() -> None:
@@ -201,9 +201,9 @@ def test_one_forward_one_backward_repeats_after_all_microbatches_and_the_bubble(
     then has a backward pass of 2 us to do; so the first stage spans 15 us, and its barrier makes that the period.
     """
     instance, iteration = one_forward_one_backward()
-    plan = Plan.of_jobs("1f1b", "", "feasible", 0, 0, None, (ShapedJobPlan("pipe", ("s/0", "s/1"), (iteration,)),))
+    plan = Plan.of_jobs("1f1b", "", "feasible", 0, 0, None, (TaskGraphJobPlan("pipe", ("s/0", "s/1"), (iteration,)),))
     assert check(instance, stated(instance, plan, 15)) == ()
     assert rules(instance, stated(instance, plan, 14)) == {"barrier", "exclusive"}
-    (job,) = instance.shaped
+    (job,) = instance.task_graph_jobs
     loose = replace(instance, jobs=(replace(job, shape=replace(job.shape, barrier="none")),))
     assert rules(loose, stated(loose, plan, 15)) == set()

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from .referee_network import Json, channel_of, homes_of, wrong_gpus
-from .referee_shapes import copies_at, held_bytes, lanes_of_shape, wrong_shaped_job
+from .referee_task_graphs import copies_at, held_bytes, lanes_of_task_graph, wrong_task_graph_job
 
 __all__ = ["canonical", "objective", "sha256", "verdict"]
 
@@ -41,7 +41,7 @@ def objective(instance: Json, plan: Json) -> int:
 
 
 def _end(job: Json) -> int:
-    """When a job ends: of a shaped job any iteration may end last; of any other one it is the last."""
+    """When a job ends: of a task-graph job any iteration may end last; of any other one it is the last."""
     return max(int(x["end_us"]) for i in job["iterations"] for x in (*i["blocks"], *i["transfers"]))
 
 
@@ -52,7 +52,7 @@ def canonical(instance: Json) -> bytes:
         return {"min_contributors": 1, **given} if given["rule"] == "free" else given
 
     def kind(job: Json) -> Json:
-        """What only one kind of job has (specification: canonical-shape)."""
+        """What only one kind of job has (specification: canonical-task-graph)."""
         if "shape" not in job:
             return {"depth": depth(job.get("depth", {"rule": "full"}))}
         shape = {"transfers": [], "barrier": "none", "holds": [], **job["shape"]}
@@ -89,7 +89,7 @@ def _broken(instance: Json, plan: Json) -> Iterator[str]:
         yield "period"
     yield from _belonging(instance, plan)
     for given, job in zip(instance["jobs"], plan["jobs"]):
-        yield from (wrong_shaped_job if "shape" in given else _job)(instance, given, job, period)
+        yield from (wrong_task_graph_job if "shape" in given else _job)(instance, given, job, period)
         yield from _promises(given, job, period)
     yield from _lanes(instance, plan, period)
     yield from _memory(instance, plan, period)
@@ -110,7 +110,7 @@ def _promises(given: Json, job: Json, period: int | None) -> Iterator[str]:
 
 
 def _structure(instance: Json, plan: Json) -> Iterator[str]:
-    """Keys, types and ranges (specification: plan, validity, plan-of-a-shaped-job)."""
+    """Keys, types and ranges (specification: plan, validity, plan-of-a-task-graph-job)."""
     shapes = {job["name"] for job in instance["jobs"] if "shape" in job}
     top = {"format", "instance", "instance_sha256", "status", "objective", "bound", "period_us", "solver", "jobs"}
     yield from _keys(plan, top)
@@ -254,7 +254,7 @@ def _lanes(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
     """One at a time (specification: exclusive, cyclic-horizon)."""
     lanes: dict[str, list[tuple[int, int]]] = {}
     for given, job in zip(instance["jobs"], plan["jobs"]):
-        for name, operation in (lanes_of_shape if "shape" in given else _lanes_of_workers)(instance, given, job):
+        for name, operation in (lanes_of_task_graph if "shape" in given else _lanes_of_workers)(instance, given, job):
             lanes.setdefault(name, []).append((operation["start_us"], operation["end_us"]))
     for name, intervals in lanes.items():
         if _overlapping([(start, end) for start, end in intervals if end > start], period):

@@ -105,7 +105,7 @@ def plan_network(instance: Instance, plan: Plan) -> tuple[ActivityNetwork, list[
     operations = compile_instance(instance)
     place = operations.cluster.gpus.place_of
     of = {job.name: job for job in plan.jobs}
-    jobs = [of[job.name] for job in operations.jobs] + [of[graph.job.name] for graph in operations.shaped]
+    jobs = [of[job.name] for job in operations.jobs] + [of[graph.job.name] for graph in operations.task_graphs]
     levels = [[[block.level for block in row.blocks] for row in job.iterations] for job in jobs[: len(operations.jobs)]]
     network = network_of(operations, [[place[name] for name in job.gpus] for job in jobs], levels, within_slots=True)
     starts = [it.start_us for job in jobs for row in job.iterations for it in (*row.blocks, *row.transfers)]

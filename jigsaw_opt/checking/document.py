@@ -9,8 +9,8 @@ from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = ["belonging", "bound", "contents", "objective", "of_the_instance", "of_the_other_kind", "period"]
 
@@ -64,8 +64,10 @@ def belonging(instance: Instance, plan: Plan) -> Iterator[Violation]:
         yield from of_the_other_kind(jobs.get(claimed.name), claimed, f"$.jobs[{index}]")
 
 
-def of_the_other_kind(job: Job | ShapedJob | None, claimed: JobPlan | ShapedJobPlan, path: str) -> Iterator[Violation]:
-    """Report operations of a data-parallel job where the job is shaped, or the other way round.
+def of_the_other_kind(
+    job: Job | TaskGraphJob | None, claimed: JobPlan | TaskGraphJobPlan, path: str
+) -> Iterator[Violation]:
+    """Report operations of a data-parallel job where the job is a task-graph job, or the other way round.
 
     Parameters
     ----------
@@ -77,7 +79,7 @@ def of_the_other_kind(job: Job | ShapedJob | None, claimed: JobPlan | ShapedJobP
         Path of the job in the plan.
     """
     if job is not None and of_kind(job, claimed) is None:
-        has = "levels, but the job has a shape"
+        has = "levels, but the job has a task graph"
         if not isinstance(claimed, JobPlan):
             has = "no levels, but the job is data-parallel"
         yield Violation("document", f"{path}.iterations", f"the operations have {has}")

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = ["guarantees"]
 
 
-def guarantees(job: Job | ShapedJob, path: str, end_us: int, period_us: int | None) -> Iterator[Violation]:
+def guarantees(job: Job | TaskGraphJob, path: str, end_us: int, period_us: int | None) -> Iterator[Violation]:
     """Check the deadline of a job, and its guarantee of the mean time an iteration.
 
     Parameters

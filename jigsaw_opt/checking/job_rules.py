@@ -10,7 +10,7 @@ from jigsaw_opt.checking.jobs import CheckedJob
 from jigsaw_opt.checking.lanes import overlaps
 from jigsaw_opt.checking.placement import placement
 from jigsaw_opt.checking.power import power
-from jigsaw_opt.checking.shaped import CheckedShapedJob, shaped
+from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob, task_graph_violations
 from jigsaw_opt.checking.timing import timing, wrap
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
@@ -19,7 +19,7 @@ __all__ = ["of_jobs"]
 
 
 def of_jobs(
-    jobs: Sequence[CheckedJob | CheckedShapedJob], cluster: Cluster, period_us: int | None
+    jobs: Sequence[CheckedJob | CheckedTaskGraphJob], cluster: Cluster, period_us: int | None
 ) -> Iterator[Violation]:
     """Check every rule about one job's operations, then the GPUs, links and power caps that the jobs share.
 
@@ -31,8 +31,8 @@ def of_jobs(
         The period of the timetable, at least 1; None on the finite horizon.
     """
     for job in jobs:
-        if isinstance(job, CheckedShapedJob):
-            yield from shaped(job, cluster, period_us)
+        if isinstance(job, CheckedTaskGraphJob):
+            yield from task_graph_violations(job, cluster, period_us)
             continue
         yield from contents(job)
         yield from placement(job, cluster)

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from jigsaw_opt.checking.network import ExchangeTerms, RouteFinder
-from jigsaw_opt.checking.shaped import CheckedShapedJob, checked_shape
+from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob, checked_task_graph
 from jigsaw_opt.checking.terms import ModelTerms, model_terms
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Iteration, JobPlan, ShapedIteration, ShapedJobPlan
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.plan import Iteration, JobPlan, TaskGraphIteration, TaskGraphJobPlan
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = ["CheckedJob", "Pairing", "iteration_end", "of_kind"]
 
@@ -100,8 +100,8 @@ class Pairing:
         self._servers = {server.name: number for number, server in enumerate(instance.cluster.servers)}
 
     def of(
-        self, jobs: Iterable[Job | ShapedJob], plans: Iterable[JobPlan | ShapedJobPlan], root: str = "$"
-    ) -> list[CheckedJob | CheckedShapedJob]:
+        self, jobs: Iterable[Job | TaskGraphJob], plans: Iterable[JobPlan | TaskGraphJobPlan], root: str = "$"
+    ) -> list[CheckedJob | CheckedTaskGraphJob]:
         """Pair by names, so that jobs in the wrong order can still be checked; others are left out.
 
         So are those whose operations are of the other kind of job.
@@ -123,18 +123,18 @@ class Pairing:
         return paired
 
     def _pair(
-        self, path: str, job: Job | ShapedJob, claimed: JobPlan | ShapedJobPlan
-    ) -> CheckedJob | CheckedShapedJob | None:
+        self, path: str, job: Job | TaskGraphJob, claimed: JobPlan | TaskGraphJobPlan
+    ) -> CheckedJob | CheckedTaskGraphJob | None:
         found, routes = of_kind(job, claimed), self._finders[job.route_policy]
         if isinstance(job, Job) and isinstance(found, JobPlan):
             return _checked(path, job, found, self._terms[job.model], self._cluster, self._servers, routes)
-        if isinstance(job, ShapedJob) and isinstance(found, ShapedJobPlan):
+        if isinstance(job, TaskGraphJob) and isinstance(found, TaskGraphJobPlan):
             sites = tuple(_server_of(gpu, self._cluster, self._servers) for gpu in found.gpus)
-            return checked_shape(path, job, found, sites, self._cluster, routes)
+            return checked_task_graph(path, job, found, sites, self._cluster, routes)
         return None
 
 
-def of_kind(job: Job | ShapedJob, plan: JobPlan | ShapedJobPlan) -> JobPlan | ShapedJobPlan | None:
+def of_kind(job: Job | TaskGraphJob, plan: JobPlan | TaskGraphJobPlan) -> JobPlan | TaskGraphJobPlan | None:
     """Return the plan of a job as one of the job's own kind; None where its operations are of the other kind.
 
     Parameters
@@ -151,7 +151,7 @@ def of_kind(job: Job | ShapedJob, plan: JobPlan | ShapedJobPlan) -> JobPlan | Sh
     # Without any operation it may be either.
     if isinstance(job, Job):
         return JobPlan(plan.name, plan.gpus, tuple(Iteration((), ()) for _ in plan.iterations))
-    return ShapedJobPlan(plan.name, plan.gpus, tuple(ShapedIteration((), ()) for _ in plan.iterations))
+    return TaskGraphJobPlan(plan.name, plan.gpus, tuple(TaskGraphIteration((), ()) for _ in plan.iterations))
 
 
 def _checked(

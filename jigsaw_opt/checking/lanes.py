@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from jigsaw_opt.checking.jobs import CheckedJob
-from jigsaw_opt.checking.shaped import CheckedShapedJob
+from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
 
@@ -35,7 +35,7 @@ class _Use(NamedTuple):
 
 
 def overlaps(
-    jobs: Sequence[CheckedJob | CheckedShapedJob], cluster: Cluster, period_us: int | None
+    jobs: Sequence[CheckedJob | CheckedTaskGraphJob], cluster: Cluster, period_us: int | None
 ) -> Iterator[Violation]:
     """Report every block and transfer that begins while its GPU or one of its links is still in use.
 
@@ -55,8 +55,8 @@ def overlaps(
     gpus: defaultdict[str, list[_Use]] = defaultdict(list)
     links: defaultdict[int, list[_Use]] = defaultdict(list)
     for job in jobs:
-        if isinstance(job, CheckedShapedJob):
-            _occupy_shaped(job, gpus, links)
+        if isinstance(job, CheckedTaskGraphJob):
+            _occupy_task_graph(job, gpus, links)
         else:
             _occupy_gpus(job, gpus)
             _occupy_links(job, links)
@@ -92,8 +92,8 @@ def _occupy_links(job: CheckedJob, links: defaultdict[int, list[_Use]]) -> None:
                     lane.append(use)
 
 
-def _occupy_shaped(
-    job: CheckedShapedJob, gpus: defaultdict[str, list[_Use]], links: defaultdict[int, list[_Use]]
+def _occupy_task_graph(
+    job: CheckedTaskGraphJob, gpus: defaultdict[str, list[_Use]], links: defaultdict[int, list[_Use]]
 ) -> None:
     for number, iteration in enumerate(job.plan.iterations):
         for kind, terms in (("blocks", job.blocks), ("transfers", job.transfers)):

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from jigsaw_opt.checking.jobs import CheckedJob
-from jigsaw_opt.checking.shaped import CheckedShapedJob
+from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
 
@@ -17,7 +17,7 @@ _Hold = tuple[int, int, int]
 
 
 def memory(
-    jobs: Sequence[CheckedJob | CheckedShapedJob], cluster: Cluster, period_us: int | None
+    jobs: Sequence[CheckedJob | CheckedTaskGraphJob], cluster: Cluster, period_us: int | None
 ) -> Iterator[Violation]:
     """Check what is on a GPU all the time, and the most of what is held there at one moment, against its memory.
 
@@ -49,7 +49,7 @@ def memory(
                 activations[gpu] = max(activations[gpu], _activation_bytes(job, number))
             elif number < len(job.shape.slots):
                 steady[gpu] += job.shape.slots[number].memory
-        for gpu, *hold in job.held() if isinstance(job, CheckedShapedJob) else ():
+        for gpu, *hold in job.held() if isinstance(job, CheckedTaskGraphJob) else ():
             held[gpu].append((hold[0], hold[1], hold[2]))
     for gpu, (path, server) in last.items():
         most, moment = most_at_once(held[gpu], period_us)

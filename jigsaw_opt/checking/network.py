@@ -90,7 +90,7 @@ class RouteFinder:
         """Return what a transfer from one server to another gets, or None without a route.
 
         Only the links of the route count, and on one server its fabric (specification:
-        durations-of-shaped-operations).
+        durations-of-task-graph-operations).
 
         Parameters
         ----------

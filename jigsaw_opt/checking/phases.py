@@ -18,16 +18,16 @@ from jigsaw_opt.checking.job_rules import of_jobs
 from jigsaw_opt.checking.jobs import CheckedJob, Pairing
 from jigsaw_opt.checking.memory import memory
 from jigsaw_opt.checking.power import caps_of
-from jigsaw_opt.checking.shaped import CheckedShapedJob
+from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Phase, Plan, ShapedIteration, ShapedJobPlan
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = ["of_phases"]
 
-_Job: TypeAlias = CheckedJob | CheckedShapedJob
+_Job: TypeAlias = CheckedJob | CheckedTaskGraphJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
         yield from document.period(instance, plan)
 
 
-def _paired(instance: Instance, asked: Mapping[str, Job | ShapedJob], plan: Plan) -> list[CheckedPhase]:
+def _paired(instance: Instance, asked: Mapping[str, Job | TaskGraphJob], plan: Plan) -> list[CheckedPhase]:
     """Pair the jobs of each phase with what was asked of them in it."""
     pairing, found = Pairing(instance), []
     for g, p, phase in plan.all_phases():
@@ -124,7 +124,7 @@ def _paired(instance: Instance, asked: Mapping[str, Job | ShapedJob], plan: Plan
     return found
 
 
-def _in_repetition(asked: Mapping[str, Job | ShapedJob], phase: Phase) -> list[Job | ShapedJob]:
+def _in_repetition(asked: Mapping[str, Job | TaskGraphJob], phase: Phase) -> list[Job | TaskGraphJob]:
     """Return the jobs of a phase as those of a cyclic plan, with the iterations listed."""
     return [
         in_a_period(asked[claimed.name], len(claimed.iterations))
@@ -144,7 +144,7 @@ def _horizon(instance: Instance, plan: Plan) -> Iterator[Violation]:
             yield Violation("document", f"$.groups[{g}].phases", "a group has at least one phase")
 
 
-def _contents(asked: Mapping[str, Job | ShapedJob], checked: CheckedPhase) -> Iterator[Violation]:
+def _contents(asked: Mapping[str, Job | TaskGraphJob], checked: CheckedPhase) -> Iterator[Violation]:
     """Check that a phase has a period, repetitions, and jobs in the instance's order, each with iterations."""
     phase, path = checked.phase, checked.path
     if phase.cycle_us < 1:
@@ -198,12 +198,12 @@ def _shared(instance: Instance, phases: Sequence[CheckedPhase]) -> Iterator[Viol
 
 def _links(job: _Job) -> set[int]:
     """Return the numbers of the links that a job's transfers use."""
-    if isinstance(job, CheckedShapedJob):
+    if isinstance(job, CheckedTaskGraphJob):
         return {link for transfer in job.transfers for link in transfer.links}
     return set(job.exchange.links) if job.exchange is not None else set()
 
 
-def _whole(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:
+def _whole(asked: Mapping[str, Job | TaskGraphJob], parts: _Parts) -> Iterator[Violation]:
     """Check that every job has all of its iterations, on the same GPUs unless it may move."""
     for name, job in asked.items():
         if name not in parts:
@@ -220,7 +220,7 @@ def _whole(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Viol
                 yield Violation("placement", f"{part.path}.gpus", message)
 
 
-def _moves(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:
+def _moves(asked: Mapping[str, Job | TaskGraphJob], parts: _Parts) -> Iterator[Violation]:
     """Check that a job that pauses or moves goes on no earlier than its restart allows (specification: moves)."""
     for name, found in parts.items():
         restart_us = asked[name].restart_us
@@ -238,7 +238,7 @@ def _iterations(parts: Sequence[tuple[CheckedPhase, _Job]]) -> int:
     return sum(checked.count * len(part.plan.iterations) for checked, part in parts)
 
 
-def _promised(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:
+def _promised(asked: Mapping[str, Job | TaskGraphJob], parts: _Parts) -> Iterator[Violation]:
     """Check that no operation starts before the release, and what jobs guarantee.
 
     The release of a job that has no part that is counted is looked at with its other operations.
@@ -259,12 +259,12 @@ def _promised(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[V
 
 def _first_start_us(job: _Job) -> int:
     """Return the earliest start of its operations in a repetition, in microseconds."""
-    iterations: Sequence[Iteration | ShapedIteration] = job.plan.iterations
+    iterations: Sequence[Iteration | TaskGraphIteration] = job.plan.iterations
     starts = (operation.start_us for it in iterations for operation in (*it.blocks, *it.transfers))
     return min(starts, default=0)
 
 
-def _ends_us(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> dict[str, int]:
+def _ends_us(asked: Mapping[str, Job | TaskGraphJob], parts: _Parts) -> dict[str, int]:
     """Return when each job ends that has all of its operations."""
     return {
         name: found[-1][0].end_us(found[-1][1])
@@ -288,8 +288,8 @@ def _paused(checked: CheckedPhase, parts: _Parts) -> Iterator[_Job]:
 def _resting(parts: Sequence[_Job]) -> _Job:
     """Return a job that keeps its state and each worker's largest activations in any phase, and holds nothing."""
     last = parts[-1]
-    if isinstance(last, CheckedShapedJob):
-        return replace(last, plan=ShapedJobPlan(last.plan.name, last.plan.gpus, ()))
+    if isinstance(last, CheckedTaskGraphJob):
+        return replace(last, plan=TaskGraphJobPlan(last.plan.name, last.plan.gpus, ()))
     levels = [0] * len(last.plan.gpus)
     for part in parts:
         for iteration in part.plan.iterations if isinstance(part, CheckedJob) else ():

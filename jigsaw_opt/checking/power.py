@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from jigsaw_opt.checking.jobs import CheckedJob
 from jigsaw_opt.checking.memory import most_at_once
-from jigsaw_opt.checking.shaped import CheckedShapedJob
+from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.plan import Block, Execution
@@ -18,7 +18,7 @@ _Draw = tuple[int, int, int, str]
 
 
 def power(
-    jobs: Sequence[CheckedJob | CheckedShapedJob], cluster: Cluster, period_us: int | None
+    jobs: Sequence[CheckedJob | CheckedTaskGraphJob], cluster: Cluster, period_us: int | None
 ) -> Iterator[Violation]:
     """Report every cap that is exceeded, with the first of the moments at which most is drawn (specification: power).
 
@@ -43,7 +43,7 @@ def power(
             yield Violation("power", next(running), message)
 
 
-def caps_of(job: CheckedJob | CheckedShapedJob, cluster: Cluster) -> list[str]:
+def caps_of(job: CheckedJob | CheckedTaskGraphJob, cluster: Cluster) -> list[str]:
     """Return the names of the caps that have servers with GPUs of a job.
 
     Parameters
@@ -62,7 +62,7 @@ def _runs(start: int, end: int, moment: int, period_us: int | None) -> bool:
     return start <= moment < end if period_us is None else (moment - start) % period_us < end - start
 
 
-def _draws(job: CheckedJob | CheckedShapedJob, types: Mapping[int, str]) -> Iterator[_Draw]:
+def _draws(job: CheckedJob | CheckedTaskGraphJob, types: Mapping[int, str]) -> Iterator[_Draw]:
     """Yield what blocks of a job draw on GPUs of some servers, given the type of each by its number."""
     here = [None if server is None else types.get(server) for server in job.servers]
     for path, iteration in job.iterations():
@@ -73,7 +73,7 @@ def _draws(job: CheckedJob | CheckedShapedJob, types: Mapping[int, str]) -> Iter
                     yield block.start_us, block.end_us, watts.get(gpu_type, 0), f"{path}.blocks[{index}]"
 
 
-def _drawing(job: CheckedJob | CheckedShapedJob) -> Iterator[tuple[Sequence[int], Mapping[str, int]]]:
+def _drawing(job: CheckedJob | CheckedTaskGraphJob) -> Iterator[tuple[Sequence[int], Mapping[str, int]]]:
     """Yield by block of an iteration the workers or slots that run it, by number, and its watts by GPU type."""
     if isinstance(job, CheckedJob):
         yield from (((worker,), job.terms.power_w) for worker in range(job.job.workers))

@@ -209,7 +209,7 @@ def _megatron_layout(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.cli.source import checked_plan, model_parts_of
     from jigsaw_opt.planning.pipeline.megatron import MEGATRON_RECOMPUTES, megatron_layout
     from jigsaw_opt.planning.pipeline.recognising import pipeline_of, recomputed_stages
-    from jigsaw_opt.problem.shape import ShapedJob
+    from jigsaw_opt.problem.task_graph import TaskGraphJob
     from jigsaw_opt.text import counted
 
     instance, plan = checked_plan(arguments.instance, arguments.plan)
@@ -218,7 +218,7 @@ def _megatron_layout(arguments: argparse.Namespace) -> bytes:
     text = megatron_layout(parts, layout, _kinds(arguments.layout_of))
     _tell_others(instance, job)
     asked = instance.jobs[job]
-    assert isinstance(asked, ShapedJob), "a pipeline has a shape"
+    assert isinstance(asked, TaskGraphJob), "a pipeline has a task graph"
     recomputed = recomputed_stages(asked.shape)
     _tell_recomputed(recomputed, layout.stages, "Megatron")
     again = f" {MEGATRON_RECOMPUTES}" if recomputed else ""

@@ -189,11 +189,11 @@ def _partition_and_parts(
     from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.planning.partition.document import decode_partition
     from jigsaw_opt.planning.pipeline.model_parts import model_parts
-    from jigsaw_opt.problem.shape import ShapedJob
+    from jigsaw_opt.problem.task_graph import TaskGraphJob
 
     source = str(partition_path)
     partition = decode_partition(read_file(partition_path), source)
     layers = None if layers_path is None else read_layers(read_file(layers_path), str(layers_path))
     asked = instance.jobs[job]
-    assert isinstance(asked, ShapedJob), "a pipeline has a shape"
+    assert isinstance(asked, TaskGraphJob), "a pipeline has a task graph"
     return partition, model_parts(partition, asked.shape, stages, layers, source)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jigsaw_opt.documents.instance_decoding import decode_instance_tree
-from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Model, Segment, Shape
+from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Model, Segment, TaskGraph
 from jigsaw_opt.problem.instance import FORMAT, Horizon, Objective
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.keyed import plain
@@ -226,10 +227,10 @@ class InstanceBuilder:
             }
         )
 
-    def add_shaped_job(
+    def add_task_graph_job(
         self,
         name: str,
-        shape: Shape,
+        shape: TaskGraph,
         *,
         iterations: int,
         release_us: int = 0,
@@ -264,6 +265,12 @@ class InstanceBuilder:
                 **_given(deadline_us=deadline_us, pace_us=pace_us, route_policy=route_policy, restart_us=restart_us),
             }
         )
+
+    def add_shaped_job(self, name: str, shape: TaskGraph, *, iterations: int, **more: Any) -> None:
+        """Add such a job by the name of the release before."""
+        told = "InstanceBuilder.add_shaped_job is add_task_graph_job now"
+        warnings.warn(told, DeprecationWarning, stacklevel=2)
+        self.add_task_graph_job(name, shape, iterations=iterations, **more)
 
     def build(self) -> Instance:
         """Build the instance of all that was added so far.

@@ -10,13 +10,13 @@ from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.text import suggestion
 
 __all__ = ["add_job", "change_bandwidth", "remove_job"]
 
 
-def add_job(instance: Instance, job: Job | ShapedJob, models: Mapping[str, Model] | None = None) -> Instance:
+def add_job(instance: Instance, job: Job | TaskGraphJob, models: Mapping[str, Model] | None = None) -> Instance:
     """Return the instance with one more job, the last one.
 
     Parameters
@@ -88,6 +88,6 @@ def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
     return replace(instance, cluster=replace(instance.cluster, links=changed))
 
 
-def _near(name: str, known: Iterable[Job | ShapedJob | Link]) -> str:
+def _near(name: str, known: Iterable[Job | TaskGraphJob | Link]) -> str:
     """Return which of them may have been meant."""
     return suggestion(str(name), [it.name for it in known])

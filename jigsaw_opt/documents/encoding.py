@@ -10,7 +10,7 @@ from typing import Any
 
 from jigsaw_opt.problem import Instance, Iteration, JobPlan, Model, Phase, Plan
 from jigsaw_opt.problem.layers import LayerGraph
-from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.plan import Execution, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import plain
 from jigsaw_opt.problem.rules.layers import check_layers
 from jigsaw_opt.problem.rules.report import Report
@@ -45,7 +45,7 @@ def instance_sha256(instance: Instance) -> str:
 def encode_instance(instance: Instance) -> bytes:
     """Write an instance as ``jigsaw-instance/1`` with every default; a server, segment, link or job a line.
 
-    Of a shaped job a line each has a slot, an operation, an edge and a hold.
+    Of a task-graph job a line each has a slot, an operation, an edge and a hold.
     """
     return ("".join(_pretty(plain(instance, flat=True), "\n")) + "\n").encode()
 
@@ -112,7 +112,7 @@ def _phase(phase: Phase) -> str:
     return f'{{{stated}, "jobs": [{_job_plans(phase.jobs, " " * 8)}]}}'
 
 
-def _job_plans(jobs: Sequence[JobPlan | ShapedJobPlan], margin: str) -> str:
+def _job_plans(jobs: Sequence[JobPlan | TaskGraphJobPlan], margin: str) -> str:
     """Write job plans, each from a line of its own on, behind `margin`."""
     return ",".join(
         f'\n{margin}{{"name": {_line(job.name)}, "gpus": {_line(job.gpus)}, "iterations": ['
@@ -122,8 +122,8 @@ def _job_plans(jobs: Sequence[JobPlan | ShapedJobPlan], margin: str) -> str:
     )
 
 
-def _iteration(iteration: Iteration | ShapedIteration) -> str:
-    if isinstance(iteration, ShapedIteration):
+def _iteration(iteration: Iteration | TaskGraphIteration) -> str:
+    if isinstance(iteration, TaskGraphIteration):
         return f'{{"blocks": [{_executions(iteration.blocks)}], "transfers": [{_executions(iteration.transfers)}]}}'
     blocks = [
         f'{{"level": {block.level}, "start_us": {block.start_us}, "end_us": {block.end_us}}}'

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from jigsaw_opt.documents.parsing import checked, collection_paused, parsed
-from jigsaw_opt.documents.shape_decoding import decode_shape
+from jigsaw_opt.documents.task_graph_decoding import decode_task_graph
 from jigsaw_opt.problem import Cluster, Depth, Instance, Job, Link, Model, Segment, Server
 from jigsaw_opt.problem.depth import depth_class
 from jigsaw_opt.problem.power import PowerCap
@@ -18,7 +18,7 @@ from jigsaw_opt.problem.rules.oddities import Repeats, report_oddities
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.rules.schemas import shipped
 from jigsaw_opt.problem.rules.structure import compiled, structure
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = ["decode_depth", "decode_instance", "decode_instance_tree", "decode_model"]
 
@@ -140,9 +140,9 @@ def _model(tree: Json) -> Model:
     return trusted(Model, **{**tree, "segments": segments, "levels": levels})
 
 
-def _job(tree: Json) -> Job | ShapedJob:
+def _job(tree: Json) -> Job | TaskGraphJob:
     if "shape" in tree:
-        return trusted(ShapedJob, **{**tree, "shape": decode_shape(tree["shape"])})
+        return trusted(TaskGraphJob, **{**tree, "shape": decode_task_graph(tree["shape"])})
     if isinstance(tree.get("depth"), dict):
         tree["depth"] = decode_depth(tree["depth"])
     return trusted(Job, **tree)

@@ -9,7 +9,7 @@ from typing import Any
 from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.recognising import stated_kind
 from jigsaw_opt.problem import Block, Iteration, JobPlan, Phase, PhaseGroup, Plan, Transfer
-from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.plan import Execution, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.schemas import Kind
 from jigsaw_opt.problem.rules.structure import structure
@@ -66,21 +66,21 @@ def _phase(tree: dict[str, Any]) -> Phase:
     return Phase(**{**tree, "jobs": tuple(_job(job) for job in tree["jobs"])})
 
 
-def _job(tree: dict[str, Any]) -> JobPlan | ShapedJobPlan:
+def _job(tree: dict[str, Any]) -> JobPlan | TaskGraphJobPlan:
     name, gpus, iterations = tree["name"], tuple(tree["gpus"]), tree["iterations"]
-    if _is_shaped(iterations):
-        return ShapedJobPlan(name, gpus, tuple(_shaped_iteration(item) for item in iterations))
+    if _is_task_graph(iterations):
+        return TaskGraphJobPlan(name, gpus, tuple(_task_graph_iteration(item) for item in iterations))
     return JobPlan(name, gpus, tuple(_iteration(item) for item in iterations))
 
 
-def _is_shaped(iterations: list[dict[str, Any]]) -> bool:
+def _is_task_graph(iterations: list[dict[str, Any]]) -> bool:
     """Return whether the operations have neither level nor bucket; where there are none, it makes no difference."""
     first = next((item for it in iterations for item in (*it["blocks"][:1], *it["transfers"][:1])), None)
     return first is not None and first.keys() == {"start_us", "end_us"}
 
 
-def _shaped_iteration(tree: dict[str, Any]) -> ShapedIteration:
-    return ShapedIteration(
+def _task_graph_iteration(tree: dict[str, Any]) -> TaskGraphIteration:
+    return TaskGraphIteration(
         tuple(Execution(item["start_us"], item["end_us"]) for item in tree["blocks"]),
         tuple(Execution(item["start_us"], item["end_us"]) for item in tree["transfers"]),
     )

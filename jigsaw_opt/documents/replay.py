@@ -20,7 +20,7 @@ from jigsaw_opt.problem.measured_times import (
     MeasuredStep,
     Timeline,
 )
-from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, ShapedIteration, ShapedJobPlan, Transfer
+from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan, Transfer
 from jigsaw_opt.problem.replay import (
     Baseline,
     JobCycle,
@@ -115,7 +115,9 @@ def _check_timeline(phase: Phase, found: Timeline, place: Place, report: Report)
         report.add((place, "origins_us"), "more than there are passes over a finite plan", code="wrong-count")
 
 
-def _check_job(job: JobPlan | ShapedJobPlan, measured: MeasuredJob, passes: int, place: Place, report: Report) -> None:
+def _check_job(
+    job: JobPlan | TaskGraphJobPlan, measured: MeasuredJob, passes: int, place: Place, report: Report
+) -> None:
     """Check that all iterations are there from the first one on, with the levels and buckets of the plan.
 
     Only a run that was interrupted, which has no digests, has fewer.
@@ -127,7 +129,7 @@ def _check_job(job: JobPlan | ShapedJobPlan, measured: MeasuredJob, passes: int,
         report.add((place, "iterations"), f"{left}; {passes} passes over {count} are needed", code="wrong-count")
     for number, found in enumerate(measured.iterations):
         planned, where = job.iterations[(first + number) % count], ((place, "iterations"), number)
-        if isinstance(planned, ShapedIteration) or isinstance(found, MeasuredStep):
+        if isinstance(planned, TaskGraphIteration) or isinstance(found, MeasuredStep):
             _check_step(planned, found, where, report)
             continue
         if [block.level for block in found.blocks] != [block.level for block in planned.blocks]:
@@ -139,10 +141,10 @@ def _check_job(job: JobPlan | ShapedJobPlan, measured: MeasuredJob, passes: int,
 
 
 def _check_step(
-    planned: Iteration | ShapedIteration, found: MeasuredIteration | MeasuredStep, where: Place, report: Report
+    planned: Iteration | TaskGraphIteration, found: MeasuredIteration | MeasuredStep, where: Place, report: Report
 ) -> None:
-    """Check that there are as many operations as the shape has."""
-    alike = isinstance(planned, ShapedIteration) and isinstance(found, MeasuredStep)
+    """Check that there are as many operations as the task graph has."""
+    alike = isinstance(planned, TaskGraphIteration) and isinstance(found, MeasuredStep)
     for name in ("blocks", "transfers"):
         count = len(getattr(planned, name))
         if not alike or len(getattr(found, name)) != count:

@@ -11,7 +11,7 @@ from jigsaw_opt.planning.pipeline.recognising import flow_of, layout_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = ["FAMILIES", "KNOWN", "check_trust", "resolve", "stages_entry"]
 
@@ -190,16 +190,16 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
     Raises
     ------
     InvalidInputError
-        A job has a shape that is no pipeline, or there are several, or an asynchronous one is beside other jobs, or an
-        entry is missing or wrong; with every problem.
+        A job has a task graph that is no pipeline, or there are several, or an asynchronous one is beside other jobs,
+        or an entry is missing or wrong; with every problem.
     """
-    shaped = {number: job for number, job in enumerate(instance.jobs) if isinstance(job, ShapedJob)}
+    task_graph_jobs = {number: job for number, job in enumerate(instance.jobs) if isinstance(job, TaskGraphJob)}
     report = Report()
     _check_models(instance, trusted, report)
-    if not shaped:
+    if not task_graph_jobs:
         report.raise_if_any()
         return None
-    for number, job in shaped.items():
+    for number, job in task_graph_jobs.items():
         place: Place = (("$", "jobs"), number)
         layout, flow, burst = layout_of(job.shape), flow_of(job.shape), gpus_per_layer(job.shape)
         if isinstance(layout, str) and isinstance(flow, str) and isinstance(burst, str):
@@ -207,22 +207,22 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
             carried = "data-parallel jobs, pipelines and bursts are carried out"
             report.add(
                 place,
-                f"job {job.name!r} has a shape and is no pipeline or burst: {layout}; {carried}",
+                f"job {job.name!r} has a task graph and is no pipeline or burst: {layout}; {carried}",
                 code="unsupported",
             )
         elif isinstance(layout, str) and isinstance(burst, str) and len(instance.jobs) > 1:
             report.add(
                 place, f"job {job.name!r} is an asynchronous pipeline; these are carried out alone", code="unsupported"
             )
-    if len(shaped) > 1:
-        names = ", ".join(repr(job.name) for job in shaped.values())
+    if len(task_graph_jobs) > 1:
+        names = ", ".join(repr(job.name) for job in task_graph_jobs.values())
         report.add(
             "$.jobs",
             f"has several pipelines or bursts, {names}; one is carried out, beside data-parallel jobs",
             code="ambiguous",
         )
         report.raise_if_any()
-    [(number, job)] = shaped.items()
+    [(number, job)] = task_graph_jobs.items()
     entry, place = job.executor, (("$", "jobs"), number)
     named = [model.executor or {} for model in instance.models.values()]
     left = {*trusted} - {it.get("train", it.get("zoo")) for it in named}

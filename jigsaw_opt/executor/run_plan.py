@@ -47,8 +47,8 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     CheckFailedError
         The plan breaks a rule.
     InvalidInputError
-        A shaped job is no pipeline, or there are several; models do not say how they are built, a job of the foreground
-        or a checkpoint is not there; with every problem.
+        A task-graph job is no pipeline, or there are several; models do not say how they are built, a job of the
+        foreground or a checkpoint is not there; with every problem.
     MissingEngineError
         PyTorch is not installed.
     RunFailedError

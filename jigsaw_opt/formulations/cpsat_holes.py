@@ -1,4 +1,4 @@
-"""The holes of one shaped job, and how many equal pieces of other jobs each of them takes, as an integer program.
+"""The holes of one task-graph job, and how many equal pieces of other jobs each of them takes, as an integer program.
 
 ``docs/fill.md`` has it in formulas. The job keeps each of its GPUs within one period (barrier ``slot`` or ``job``), the
 order of its blocks on each GPU follows from its edges, and its transfers use no link. So times are absolute ones, each
@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_model import new_model
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -59,7 +59,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class HoleProblem:
-    """One shaped job of one iteration a period on GPUs that are alike, and pieces.
+    """One task-graph job of one iteration a period on GPUs that are alike, and pieces.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class HoleProblem:
         The period is between them.
     """
 
-    graph: ShapedGraph
+    graph: CompiledTaskGraph
     lengths_us: Sequence[int]
     orders: Sequence[tuple[int, ...]]
     gpus: int
@@ -149,7 +149,7 @@ class CpSatHoles:
         self.proto.maximize(self.value * period_us - value * self.period)
 
     def hint(self, starts: Sequence[int], period_us: int) -> None:
-        """Offer times of the shaped job, its holes filled in turn.
+        """Offer times of the task-graph job, its holes filled in turn.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class CpSatHoles:
         return done
 
 
-def block_orders(graph: ShapedGraph, lengths_us: Sequence[int]) -> list[tuple[int, ...]] | None:
+def block_orders(graph: CompiledTaskGraph, lengths_us: Sequence[int]) -> list[tuple[int, ...]] | None:
     """Return by slot its blocks in the order that edges give them; None where they leave the order of some open.
 
     Parameters

@@ -76,7 +76,7 @@ class BestKnown:
 
 
 def sets() -> tuple[str, ...]:
-    """Return the names of the bundled sets: families, from small to large, then sets of shaped jobs."""
+    """Return the names of the bundled sets: families, from small to large, then sets of task-graph jobs."""
     return tuple(_RECIPES)
 
 

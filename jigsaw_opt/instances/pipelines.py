@@ -1,4 +1,4 @@
-"""The bundled set ``pipeline``: micro-batches through stages, as jobs with a shape (specification: shaped-jobs)."""
+"""The bundled set ``pipeline``: micro-batches through stages, as task-graph jobs (specification: task-graph-jobs)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from random import Random
 
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
-from jigsaw_opt.problem.shape import Barrier, Edge, MemoryInterval, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
+from jigsaw_opt.problem.task_graph import (
+    Barrier,
+    Edge,
+    MemoryInterval,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
+)
 
-__all__ = ["PIPELINES", "Pipeline", "pipeline_instance", "pipeline_shape"]
+__all__ = ["PIPELINES", "Pipeline", "pipeline_instance", "pipeline_task_graph"]
 
 _GB = 10**9
 _ACTIVATIONS = 64 * 10**6
@@ -81,14 +90,14 @@ def pipeline_instance(recipe: Pipeline, name: str) -> Instance:
     links = tuple(Link(f"l{k}", (f"s{k}", "switch"), 12 * _GB, 10) for k in range(recipe.servers) if switches)
     draw = Random(f"pipeline/{name}")
     jobs = tuple(
-        ShapedJob(f"pipe{k}" if recipe.jobs > 1 else "pipe", pipeline_shape(recipe, draw), 1, weight=k + 1)
+        TaskGraphJob(f"pipe{k}" if recipe.jobs > 1 else "pipe", pipeline_task_graph(recipe, draw), 1, weight=k + 1)
         for k in range(recipe.jobs)
     )
     horizon: Horizon = "cyclic" if recipe.objective == "period" else "finite"
     return Instance(f"pipeline-{name}", Cluster(servers, switches, links), {}, jobs, horizon, recipe.objective)
 
 
-def pipeline_shape(recipe: Pipeline, draw: Random) -> Shape:
+def pipeline_task_graph(recipe: Pipeline, draw: Random) -> TaskGraph:
     """Build blocks, transfers, edges and memory intervals of all micro-batches.
 
     Forward passes take 8 to 12 ms over all chunks.
@@ -101,8 +110,8 @@ def pipeline_shape(recipe: Pipeline, draw: Random) -> Shape:
         Source of the times.
     """
     times = [draw.randrange(8, 13) * 1000 // recipe.chunks for _ in range(recipe.stages)]
-    blocks: list[ShapedBlock] = []
-    transfers: list[ShapedTransfer] = []
+    blocks: list[TaskGraphBlock] = []
+    transfers: list[TaskGraphTransfer] = []
     edges: list[Edge] = []
     for batch in range(recipe.batches):
         own = list(_blocks(recipe, batch, times))
@@ -115,7 +124,7 @@ def pipeline_shape(recipe: Pipeline, draw: Random) -> Shape:
                 edges.append(Edge(before, after))
                 continue
             moved = f"{before}-{after}"
-            transfers.append(ShapedTransfer(moved, _ACTIVATIONS, slots[before][0], slots[after][0]))
+            transfers.append(TaskGraphTransfer(moved, _ACTIVATIONS, slots[before][0], slots[after][0]))
             edges += [Edge(before, moved), Edge(moved, after)]
         edges += [Edge(f"B{name[1:]}", name) for name in slots if name.startswith("W")]
     last = "W" if recipe.split else "B"
@@ -125,21 +134,21 @@ def pipeline_shape(recipe: Pipeline, draw: Random) -> Shape:
         for stage in range(recipe.stages)
     )
     devices = tuple(Slot(f"d{k}", 8 * _GB) for k in range(recipe.devices))
-    return Shape(devices, tuple(blocks), tuple(transfers), tuple(edges), recipe.barrier, holds)
+    return TaskGraph(devices, tuple(blocks), tuple(transfers), tuple(edges), recipe.barrier, holds)
 
 
-def _blocks(recipe: Pipeline, batch: int, times: list[int]) -> Iterator[ShapedBlock]:
+def _blocks(recipe: Pipeline, batch: int, times: list[int]) -> Iterator[TaskGraphBlock]:
     """Yield the blocks of a micro-batch in the order of its way through the stages."""
     stages = range(recipe.stages)
     for stage in stages:
-        yield ShapedBlock(f"F{batch}.{stage}", (recipe.device(stage),), {"v100": times[stage]})
+        yield TaskGraphBlock(f"F{batch}.{stage}", (recipe.device(stage),), {"v100": times[stage]})
     if recipe.sharded:
-        yield ShapedBlock(f"H{batch}", tuple(f"d{k}" for k in range(recipe.devices)), {"v100": 3000})
+        yield TaskGraphBlock(f"H{batch}", tuple(f"d{k}" for k in range(recipe.devices)), {"v100": 3000})
     for stage in reversed(stages):
         backward = times[stage] * (1 if recipe.split else 2)
-        yield ShapedBlock(f"B{batch}.{stage}", (recipe.device(stage),), {"v100": backward})
+        yield TaskGraphBlock(f"B{batch}.{stage}", (recipe.device(stage),), {"v100": backward})
         if recipe.split:
-            yield ShapedBlock(f"W{batch}.{stage}", (recipe.device(stage),), {"v100": times[stage]})
+            yield TaskGraphBlock(f"W{batch}.{stage}", (recipe.device(stage),), {"v100": times[stage]})
 
 
 _PLAIN = Pipeline(devices=4, batches=6)

@@ -1,4 +1,4 @@
-"""The bundled set ``shop``: job shops and flow shops, a slot a machine (specification: shaped-jobs)."""
+"""The bundled set ``shop``: job shops and flow shops, a slot a machine (specification: task-graph-jobs)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
-from jigsaw_opt.problem.shape import Barrier, Edge, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem.task_graph import Barrier, Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 
 __all__ = ["SHOPS", "Shop", "shop_instance"]
 
@@ -50,14 +50,14 @@ def shop_instance(recipe: Shop, name: str) -> Instance:
     """
     draw = Random(f"shop/{name}")
     cluster = Cluster((Server("shop", "v100", recipe.machines, 10**9, 10**9),))
-    jobs = tuple(ShapedJob(f"j{k}", _shape(recipe, draw), 1, weight=k + 1) for k in range(recipe.jobs))
+    jobs = tuple(TaskGraphJob(f"j{k}", _shape(recipe, draw), 1, weight=k + 1) for k in range(recipe.jobs))
     horizon: Horizon = "cyclic" if recipe.objective == "period" else "finite"
     return Instance(f"shop-{name}", cluster, {}, jobs, horizon, recipe.objective)
 
 
-def _shape(recipe: Shop, draw: Random) -> Shape:
+def _shape(recipe: Shop, draw: Random) -> TaskGraph:
     """Draw a shop; operations take 1 to 99 µs, as in the shops of the literature."""
-    blocks: list[ShapedBlock] = []
+    blocks: list[TaskGraphBlock] = []
     edges: list[Edge] = []
     for order in range(recipe.orders):
         machines = list(range(recipe.machines))
@@ -65,12 +65,12 @@ def _shape(recipe: Shop, draw: Random) -> Shape:
             draw.shuffle(machines)
         names = [f"{order}.{machine}" for machine in machines]
         blocks += [
-            ShapedBlock(name, (f"m{machine}",), {"v100": draw.randint(1, 99)})
+            TaskGraphBlock(name, (f"m{machine}",), {"v100": draw.randint(1, 99)})
             for name, machine in zip(names, machines, strict=True)
         ]
         edges += [Edge(before, after) for before, after in pairwise(names)]
     slots = tuple(Slot(f"m{machine}") for machine in range(recipe.machines))
-    return Shape(slots, tuple(blocks), (), tuple(edges), recipe.barrier)
+    return TaskGraph(slots, tuple(blocks), (), tuple(edges), recipe.barrier)
 
 
 SHOPS: Mapping[str, Shop] = {

@@ -15,11 +15,19 @@ from jigsaw_opt.problem.plan import (
     Phase,
     PhaseGroup,
     Plan,
-    ShapedIteration,
-    ShapedJobPlan,
+    TaskGraphIteration,
+    TaskGraphJobPlan,
     Transfer,
 )
-from jigsaw_opt.problem.shape import Edge, MemoryInterval, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
+from jigsaw_opt.problem.task_graph import (
+    Edge,
+    MemoryInterval,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
+)
 from jigsaw_opt.system.former_names import former_names
 
 __all__ = [
@@ -46,17 +54,26 @@ __all__ = [
     "Routes",
     "Segment",
     "Server",
-    "Shape",
-    "ShapedBlock",
-    "ShapedIteration",
-    "ShapedJob",
-    "ShapedJobPlan",
-    "ShapedTransfer",
     "Slot",
     "StaircaseDepth",
+    "TaskGraph",
+    "TaskGraphBlock",
+    "TaskGraphIteration",
+    "TaskGraphJob",
+    "TaskGraphJobPlan",
+    "TaskGraphTransfer",
     "Transfer",
     "compile_instance",
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = former_names(__name__, {"PhasedPlan": "Plan", "cut": "compile_instance", "Hold": "MemoryInterval"})
+    __getattr__ = former_names(
+        __name__,
+        {
+            "PhasedPlan": "Plan",
+            "cut": "compile_instance",
+            "Hold": "MemoryInterval",
+            "Shape": "TaskGraph",
+            **{f"Shaped{part}": f"TaskGraph{part}" for part in ("Block", "Iteration", "Job", "JobPlan", "Transfer")},
+        },
+    )

@@ -1,8 +1,8 @@
 """The activity network: what is left to be timed once GPUs and levels are fixed.
 
 Activities occupy GPUs and links, waits say what waits for what, holds say what memory is taken meanwhile. Both kinds
-of job yield it: `add_data_parallel` and `add_shaped` add a job with its GPUs. Whatever times placed jobs by the network
-knows no kind of job.
+of job yield it: `add_data_parallel` and `add_task_graph` add a job with its GPUs. Whatever times placed jobs by the
+network knows no kind of job.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.problem.plan import Execution, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.timetable import Gpu
 
-__all__ = ["Activity", "ActivityNetwork", "MemoryHold", "ShapedDecision", "Wait", "assemble_shaped"]
+__all__ = ["Activity", "ActivityNetwork", "MemoryHold", "TaskGraphDecision", "Wait", "assemble_task_graphs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +149,8 @@ class ActivityNetwork:
             self.memory_bytes[own] += graph.state_bytes
             self.activation_bytes[own] = max(self.activation_bytes[own], largest)
 
-    def add_shaped(self, graph: ShapedGraph, gpus: Sequence[Gpu], within_slots: bool = True) -> None:
-        """Add a shaped job on the GPUs of its slots (specification: shaped-jobs).
+    def add_task_graph(self, graph: CompiledTaskGraph, gpus: Sequence[Gpu], within_slots: bool = True) -> None:
+        """Add a task-graph job on the GPUs of its slots (specification: task-graph-jobs).
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class ActivityNetwork:
         gpus
             GPU of each slot.
         within_slots
-            As in `ShapedGraph.precedences`; there are very many where a slot has many blocks.
+            As in `CompiledTaskGraph.precedences`; there are very many where a slot has many blocks.
 
         Raises
         ------
@@ -168,7 +168,7 @@ class ActivityNetwork:
         """
         begin, job = len(self.activities), len(self.jobs)
         self.jobs.append(begin)
-        once = [self._shaped_activity(graph, operation, gpus, job) for operation in range(graph.size)]
+        once = [self._task_graph_activity(graph, operation, gpus, job) for operation in range(graph.size)]
         for iteration in range(graph.job.iterations):
             self.activities += [
                 Activity(it.job, iteration, it.duration_us, it.gpus, it.links, it.release_us, it.watts) for it in once
@@ -186,8 +186,8 @@ class ActivityNetwork:
                 first, last = number((iteration, hold.start)), number((iteration, hold.end))
                 self.holds.append(MemoryHold(first, last, gpus[hold.slot], hold.bytes))
 
-    def _shaped_activity(self, graph: ShapedGraph, operation: int, gpus: Sequence[Gpu], job: int) -> Activity:
-        """Return an operation of a shaped job in its first iteration."""
+    def _task_graph_activity(self, graph: CompiledTaskGraph, operation: int, gpus: Sequence[Gpu], job: int) -> Activity:
+        """Return an operation of a task-graph job in its first iteration."""
         used = tuple(gpus[slot] for slot in graph.takes_part[operation])
         release = graph.job.release_us
         if operation < graph.blocks:
@@ -265,8 +265,8 @@ def _data_parallel_waits(
 
 
 @dataclass(frozen=True, slots=True)
-class ShapedDecision:
-    """All that has to be chosen for one shaped job.
+class TaskGraphDecision:
+    """All that has to be chosen for one task-graph job.
 
     Parameters
     ----------
@@ -280,15 +280,17 @@ class ShapedDecision:
     starts: Sequence[Sequence[int]]
 
 
-def assemble_shaped(operations: Operations, decisions: Sequence[ShapedDecision]) -> tuple[ShapedJobPlan, ...]:
-    """Return plans of shaped jobs, one for each decision, with every end exactly its start plus its duration.
+def assemble_task_graphs(
+    operations: Operations, decisions: Sequence[TaskGraphDecision]
+) -> tuple[TaskGraphJobPlan, ...]:
+    """Return plans of task-graph jobs, one for each decision, with every end exactly its start plus its duration.
 
     Parameters
     ----------
     operations
         The compiled instance.
     decisions
-        GPUs and starts of each job with a shape, in the instance's order.
+        GPUs and starts of each job with a task graph, in the instance's order.
 
     Raises
     ------
@@ -296,14 +298,14 @@ def assemble_shaped(operations: Operations, decisions: Sequence[ShapedDecision])
         Where two slots of a job sit on servers that no path joins.
     """
     plans = []
-    for graph, decision in zip(operations.shaped, decisions, strict=True):
+    for graph, decision in zip(operations.task_graphs, decisions, strict=True):
         network = ActivityNetwork(operations.routes, operations.horizon)
-        network.add_shaped(graph, decision.gpus, within_slots=False)
+        network.add_task_graph(graph, decision.gpus, within_slots=False)
         lengths = [activity.duration_us for activity in network.activities[: graph.size]]
         iterations = []
         for row in decision.starts:
             done = [Execution(start, start + length) for start, length in zip(row, lengths, strict=True)]
-            iterations.append(ShapedIteration(tuple(done[: graph.blocks]), tuple(done[graph.blocks :])))
+            iterations.append(TaskGraphIteration(tuple(done[: graph.blocks]), tuple(done[graph.blocks :])))
         names = tuple(operations.cluster.gpu_name(*gpu) for gpu in decision.gpus)
-        plans.append(ShapedJobPlan(graph.job.name, names, tuple(iterations)))
+        plans.append(TaskGraphJobPlan(graph.job.name, names, tuple(iterations)))
     return tuple(plans)

@@ -13,7 +13,8 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.power import require_no_caps
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.rules.part import CheckedPart
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
+from jigsaw_opt.system.former_names import former_attribute
 
 __all__ = ["FORMAT", "Horizon", "Instance", "Objective", "in_a_period"]
 
@@ -23,7 +24,7 @@ FORMAT = "jigsaw-instance/1"
 """Name of its document's format."""
 _ALONE = "only data-parallel jobs are taken here"
 _T = TypeVar("_T")
-_J = TypeVar("_J", bound=Job | ShapedJob)
+_J = TypeVar("_J", bound=Job | TaskGraphJob)
 
 
 def in_a_period(job: _J, iterations: int) -> _J:
@@ -62,7 +63,7 @@ class Instance(_Noting, CheckedPart, definition="#"):
     name: str
     cluster: Cluster
     models: Mapping[str, Model]
-    jobs: tuple[Job | ShapedJob, ...]
+    jobs: tuple[Job | TaskGraphJob, ...]
     horizon: Horizon = "finite"
     objective: Objective = "makespan"
 
@@ -71,23 +72,25 @@ class Instance(_Noting, CheckedPart, definition="#"):
         return {"format": FORMAT, **CheckedPart.keyed(self)}
 
     @property
-    def shaped(self) -> tuple[ShapedJob, ...]:
-        """Those of its jobs that have a shape."""
-        return tuple(job for job in self.jobs if isinstance(job, ShapedJob))
+    def task_graph_jobs(self) -> tuple[TaskGraphJob, ...]:
+        """Those of its jobs that have a task graph."""
+        return tuple(job for job in self.jobs if isinstance(job, TaskGraphJob))
+
+    shaped = former_attribute("shaped", "task_graph_jobs")
 
     @property
-    def guaranteed_jobs(self) -> tuple[Job | ShapedJob, ...]:
+    def guaranteed_jobs(self) -> tuple[Job | TaskGraphJob, ...]:
         """Those of its jobs that guarantee a deadline or a time an iteration (specification: deadline, pace)."""
         return tuple(job for job in self.jobs if job.deadline_us is not None or job.pace_us is not None)
 
     @property
-    def policed(self) -> tuple[Job | ShapedJob, ...]:
+    def policed(self) -> tuple[Job | TaskGraphJob, ...]:
         """Those of its jobs whose routes keep a policy (specification: route-policies)."""
         return tuple(job for job in self.jobs if job.route_policy is not None)
 
     @property
     def workers(self) -> int:
-        """Workers of all jobs; where a job has a shape, its slots."""
+        """Workers of all jobs; where a job has a task graph, its slots."""
         return sum(job.workers if isinstance(job, Job) else len(job.shape.slots) for job in self.jobs)
 
     @property
@@ -119,11 +122,9 @@ class Instance(_Noting, CheckedPart, definition="#"):
         Raises
         ------
         UsageError
-            Some job has a shape.
+            Some job has a task graph.
         """
-        if self.shaped:
-            raise UsageError(
-                f"instance {self.name!r} has jobs with a shape, such as {self.shaped[0].name!r}; {_ALONE}",
-                code="unsupported",
-            )
+        if self.task_graph_jobs:
+            told = f"instance {self.name!r} has jobs with a task graph, such as {self.task_graph_jobs[0].name!r}"
+            raise UsageError(f"{told}; {_ALONE}", code="unsupported")
         return tuple(job for job in self.jobs if isinstance(job, Job))

@@ -43,7 +43,7 @@ class MeasuredIteration:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredOperation:
-    """A block or transfer of a pipeline, by its name in the shape."""
+    """A block or transfer of a pipeline, by its name in the task graph."""
 
     name: str
     start_us: int
@@ -52,7 +52,7 @@ class MeasuredOperation:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStep:
-    """An iteration of a pipeline: its blocks and transfers in the order of the shape, and the mean loss.
+    """An iteration of a pipeline: its blocks and transfers in the order of the task graph, and the mean loss.
 
     A transfer starts when the pass ends that it has the result of, and ends when the pass that takes the result has it.
     """

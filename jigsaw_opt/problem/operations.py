@@ -20,13 +20,14 @@ from jigsaw_opt.errors import TooLargeError, UsageError
 from jigsaw_opt.problem.best_channel import BestChannel
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph, compile_task_graph
 from jigsaw_opt.problem.costs import transfer_us
 from jigsaw_opt.problem.depth import DepthPlugin, LevelRule
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.shaped_graph import ShapedGraph, compile_shape
+from jigsaw_opt.system.former_names import former_attribute
 
 __all__ = [
     "MOST_OPERATIONS",
@@ -140,8 +141,8 @@ class OperationGraph:
 class Operations:
     """A compiled instance: its cluster, and one graph a job, in the instance's order among those of a kind.
 
-    `jobs` are the data-parallel ones, `shaped` those with a shape. The cluster is the instance's without the GPUs of a
-    huge server that would stay idle in any case.
+    `jobs` are the data-parallel ones, `task_graphs` those with a task graph. The cluster is the instance's without the
+    GPUs of a huge server that would stay idle in any case.
     """
 
     instance: Instance
@@ -149,7 +150,9 @@ class Operations:
     jobs: tuple[OperationGraph, ...]
     horizon: Horizon
     objective: Objective
-    shaped: tuple[ShapedGraph, ...] = ()
+    task_graphs: tuple[CompiledTaskGraph, ...] = ()
+
+    shaped = former_attribute("shaped", "task_graphs")
 
     @cached_property
     def routes(self) -> Routes:
@@ -179,27 +182,27 @@ class Operations:
     @property
     def is_mixed(self) -> bool:
         """Whether there are jobs of both kinds."""
-        return bool(self.jobs and self.shaped)
+        return bool(self.jobs and self.task_graphs)
 
     @property
     def kinds(self) -> tuple[Operations, ...]:
-        """The data-parallel jobs alone and the shaped ones alone, as far as there are any, on the same cluster."""
+        """The data-parallel jobs alone and the task-graph ones alone, as far as there are any, on the same cluster."""
         if not self.is_mixed:
             return (self,)
-        parts = replace(self, shaped=()), replace(self, jobs=())
+        parts = replace(self, task_graphs=()), replace(self, jobs=())
         for part in parts:
             part.__dict__["routes"] = self.routes  # they stay known
         return parts
 
     @property
     def weights(self) -> list[int]:
-        """Weight of each job, data-parallel ones before shaped ones."""
-        return [*(job.weight for job in self.jobs), *(graph.job.weight for graph in self.shaped)]
+        """Weight of each job, data-parallel ones before task-graph ones."""
+        return [*(job.weight for job in self.jobs), *(graph.job.weight for graph in self.task_graphs)]
 
     @property
     def deadlines(self) -> list[int | None]:
-        """Deadline of each job in microseconds, data-parallel ones before shaped ones; None for those without."""
-        return [*(job.deadline_us for job in self.jobs), *(graph.job.deadline_us for graph in self.shaped)]
+        """Deadline of each job in microseconds, data-parallel ones before task-graph ones; None for those without."""
+        return [*(job.deadline_us for job in self.jobs), *(graph.job.deadline_us for graph in self.task_graphs)]
 
     @cached_property
     def objective_limit(self) -> int | None:
@@ -216,14 +219,14 @@ class Operations:
     @property
     def blocks(self) -> int:
         """Number of blocks of all jobs and iterations."""
-        shaped = sum(graph.job.iterations * graph.blocks for graph in self.shaped)
-        return shaped + sum(job.iterations * len(job.blocks) for job in self.jobs)
+        in_graphs = sum(graph.job.iterations * graph.blocks for graph in self.task_graphs)
+        return in_graphs + sum(job.iterations * len(job.blocks) for job in self.jobs)
 
     @property
     def transfers(self) -> int:
         """Number of transfers of all jobs and iterations."""
-        shaped = sum(graph.job.iterations * (graph.size - graph.blocks) for graph in self.shaped)
-        return shaped + sum(job.iterations * len(job.transfers) for job in self.jobs)
+        in_graphs = sum(graph.job.iterations * (graph.size - graph.blocks) for graph in self.task_graphs)
+        return in_graphs + sum(job.iterations * len(job.transfers) for job in self.jobs)
 
 
 def compile_instance(instance: Instance) -> Operations:
@@ -249,7 +252,7 @@ def compile_instance(instance: Instance) -> Operations:
         raise TooLargeError(f"the jobs have {workers:,} workers; a plan is written for {MOST_OPERATIONS:,} at most")
     cutters = {name: _ModelCompiler(model) for name, model in instance.models.items()}
     jobs = tuple(cutters[job.model].compile(job) for job in checking_deadline(own))
-    graphs = tuple(compile_shape(job) for job in checking_deadline(instance.shaped))
+    graphs = tuple(compile_task_graph(job) for job in checking_deadline(instance.task_graph_jobs))
     return Operations(instance, _usable(instance, workers), jobs, instance.horizon, instance.objective, graphs)
 
 

@@ -20,8 +20,8 @@ __all__ = [
     "PhaseGroup",
     "Plan",
     "PlanStatus",
-    "ShapedIteration",
-    "ShapedJobPlan",
+    "TaskGraphIteration",
+    "TaskGraphJobPlan",
     "Transfer",
 ]
 
@@ -65,27 +65,27 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """An operation of a shaped job in one iteration; times in microseconds."""
+    """An operation of a task-graph job in one iteration; times in microseconds."""
 
     start_us: int
     end_us: int
 
 
 @dataclass(frozen=True, slots=True)
-class ShapedIteration:
-    """Blocks and transfers in the order of the shape."""
+class TaskGraphIteration:
+    """Blocks and transfers in the order of the task graph."""
 
     blocks: tuple[Execution, ...]
     transfers: tuple[Execution, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ShapedJobPlan:
-    """The GPUs of a shaped job's slots (``server/index``) and its iterations."""
+class TaskGraphJobPlan:
+    """The GPUs of a task-graph job's slots (``server/index``) and its iterations."""
 
     name: str
     gpus: tuple[str, ...]
-    iterations: tuple[ShapedIteration, ...]
+    iterations: tuple[TaskGraphIteration, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Phase:
     start_us: int
     period_us: int | None
     repeats: int | None
-    jobs: tuple[JobPlan | ShapedJobPlan, ...]
+    jobs: tuple[JobPlan | TaskGraphJobPlan, ...]
 
     def __post_init__(self) -> None:
         if self.period_us is None and self.repeats != 1:
@@ -165,7 +165,7 @@ class Phase:
         """End of the last operation of its last repetition, in microseconds."""
         return max(map(self.end_of, self.jobs), default=self.last_start_us)
 
-    def end_of(self, job: JobPlan | ShapedJobPlan) -> int:
+    def end_of(self, job: JobPlan | TaskGraphJobPlan) -> int:
         """Return when the last operation of one of its jobs ends in its last repetition, in microseconds."""
         every = (operation for it in job.iterations for operation in (*it.blocks, *it.transfers))
         return self.last_start_us + max((operation.end_us for operation in every), default=0)
@@ -218,7 +218,7 @@ class Plan:
         objective: int,
         bound: int,
         period_us: int | None,
-        jobs: tuple[JobPlan | ShapedJobPlan, ...],
+        jobs: tuple[JobPlan | TaskGraphJobPlan, ...],
         solver: Mapping[str, Any] | None = None,
     ) -> Plan:
         """Make a plan of one phase: once where there is no period, else for ever.
@@ -266,7 +266,7 @@ class Plan:
         return self.groups[0].phases[0]
 
     @property
-    def jobs(self) -> tuple[JobPlan | ShapedJobPlan, ...]:
+    def jobs(self) -> tuple[JobPlan | TaskGraphJobPlan, ...]:
         """All that its jobs do; of a cyclic plan, in one period.
 
         Raises
@@ -294,17 +294,17 @@ class Plan:
         Raises
         ------
         UsageError
-            It is phased, or some job has a shape.
+            It is phased, or some job has a task graph.
         """
         found = tuple(job for job in self.jobs if isinstance(job, JobPlan))
         if len(found) < len(self.jobs):
-            name = next(job.name for job in self.jobs if isinstance(job, ShapedJobPlan))
+            name = next(job.name for job in self.jobs if isinstance(job, TaskGraphJobPlan))
             raise UsageError(
-                f"job {name!r} of the plan has a shape; only data-parallel jobs are taken here", code="unsupported"
+                f"job {name!r} of the plan has a task graph; only data-parallel jobs are taken here", code="unsupported"
             )
         return found
 
-    def with_jobs(self, jobs: tuple[JobPlan | ShapedJobPlan, ...]) -> Plan:
+    def with_jobs(self, jobs: tuple[JobPlan | TaskGraphJobPlan, ...]) -> Plan:
         """Return the same plan, which is not phased, with other jobs."""
         return replace(self, groups=(PhaseGroup((replace(self._only, jobs=jobs),)),))
 
@@ -370,5 +370,5 @@ class Plan:
                 yield g, p, phase
 
 
-def _only_phase(period_us: int | None, jobs: tuple[JobPlan | ShapedJobPlan, ...]) -> Phase:
+def _only_phase(period_us: int | None, jobs: tuple[JobPlan | TaskGraphJobPlan, ...]) -> Phase:
     return Phase(0, period_us, 1 if period_us is None else None, jobs)

@@ -14,7 +14,8 @@ from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, ShapedJobPlan, Transfer
+from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, TaskGraphJobPlan, Transfer
+from jigsaw_opt.system.former_names import former_attribute
 
 __all__ = ["Gpu", "JobDecision", "Timetable", "assemble", "decisions_of", "job_end", "lateness_us", "objective_of"]
 
@@ -48,22 +49,24 @@ class JobDecision:
 class Timetable:
     """A plan without its paperwork: the jobs, and the period of a cyclic one (None for a finite one).
 
-    Jobs with a shape stand apart, in the instance's order among themselves.
+    Jobs with a task graph stand apart, in the instance's order among themselves.
     """
 
     jobs: tuple[JobPlan, ...]
     period_us: int | None = None
-    shaped: tuple[ShapedJobPlan, ...] = ()
+    task_graph_jobs: tuple[TaskGraphJobPlan, ...] = ()
+
+    shaped = former_attribute("shaped", "task_graph_jobs")
 
     @property
     def ends(self) -> list[int]:
-        """End of each job in microseconds, data-parallel ones before shaped ones."""
-        return [*map(job_end, self.jobs), *map(job_end, self.shaped)]
+        """End of each job in microseconds, data-parallel ones before task-graph ones."""
+        return [*map(job_end, self.jobs), *map(job_end, self.task_graph_jobs)]
 
     @property
-    def plans(self) -> tuple[JobPlan | ShapedJobPlan, ...]:
-        """All jobs, data-parallel ones before shaped ones."""
-        return (*self.jobs, *self.shaped)
+    def plans(self) -> tuple[JobPlan | TaskGraphJobPlan, ...]:
+        """All jobs, data-parallel ones before task-graph ones."""
+        return (*self.jobs, *self.task_graph_jobs)
 
 
 def assemble(operations: Operations, decisions: Sequence[JobDecision]) -> tuple[JobPlan, ...]:
@@ -106,8 +109,8 @@ def decisions_of(operations: Operations, jobs: Sequence[JobPlan]) -> list[JobDec
     ]
 
 
-def job_end(job: JobPlan | ShapedJobPlan) -> int:
-    """Return the largest end of blocks and transfers, in microseconds (specification: job-end, end-of-a-shaped-job)."""
+def job_end(job: JobPlan | TaskGraphJobPlan) -> int:
+    """Return the largest end of blocks and transfers, in µs (specification: job-end, end-of-a-task-graph-job)."""
     # Iterations end in their order, for each operation waits for itself in the iteration before.
     last = job.iterations[-1]
     return max([block.end_us for block in last.blocks] + [transfer.end_us for transfer in last.transfers])
@@ -117,7 +120,7 @@ def objective_of(
     operations: Operations,
     jobs: Sequence[JobPlan],
     period_us: int | None = None,
-    shaped: Sequence[ShapedJobPlan] = (),
+    task_graph_jobs: Sequence[TaskGraphJobPlan] = (),
 ) -> int:
     """Return the objective of a timetable (specification: objective).
 
@@ -129,8 +132,8 @@ def objective_of(
         Plans of the data-parallel jobs.
     period_us
         The period in microseconds; None on the finite horizon.
-    shaped
-        Plans of the shaped jobs.
+    task_graph_jobs
+        Plans of the task-graph jobs.
 
     Returns
     -------
@@ -146,7 +149,7 @@ def objective_of(
         if period_us is None:
             raise ValueError("a cyclic plan needs its period")
         return period_us
-    ends = [*map(job_end, jobs), *map(job_end, shaped)]
+    ends = [*map(job_end, jobs), *map(job_end, task_graph_jobs)]
     if operations.objective == "makespan":
         return max(ends)
     return sum(weight * end for weight, end in zip(operations.weights, ends, strict=True))
@@ -160,7 +163,7 @@ def lateness_us(operations: Operations, ends: Sequence[int], period_us: int | No
     operations
         The compiled instance.
     ends
-        End of each job, data-parallel ones before shaped ones.
+        End of each job, data-parallel ones before task-graph ones.
     period_us
         The period of a cyclic plan.
     """

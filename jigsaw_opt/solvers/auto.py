@@ -23,7 +23,7 @@ class Auto:
     name: str = "auto"
     display_name: str = "portfolio, or greedy where OR-Tools is not installed"
 
-    shapes: ClassVar[bool] = True
+    task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
     power_caps: ClassVar[bool] = True

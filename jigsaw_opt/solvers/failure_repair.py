@@ -104,7 +104,7 @@ def _alone(instance: Instance, plan: Plan, options: Options) -> tuple[Instance, 
     """Return the same where only a solve of a job alone shows that it has no place."""
     unplaced = {}
     for job in instance.jobs:
-        if job in instance.shaped or job in instance.policed:
+        if job in instance.task_graph_jobs or job in instance.policed:
             result = _anew(altered(instance, jobs=(job,)), plan, options)
             if result.status is Status.INFEASIBLE:
                 unplaced[job.name] = "; ".join(conflict.message for conflict in result.conflicts) or "it has no plan"
@@ -112,7 +112,7 @@ def _alone(instance: Instance, plan: Plan, options: Options) -> tuple[Instance, 
 
 
 def _solved(left: Instance, plan: Plan, options: Options) -> Result:
-    if left.shaped:
+    if left.task_graph_jobs:
         return _anew(left, plan, options)
     if plan.is_phased:
         return resolve_phased(left, plan, options=options)

@@ -47,7 +47,7 @@ class Portfolio(OrtoolsSolver):
     name: str = "portfolio"
     display_name: str = "search, bounds and the exact model side by side; any size, both horizons"
 
-    shapes: ClassVar[bool] = True
+    task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params", "condition")
     route_policies: ClassVar[bool] = True
@@ -135,7 +135,7 @@ def _prove(
 
     exact = fits(solve_state, operations)
     limit = math.inf if solve_state.limit is None else solve_state.limit
-    shared = exact and workers == 1 and limit < math.inf and not operations.shaped
+    shared = exact and workers == 1 and limit < math.inf and not operations.task_graphs
     closing = shared and is_small(operations)
     # What bounds say of the weighted ends of single jobs, they say soon, and the exact model is the smaller for it.
     in_between = closing and operations.objective != "weighted_completion"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,6 +9,7 @@ from jigsaw_opt.errors import Problem, UsageError, argument
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result
+from jigsaw_opt.system.former_names import is_said
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
 
 if TYPE_CHECKING:
@@ -103,23 +103,15 @@ def refusal(method: Solver, instance: Instance) -> str | None:
         The instance.
     """
     reason = method.unsupported(instance)
-    if reason is None and instance.shaped and not getattr(method, "shapes", False):
-        reason = f"job {instance.shaped[0].name!r} has a shape"
-    if reason is None and instance.guaranteed_jobs and not _keeps_guarantees(method):
+    if reason is None and instance.task_graph_jobs and not is_said(method, "task_graphs", "shapes"):
+        reason = f"job {instance.task_graph_jobs[0].name!r} has a task graph"
+    if reason is None and instance.guaranteed_jobs and not is_said(method, "guarantees", "promises"):
         reason = f"job {instance.guaranteed_jobs[0].name!r} has a deadline or a pace"
     if reason is None and instance.policed and not getattr(method, "route_policies", False):
         reason = f"job {instance.policed[0].name!r} has a route policy"
     if reason is None and instance.cluster.power_caps and not getattr(method, "power_caps", False):
         reason = f"its cluster has power cap {instance.cluster.power_caps[0].name!r}"
     return reason
-
-
-def _keeps_guarantees(method: Solver) -> bool:
-    """Return whether a solver keeps deadlines and paces: what it says by `guarantees`, or by the former `promises`."""
-    former = getattr(method, "promises", None)
-    if former is not None:
-        warnings.warn("the attribute promises of a solver is called guarantees now", DeprecationWarning, stacklevel=2)
-    return bool(getattr(method, "guarantees", former))
 
 
 def require_taken(method: Solver, instance: Instance) -> None:

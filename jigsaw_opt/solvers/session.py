@@ -58,9 +58,9 @@ class Session:
         require_a(Instance, instance)
         if plan is not None:
             require_a(Plan, plan)
-        if instance.shaped:
+        if instance.task_graph_jobs:
             raise UsageError(
-                f"a session takes data-parallel jobs only; job {instance.shaped[0].name!r} has a shape",
+                f"a session takes data-parallel jobs only; job {instance.task_graph_jobs[0].name!r} has a task graph",
                 code="unsupported",
                 path="instance",
             )

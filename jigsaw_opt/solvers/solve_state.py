@@ -21,8 +21,8 @@ from jigsaw_opt.errors import EngineDiedError, OutOfTimeError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.problem.timetable import Timetable, lateness_us, objective_of
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, instant_bounds
 from jigsaw_opt.solvers.correct import require_correct
@@ -126,7 +126,7 @@ class SolveState:
         """
         if not self.keeps_guarantees(timetable):
             return None
-        objective = objective_of(self.operations, timetable.jobs, timetable.period_us, timetable.shaped)
+        objective = objective_of(self.operations, timetable.jobs, timetable.period_us, timetable.task_graph_jobs)
         if not self._meets_condition(timetable, objective):
             return None
         with self._lock:
@@ -374,12 +374,12 @@ class SolveState:
         return plan
 
 
-def _in_order(instance: Instance, timetable: Timetable) -> tuple[JobPlan | ShapedJobPlan, ...]:
+def _in_order(instance: Instance, timetable: Timetable) -> tuple[JobPlan | TaskGraphJobPlan, ...]:
     """Return the plans of all jobs in the order of the instance."""
-    if not timetable.shaped:
+    if not timetable.task_graph_jobs:
         return timetable.jobs
-    jobs, shaped = iter(timetable.jobs), iter(timetable.shaped)
-    return tuple(next(shaped) if isinstance(job, ShapedJob) else next(jobs) for job in instance.jobs)
+    jobs, graph_jobs = iter(timetable.jobs), iter(timetable.task_graph_jobs)
+    return tuple(next(graph_jobs) if isinstance(job, TaskGraphJob) else next(jobs) for job in instance.jobs)
 
 
 def first_bound(operations: Operations, options: Options) -> Bound:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import Any
 
-__all__ = ["former_names"]
+__all__ = ["former_attribute", "former_names", "is_said"]
 
 
 def former_names(module: str, now: Mapping[str, str], told: Mapping[str, str] | None = None) -> Callable[[str], object]:
@@ -31,3 +32,36 @@ def former_names(module: str, now: Mapping[str, str], told: Mapping[str, str] | 
         return getattr(import_module(where or module), what)
 
     return get
+
+
+def former_attribute(old: str, new: str) -> Any:
+    """Return what a class has as an attribute by its former name, so that it works and warns.
+
+    Parameters
+    ----------
+    old, new
+        The name of the attribute then and now.
+    """
+
+    def get(owner: object) -> object:
+        warnings.warn(f"{type(owner).__name__}.{old} is {new} now", DeprecationWarning, stacklevel=2)
+        return getattr(owner, new)
+
+    return property(get, doc=f"Return `{new}`, by its name of the release before.")
+
+
+def is_said(owner: object, name: str, former: str) -> bool:
+    """Return whether a plug-in says something of itself, by an attribute or by the former name of that.
+
+    Parameters
+    ----------
+    owner
+        The plug-in.
+    name, former
+        The attribute now and then; it is false where there is neither.
+    """
+    then = getattr(owner, former, None)
+    if then is not None:
+        told = f"the attribute {former} of {getattr(owner, 'name', owner)} is called {name} now"
+        warnings.warn(told, DeprecationWarning, stacklevel=2)
+    return bool(getattr(owner, name, then))

@@ -26,7 +26,7 @@ function toldMeetings(lane, i) {
   return list("begins as this ends:", meeting(lane, i, false)) + list("as it ends begins:", meeting(lane, i, true));
 }
 
-// What an interval waits for. Of a shape its edges say so; elsewhere a block waits for everything of the iteration
+// What an interval waits for. Of a task graph its edges say so; elsewhere a block waits for everything of the iteration
 // before, and a transfer for those before it and for the blocks that reach its bucket, which may still run.
 function needs(i) {
   const job = data.jobs[i[JOB]], own = pairsOf(i[JOB]);

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jigsaw_opt.errors import TooLargeError, require_a
 from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph, compile_task_graph
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.measured_times import MeasuredJob
-from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.replay import MeasuredPhase
 from jigsaw_opt.problem.rules.keyed import trusted
-from jigsaw_opt.problem.shape import Shape, ShapedJob
-from jigsaw_opt.problem.shaped_graph import ShapedGraph, compile_shape
+from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.views.colour import GREY, job_colour
 from jigsaw_opt.views.memory import MemoryUse, memory_use
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["ClusterLanes", "Interval", "Lane", "Picture", "period_picture", "picture"]
 
 _MOST_LANES = 1_000_000
-_Job = JobPlan | ShapedJobPlan | MeasuredJob
+_Job = JobPlan | TaskGraphJobPlan | MeasuredJob
 
 
 class Interval(NamedTuple):
@@ -169,9 +169,9 @@ class Picture:
         return found
 
     @property
-    def _shapes(self) -> list[Shape]:
+    def _shapes(self) -> list[TaskGraph]:
         return [
-            job.shape if isinstance(job, ShapedJob) else trusted(Shape, slots=(), blocks=())
+            job.shape if isinstance(job, TaskGraphJob) else trusted(TaskGraph, slots=(), blocks=())
             for job in self.instance.jobs
         ]
 
@@ -213,7 +213,7 @@ class ClusterLanes:
         return lanes
 
     def intervals(
-        self, index: int, asked: Job | ShapedJob, job: _Job, first: int = 0
+        self, index: int, asked: Job | TaskGraphJob, job: _Job, first: int = 0
     ) -> Iterator[tuple[Lane, Interval]]:
         """Return the intervals of a job, each with its lane.
 
@@ -228,8 +228,8 @@ class ClusterLanes:
         first
             Number of its first iteration.
         """
-        if isinstance(asked, ShapedJob):
-            return self._shaped_intervals(index, compile_shape(asked), job, first)
+        if isinstance(asked, TaskGraphJob):
+            return self._task_graph_intervals(index, compile_task_graph(asked), job, first)
         return self._data_parallel_intervals(index, job, first)
 
     def _data_parallel_intervals(self, index: int, job: _Job, first: int) -> Iterator[tuple[Lane, Interval]]:
@@ -244,8 +244,8 @@ class ClusterLanes:
                 for lane in links:
                     yield lane, Interval(transfer.start_us, transfer.end_us, index, number, transfer.bucket, 0)
 
-    def _shaped_intervals(
-        self, index: int, graph: ShapedGraph, job: _Job, first: int
+    def _task_graph_intervals(
+        self, index: int, graph: CompiledTaskGraph, job: _Job, first: int
     ) -> Iterator[tuple[Lane, Interval]]:
         lanes = [self._lanes_of(graph, job, operation) for operation in range(graph.size)]
         iterations: Iterable[Any] = job.iterations
@@ -255,7 +255,7 @@ class ClusterLanes:
                 for lane in lanes[operation]:
                     yield lane, Interval(done.start_us, done.end_us, index, number, operation, level)
 
-    def _lanes_of(self, graph: ShapedGraph, job: _Job, operation: int) -> list[Lane]:
+    def _lanes_of(self, graph: CompiledTaskGraph, job: _Job, operation: int) -> list[Lane]:
         """Return GPUs of a block, links of a transfer."""
         gpus = [job.gpus[slot] for slot in graph.takes_part[operation]]
         if operation < graph.blocks:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.operations import compile_instance
-from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["MemoryStep", "MemoryUse", "memory_use"]
@@ -40,13 +40,13 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
     instance, plan
         A correct plan. One period of a cyclic plan is shown, with everything that begins before it and ends after it.
     """
-    if not any(job.shape.holds for job in instance.shaped):
+    if not any(job.shape.holds for job in instance.task_graph_jobs):
         return {}
     operations = compile_instance(instance)
     end_us = plan.period_us or max(map(job_end, plan.jobs))
     steady, changes = Counter[str](), defaultdict[str, Counter[int]](Counter)
-    shaped = [job for job in plan.jobs if isinstance(job, ShapedJobPlan)]
-    for graph, planned in zip(operations.shaped, shaped, strict=True):
+    graph_jobs = [job for job in plan.jobs if isinstance(job, TaskGraphJobPlan)]
+    for graph, planned in zip(operations.task_graphs, graph_jobs, strict=True):
         for slot, gpu in zip(graph.shape.slots, planned.gpus, strict=True):
             steady[gpu] += slot.memory
         for gpu, moment, size in _changes(graph, planned, plan.period_us):
@@ -65,7 +65,7 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
     return found
 
 
-def _changes(graph: ShapedGraph, plan: ShapedJobPlan, period_us: int | None) -> Iterator[tuple[str, int, int]]:
+def _changes(graph: CompiledTaskGraph, plan: TaskGraphJobPlan, period_us: int | None) -> Iterator[tuple[str, int, int]]:
     """Yield GPU, time, and bytes taken (given back if below 0), within one period of a cyclic plan."""
     for hold in graph.holds:
         gpu = plan.gpus[hold.slot]

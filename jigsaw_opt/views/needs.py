@@ -65,9 +65,9 @@ def _by_job(picture: Picture) -> dict[tuple[int, bool], list[Drawn]]:
 
 
 def _needs(edges: _Edges | None) -> Callable[[Interval, dict[int, list[Drawn]]], Iterable[Drawn]]:
-    """Return what an operation waits for, among those of its job by iteration; `edges` are those of a shape."""
+    """Return what an operation waits for, among those of its job by iteration; `edges` are those of a task graph."""
 
-    def of_shape(it: Interval, rounds: dict[int, list[Drawn]]) -> Iterable[Drawn]:
+    def of_task_graph(it: Interval, rounds: dict[int, list[Drawn]]) -> Iterable[Drawn]:
         wanted = {(before, it.iteration - lag) for before, after, lag in edges or () if after == it.number}
         for iteration in {iteration for _, iteration in wanted}:
             for one in rounds.get(iteration, ()):
@@ -88,4 +88,4 @@ def _needs(edges: _Edges | None) -> Callable[[Interval, dict[int, list[Drawn]]],
             if (one.interval.level >= it.number if one.interval.level else one.interval.number < it.number)
         )
 
-    return of_training if edges is None else of_shape
+    return of_training if edges is None else of_task_graph

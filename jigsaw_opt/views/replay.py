@@ -8,7 +8,7 @@ from itertools import chain
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured_times import Timeline
-from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.replay import Replay
 from jigsaw_opt.text import duration
 from jigsaw_opt.views.lanes import ClusterLanes, Interval, Lane, Picture, picture
@@ -71,7 +71,7 @@ def _phases_picture(drawn: Picture, replay: Replay) -> Picture:
 
 
 def _passes(
-    interval: Interval, job: JobPlan | ShapedJobPlan, first: int, plan: Plan, found: Timeline
+    interval: Interval, job: JobPlan | TaskGraphJobPlan, first: int, plan: Plan, found: Timeline
 ) -> Iterator[Interval]:
     """Yield a planned interval in every pass in which its iteration was carried out."""
     for turn, origin in _origins(plan, found):

@@ -10,10 +10,10 @@ let width = 0, height = 0, row = 20, left = 120, pending = false, drawn = 0;
 const perPixel = () => (view.to - view.from) / Math.max(1, width - left);
 const x = time => left + (time - view.from) / perPixel();
 const time = pixel => view.from + (pixel - left) * perPixel();
-// What a bar says: a block or transfer of a shape has a name of its own.
+// What a bar says: a block or transfer of a task graph has a name of its own.
 const operation = (job, i) => job.operations.length ? (i[LEVEL] ? "" : "⇄ ") + job.operations[i[NUMBER]]
   : job.name + (i[LEVEL] ? " · " + i[LEVEL] : " ⇄ " + i[NUMBER]);
-// Blocks of a shape whose names begin with the same letters, as forward and backward passes of a pipeline, have one shade.
+// Blocks of a task graph whose names begin with the same letters, as forward and backward passes of a pipeline, have one shade.
 const SHADES = 4;
 function shade(job, i) {
   job.kinds ??= new Map();

@@ -14,7 +14,7 @@ ENTRY = {"p": 2, "m": 4, "f": 5, "b": 6, "w": 4, "comm": 0, "mem_f": 2, "mem_b":
 
 def test_an_entry_becomes_a_pipeline_that_flushes() -> None:
     instance = pipelines.zero_bubble(ENTRY)
-    shape = instance.shaped[0].shape
+    shape = instance.task_graph_jobs[0].shape
     assert (len(shape.slots), len(shape.blocks), len(shape.transfers), len(shape.holds)) == (2, 24, 8, 16)
     result = solve(instance, "greedy")
     assert result.bound == 4 * (5 + 6 + 4)

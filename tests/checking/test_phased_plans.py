@@ -24,12 +24,12 @@ from jigsaw_opt.problem import (
     Plan,
     Segment,
     Server,
-    Shape,
-    ShapedBlock,
-    ShapedJob,
-    ShapedTransfer,
     Slot,
     StaircaseDepth,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
 )
 from tests.phased_referee import accepts
 from tests.work import lines_executed
@@ -42,14 +42,14 @@ CLUSTER = Cluster(
     (),
     (Link("xy", ("x", "y"), 10**6, 1), Link("yz", ("y", "z"), 10**6, 1)),
 )
-PIPE = Shape(
+PIPE = TaskGraph(
     (Slot("a", 50), Slot("b")),
     (
-        ShapedBlock("F0", ("a",), {"v": 4}),
-        ShapedBlock("F1", ("b",), {"v": 4}),
-        ShapedBlock("B0", ("a",), {"v": 6}),
+        TaskGraphBlock("F0", ("a",), {"v": 4}),
+        TaskGraphBlock("F1", ("b",), {"v": 4}),
+        TaskGraphBlock("B0", ("a",), {"v": 6}),
     ),
-    (ShapedTransfer("act", 0, source="a", target="b"),),
+    (TaskGraphTransfer("act", 0, source="a", target="b"),),
     (Edge("F0", "act"), Edge("act", "F1"), Edge("F1", "B0")),
     holds=(MemoryInterval("F0", "B0", 10),),
 )
@@ -61,7 +61,7 @@ INSTANCE = Instance(
         Job("pair", "net", 2, 7, release_us=3, depth=StaircaseDepth()),
         Job("free", "net", 2, 4, depth=FreeDepth(balance=0), deadline_us=156),
         Job("lone", "one", 1, 5),
-        ShapedJob("pipe", PIPE, 6),
+        TaskGraphJob("pipe", PIPE, 6),
         Job("tail", "one", 1, 3),
     ),
 )

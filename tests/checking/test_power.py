@@ -23,12 +23,12 @@ from jigsaw_opt.problem import (
     Plan,
     Segment,
     Server,
-    Shape,
-    ShapedBlock,
-    ShapedIteration,
-    ShapedJob,
-    ShapedJobPlan,
     Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphIteration,
+    TaskGraphJob,
+    TaskGraphJobPlan,
 )
 from jigsaw_opt.problem.power import PowerCap
 
@@ -49,7 +49,7 @@ def one(name: str, gpu: str, start: int, length: int = 10) -> JobPlan:
 
 
 def rules(
-    instance: Instance, jobs: Sequence[JobPlan | ShapedJobPlan], objective: int, period: int | None = None
+    instance: Instance, jobs: Sequence[JobPlan | TaskGraphJobPlan], objective: int, period: int | None = None
 ) -> list[str]:
     plan = Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", objective, 0, period, tuple(jobs))
     return [f"{it.rule} {it.path}" for it in check(instance, plan)]
@@ -86,9 +86,9 @@ def test_moments_count_modulo_the_period() -> None:
 
 
 def test_a_sharded_block_draws_on_each_of_its_gpus() -> None:
-    shape = Shape((Slot("x"), Slot("y")), (ShapedBlock("B", ("x", "y"), {"v": 10}, {"v": 250}),))
-    whole = replace(capped(500), models={}, jobs=(ShapedJob("p", shape, 1),))
-    plan = ShapedJobPlan("p", ("s/0", "s/1"), (ShapedIteration((Execution(0, 10),), ()),))
+    shape = TaskGraph((Slot("x"), Slot("y")), (TaskGraphBlock("B", ("x", "y"), {"v": 10}, {"v": 250}),))
+    whole = replace(capped(500), models={}, jobs=(TaskGraphJob("p", shape, 1),))
+    plan = TaskGraphJobPlan("p", ("s/0", "s/1"), (TaskGraphIteration((Execution(0, 10),), ()),))
     assert rules(whole, [plan], 10) == []
     less = replace(whole, cluster=replace(whole.cluster, power_caps=(PowerCap("room", ("s",), 499),)))
     assert rules(less, [plan], 10) == ["power $.jobs[0].iterations[0].blocks[0]"]

@@ -24,9 +24,9 @@ from jigsaw_opt.problem import (
     Plan,
     Segment,
     Server,
-    ShapedIteration,
-    ShapedJobPlan,
     StaircaseDepth,
+    TaskGraphIteration,
+    TaskGraphJobPlan,
     Transfer,
 )
 
@@ -304,7 +304,7 @@ def test_a_broken_promise_says_by_how_much() -> None:
 
 def test_a_plan_without_any_operation_may_say_nothing_of_its_kind(pair: Instance, pair_plan: Plan) -> None:
     empty = tuple(
-        ShapedJobPlan(job.name, job.gpus, tuple(ShapedIteration((), ()) for _ in job.iterations))
+        TaskGraphJobPlan(job.name, job.gpus, tuple(TaskGraphIteration((), ()) for _ in job.iterations))
         for job in pair_plan.jobs
     )
     found = check(pair, pair_plan.with_jobs(empty))

@@ -18,7 +18,7 @@ from jigsaw_opt.documents import load_instance, save_instance
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Model
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from tests.cli.test_partition_command import MACHINES, PROFILE
 
 COSTS = ["--forward-us", "2,2,2", "--backward-us", "2", "--weight-us", "2", "--activation-bytes", "10"]
@@ -80,7 +80,7 @@ def test_the_first_stage_has_its_whole_backward_pass_at_once(
     for first, times in (([], {"B": 6, "W": 5}), (["--first-stage", "whole"], {"B": 1, "W": 11})):
         assert main([*given, "--schedule", "zb-h1", *first, "-o", str(instance)]) == 0
         [job] = load_instance(instance).jobs
-        assert isinstance(job, ShapedJob)
+        assert isinstance(job, TaskGraphJob)
         lengths = {it.name: it.duration_us["gpu"] for it in job.shape.blocks}
         assert {kind: lengths[f"{kind}0.0"] for kind in "BW"} == times
     assert main([*given[:5], "--first-stage", "whole"]) == 2
@@ -210,7 +210,7 @@ def test_a_partition_sends_its_real_bytes_in_another_cluster(tmp_path: Path, two
     base = load("server/plain")
     assert instance.cluster == base.cluster
     assert instance.jobs[:-1] == base.jobs
-    job = instance.shaped[-1]
+    job = instance.task_graph_jobs[-1]
     assert (job.name, job.iterations, job.weight, job.shape.barrier) == ("new", 2, 3, "slot")
     assert {transfer.bytes for transfer in job.shape.transfers} == {800}
     assert {kind for block in job.shape.blocks for kind in block.duration_us} == {base.cluster.servers[0].gpu_type}
@@ -221,7 +221,7 @@ def test_pipelines_and_other_jobs_are_solved_together(tmp_path: Path, two_stages
     again = ["--forward-us", "5,5", "--backward-us", "9", "--transfer-bytes", "70", "--name", "second"]
     # The instance that is added to may be replaced.
     added(tmp_path, *again, into=str(instance))
-    assert [job.name for job in load_instance(instance).shaped] == ["pipeline", "second"]
+    assert [job.name for job in load_instance(instance).task_graph_jobs] == ["pipeline", "second"]
     assert main(["solve", str(instance), "-o", str(plan), "--solver", "greedy", "-q"]) == 0
     assert main(["check", str(instance), str(plan)]) == 0
 
@@ -231,7 +231,7 @@ def test_a_time_is_a_size_where_a_byte_takes_a_microsecond(tmp_path: Path, capsy
     alone = tmp_path / "alone.json"
     assert main(["pipeline", *costs, "-o", str(alone)]) == 0
     both = load_instance(added(tmp_path, *costs, "--name", "second", into=str(alone)))
-    assert {transfer.bytes for job in both.shaped for transfer in job.shape.transfers} == {7}
+    assert {transfer.bytes for job in both.task_graph_jobs for transfer in job.shape.transfers} == {7}
     arguments = ["--into", "server/plain", "-o", str(tmp_path / "never.json")]
     assert main(["pipeline", *costs, *arguments]) == 2
     assert "give its bytes in place of its microseconds" in capsys.readouterr().err

@@ -22,12 +22,12 @@ from jigsaw_opt.problem import (
     Plan,
     Segment,
     Server,
-    Shape,
-    ShapedBlock,
-    ShapedJob,
-    ShapedTransfer,
     Slot,
     StaircaseDepth,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
     Transfer,
 )
 from jigsaw_opt.problem.route_policy import RoutePolicy
@@ -107,7 +107,7 @@ def models(draw: st.DrawFn) -> Model:
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> Shape:
+def shapes(draw: st.DrawFn) -> TaskGraph:
     slots, operations = draw(_distinct(draw(st.integers(1, 3)))), draw(_distinct(draw(st.integers(5, 8))))
     times = st.dictionaries(st.sampled_from(TYPES), positives)
     several = st.lists(st.sampled_from(slots), min_size=2, unique=True).map(tuple)
@@ -115,13 +115,13 @@ def shapes(draw: st.DrawFn) -> Shape:
     first, others, last = operations[: len(slots)], operations[len(slots) : -2], operations[-2:]
     uses = {name: (slot,) for name, slot in zip(first, slots, strict=True)}
     uses |= {name: draw(several) if len(slots) > 1 else (slots[0],) for name in others}
-    blocks = tuple(ShapedBlock(name, at, draw(times)) for name, at in uses.items())
-    transfers: tuple[ShapedTransfer, ...] = ()
+    blocks = tuple(TaskGraphBlock(name, at, draw(times)) for name, at in uses.items())
+    transfers: tuple[TaskGraphTransfer, ...] = ()
     if len(slots) > 1:
         one, other = draw(st.permutations(slots))[:2]
         transfers = (
-            ShapedTransfer(last[0], draw(counts), source=one, target=other),
-            ShapedTransfer(last[1], draw(counts), among=draw(several)),
+            TaskGraphTransfer(last[0], draw(counts), source=one, target=other),
+            TaskGraphTransfer(last[1], draw(counts), among=draw(several)),
         )
     known = [*uses, *(transfer.name for transfer in transfers)]
     pairs = st.tuples(st.sampled_from(range(len(known))), st.sampled_from(range(len(known))), st.integers(0, 2))
@@ -131,7 +131,7 @@ def shapes(draw: st.DrawFn) -> Shape:
         for one in others
         for other in [one]
     ]
-    return Shape(
+    return TaskGraph(
         tuple(Slot(name, draw(counts)) for name in slots),
         blocks,
         transfers,
@@ -155,7 +155,7 @@ def instances(draw: st.DrawFn) -> Instance:
     cluster = draw(clusters())
     policies = st.sampled_from([None, *(cluster.route_policies or {})])
     jobs = tuple(
-        ShapedJob(
+        TaskGraphJob(
             name,
             draw(shapes()),
             draw(positives),

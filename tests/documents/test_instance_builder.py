@@ -17,13 +17,13 @@ from jigsaw_opt import (
     InvalidInputError,
     Model,
     Segment,
-    Shape,
     StaircaseDepth,
+    TaskGraph,
     load_instance,
 )
 from jigsaw_opt.documents import encode_model
 from jigsaw_opt.instances import load, names
-from jigsaw_opt.problem import ShapedBlock, Slot
+from jigsaw_opt.problem import Slot, TaskGraphBlock
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from tests.refusals import refused
 
@@ -81,10 +81,10 @@ def test_every_bundled_instance_can_be_built_anew_and_is_valid() -> None:
 
 
 def test_a_job_may_promise_and_may_move() -> None:
-    shape = Shape((Slot("one"),), (ShapedBlock("F", ("one",), {"v100": 1}),))
+    shape = TaskGraph((Slot("one"),), (TaskGraphBlock("F", ("one",), {"v100": 1}),))
     builder = begun()
     builder.add_job("a", model="net", workers=1, iterations=1, deadline_us=7, restart_us=0)
-    builder.add_shaped_job("b", shape, iterations=1, deadline_us=0, pace_us=9, restart_us=-1)
+    builder.add_task_graph_job("b", shape, iterations=1, deadline_us=0, pace_us=9, restart_us=-1)
     told = [line.partition(": ")[0] for line in problems(builder)]
     assert told == ["$.jobs[1].deadline_us", "$.jobs[1].restart_us", "$.jobs[1].pace_us"]
 

@@ -13,7 +13,7 @@ import pytest
 from jigsaw_opt.documents import InstanceBuilder, decode_instance, encode_instance, instance_sha256
 from jigsaw_opt.documents.encoding import canonical_json
 from jigsaw_opt.errors import InvalidInputError
-from jigsaw_opt.problem import Instance, Segment, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem import Instance, Segment, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.problem.power import PowerCap
 
 BLOCK = {"name": "B", "slot": "x", "duration_us": {"v100": 1}, "power_w": {"v100": 250}}
@@ -34,8 +34,8 @@ def cap(**more: Any) -> dict[str, Any]:
 def test_caps_and_watts_are_in_the_canonical_form_only_if_given_and_as_given(pair: Instance) -> None:
     assert b"power" not in canonical_json(pair)
     models = {"net": replace(pair.models["net"], power_w={"v100": 300, "k80": 0})}
-    block = ShapedBlock("B", ("x",), {"v100": 1}, {"v100": 250})
-    jobs = (*pair.jobs, ShapedJob("p", Shape((Slot("x"),), (block,)), 1))
+    block = TaskGraphBlock("B", ("x",), {"v100": 1}, {"v100": 250})
+    jobs = (*pair.jobs, TaskGraphJob("p", TaskGraph((Slot("x"),), (block,)), 1))
     caps = (PowerCap("room", ("s0",), 600),)
     capped = replace(pair, cluster=replace(pair.cluster, power_caps=caps), models=models, jobs=jobs)
     written = canonical_json(capped)

@@ -27,7 +27,7 @@ from jigsaw_opt.problem import Instance, Model  # noqa: E402
 from jigsaw_opt.problem.job import Job, StaircaseDepth  # noqa: E402
 from jigsaw_opt.problem.model import Segment  # noqa: E402
 from jigsaw_opt.problem.rules.keyed import altered  # noqa: E402
-from jigsaw_opt.problem.shape import Edge, ShapedJob  # noqa: E402
+from jigsaw_opt.problem.task_graph import Edge, TaskGraphJob  # noqa: E402
 from jigsaw_opt.problem.timetable import job_end  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.solve import solve  # noqa: E402
@@ -53,7 +53,7 @@ def instance() -> Instance:
 
 def shape_of(of: Instance) -> Any:
     [job] = of.jobs
-    assert isinstance(job, ShapedJob)
+    assert isinstance(job, TaskGraphJob)
     return job.shape
 
 

@@ -43,10 +43,10 @@ from jigsaw_opt.planning.pipeline.together import add_pipeline  # noqa: E402
 from jigsaw_opt.planning.pipeline.torch_csv import torch_schedules  # noqa: E402
 from jigsaw_opt.problem import Instance, Plan  # noqa: E402
 from jigsaw_opt.problem.measured_times import MeasuredIteration  # noqa: E402
-from jigsaw_opt.problem.plan import Iteration, ShapedIteration, ShapedJobPlan  # noqa: E402
+from jigsaw_opt.problem.plan import Iteration, TaskGraphIteration, TaskGraphJobPlan  # noqa: E402
 from jigsaw_opt.problem.replay import JobCycle, Replay  # noqa: E402
 from jigsaw_opt.problem.rules.keyed import altered  # noqa: E402
-from jigsaw_opt.problem.shape import ShapedJob  # noqa: E402
+from jigsaw_opt.problem.task_graph import TaskGraphJob  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.solve import solve  # noqa: E402
 from jigsaw_opt.views.replay import replay_picture  # noqa: E402
@@ -81,7 +81,7 @@ def mixed(gpus: int, **entry: Any) -> Instance:
     problem = PipelineProblem(costs, PipelineLayout((0, 1), 3, False))
     whole = add_pipeline(decode_instance(json.dumps(document)), problem, "pipe")
     pipe = whole.jobs[-1]
-    assert isinstance(pipe, ShapedJob)
+    assert isinstance(pipe, TaskGraphJob)
     own = {"train": "piped:net", "arguments": entry, "cuts": ["2"]}
     return replace(whole, jobs=(*whole.jobs[:-1], replace(pipe, executor=own)))
 
@@ -309,10 +309,10 @@ def test_a_part_of_a_plan_alone_takes_the_least_period_of_its_order(listed: tupl
     assert found.plan.objective == 20_400, "three passes each way, and a message both ways"
     [pipe] = found.plan.jobs
     [step] = pipe.iterations
-    assert isinstance(pipe, ShapedJobPlan) and isinstance(step, ShapedIteration)
+    assert isinstance(pipe, TaskGraphJobPlan) and isinstance(step, TaskGraphIteration)
     late = [tuple(replace(it, start_us=2 * it.start_us, end_us=it.start_us + it.end_us) for it in own)
             for own in (step.blocks, step.transfers)]  # fmt: skip
-    slow = found.plan.with_jobs((replace(pipe, iterations=(ShapedIteration(*late),)),)).with_period(40_800)
+    slow = found.plan.with_jobs((replace(pipe, iterations=(TaskGraphIteration(*late),)),)).with_period(40_800)
     again = alone_part(found.instance, slow, ["pipe"])
     assert again.plan.period_us == 20_400 and not check(again.instance, again.plan)
     finite = altered(instance, horizon="finite", objective="makespan")
@@ -332,7 +332,7 @@ def as_planned(part: PhasePart, request: ReplayRequest, stretch: int) -> list[Pa
             for turn in range(PASSES)
             for k, row in enumerate(job.iterations)
         ):
-            if isinstance(row, ShapedIteration) and isinstance(asked, ShapedJob):
+            if isinstance(row, TaskGraphIteration) and isinstance(asked, TaskGraphJob):
                 times = dict(zip((it.name for it in asked.shape.blocks), row.blocks, strict=True))
                 for rank in range(2):
                     own = [

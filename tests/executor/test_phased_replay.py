@@ -285,11 +285,11 @@ def test_what_is_not_for_phased_plans_is_refused(tmp_path: Path, options: list[o
     assert run(*written(tmp_path, problem(ALONE)), *options) == 2
 
 
-def test_jobs_with_a_shape_are_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs_with_a_task_graph_are_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save_instance(SHAPED, tmp_path / "instance.json")
     (tmp_path / "plan.json").write_text(json.dumps(document()))
     assert run("run", tmp_path / "plan.json", "--instance", tmp_path / "instance.json") == 3
-    assert "$.jobs[3]: job 'pipe' has a shape" in capsys.readouterr().err
+    assert "$.jobs[3]: job 'pipe' has a task graph" in capsys.readouterr().err
 
 
 def test_without_torch_it_says_what_to_install(

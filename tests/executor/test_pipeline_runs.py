@@ -55,7 +55,7 @@ from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem  
 from jigsaw_opt.planning.pipeline.together import add_pipeline  # noqa: E402
 from jigsaw_opt.planning.pipeline.torch_csv import planned_times, torch_schedule  # noqa: E402
 from jigsaw_opt.problem.replay import KindError, Replay  # noqa: E402
-from jigsaw_opt.problem.shape import ShapedJob  # noqa: E402
+from jigsaw_opt.problem.task_graph import TaskGraphJob  # noqa: E402
 from jigsaw_opt.views.html import timeline_html  # noqa: E402
 from jigsaw_opt.views.replay import replay_picture  # noqa: E402
 from tests.random_pipelines import random_orders, random_pipeline  # noqa: E402
@@ -123,7 +123,7 @@ def with_entry(files: tuple[Path, Path], folder: Path, **arguments: Any) -> tupl
     entry = {"train": "piped:net", "arguments": arguments, "cuts": ["2"]}
     before, paths = load_instance(files[0]), (folder / "instance.json", folder / "plan.json")
     [job] = before.jobs
-    assert isinstance(job, ShapedJob)
+    assert isinstance(job, TaskGraphJob)
     instance = replace(before, jobs=(replace(job, executor=entry),))
     save_instance(instance, paths[0])
     save_plan(replace(load_plan(files[1]), instance_sha256=instance_sha256(instance)), paths[1])
@@ -443,7 +443,7 @@ def test_what_is_not_carried_out_is_refused_with_all_of_it() -> None:
     problem = PipelineProblem(PipelineCosts((5, 5), (5, 5), (), (), (4,)), PipelineLayout((0, 1), 2, False))
     two = add_pipeline(add_pipeline(load("server/plain"), problem, "mine"), problem, "other")
     [flow] = asynchronous([AsyncStage(300, 500), AsyncStage(300, 500)], "flow").instance.jobs
-    assert isinstance(flow, ShapedJob)
+    assert isinstance(flow, TaskGraphJob)
     on_type = {next(iter(two.cluster.servers)).gpu_type: 300}
     blocks = tuple(replace(block, duration_us=on_type) for block in flow.shape.blocks)
     beside = replace(flow, shape=replace(flow.shape, blocks=blocks))
@@ -454,7 +454,7 @@ def test_what_is_not_carried_out_is_refused_with_all_of_it() -> None:
     assert any("has several pipelines or bursts, 'mine', 'other', 'pipeline'" in it for it in told)
     assert any("job 'pipeline' is an asynchronous pipeline" in it for it in told)
     assert any('has no "executor" entry' in it for it in told), "of models of the other jobs"
-    with pytest.raises(InvalidInputError, match="has a shape and is no pipeline or burst: block"):
+    with pytest.raises(InvalidInputError, match="has a task graph and is no pipeline or burst: block"):
         stages_entry(load("shop/job-6x4"), ["own:net"])
 
 

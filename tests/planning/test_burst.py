@@ -16,7 +16,7 @@ from jigsaw_opt.documents.readers.burst_costs import BurstCosts, BurstLayer, Lay
 from jigsaw_opt.errors import InfeasibleError, InvalidInputError
 from jigsaw_opt.planning.burst import BurstPlan, budget_plan, burst_instance, exact_plan, released_plan, widest_plan
 from jigsaw_opt.problem.instance import Horizon
-from jigsaw_opt.problem.shape import Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem.task_graph import Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from tests.refusals import misuse, refuses
 
@@ -163,9 +163,9 @@ def test_another_job_fits_into_what_a_burst_leaves() -> None:
         2.0,
     )
     assert (plan.gpus_per_layer, plan.iteration_us) == ([2, 1], 1100)
-    filler = Shape((Slot("gpu"),), (ShapedBlock("piece", ("gpu",), {"gpu": 150}),))
+    filler = TaskGraph((Slot("gpu"),), (TaskGraphBlock("piece", ("gpu",), {"gpu": 150}),))
     for pieces, period in ((4, 1100), (5, 1250)):
-        instance = add_job(burst_instance(plan, "burst", "cyclic"), ShapedJob("filler", filler, pieces))
+        instance = add_job(burst_instance(plan, "burst", "cyclic"), TaskGraphJob("filler", filler, pieces))
         result = solve(instance, options=Options(work_limit=20, threads=1))
         assert (result.status, result.objective) == ("optimal", period)
 

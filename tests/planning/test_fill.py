@@ -18,7 +18,7 @@ from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.shape import Edge, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.refusals import misuse, refuses
@@ -26,15 +26,15 @@ from tests.refusals import misuse, refuses
 WORK = Options(work_limit=20.0, threads=1)
 
 
-def line(name: str, *blocks: tuple[str, int]) -> ShapedJob:
+def line(name: str, *blocks: tuple[str, int]) -> TaskGraphJob:
     """Blocks one behind the other, each on a slot, and iterations that do not overlap."""
     slots = tuple(Slot(slot) for slot in dict.fromkeys(slot for slot, _ in blocks))
-    made = tuple(ShapedBlock(f"b{at}", (slot,), {"gpu": us}) for at, (slot, us) in enumerate(blocks))
+    made = tuple(TaskGraphBlock(f"b{at}", (slot,), {"gpu": us}) for at, (slot, us) in enumerate(blocks))
     edges = tuple(Edge(f"b{at}", f"b{at + 1}") for at in range(len(made) - 1))
-    return ShapedJob(name, Shape(slots, made, (), edges, "job"), 1)
+    return TaskGraphJob(name, TaskGraph(slots, made, (), edges, "job"), 1)
 
 
-def instance(*jobs: Job | ShapedJob, gpus: int = 2) -> Instance:
+def instance(*jobs: Job | TaskGraphJob, gpus: int = 2) -> Instance:
     """Jobs on one server."""
     segments = tuple(Segment(name, {"gpu": 1}, {"gpu": 2}, 1, 0) for name in ("low", "high"))
     cluster = Cluster((Server("s", "gpu", gpus, 10**6, 10**6),))
@@ -53,7 +53,7 @@ def best_rate(whole: Instance, allowed_us: int) -> Fraction:
     """The best rate over all vectors, each solved to its least period."""
     names = [job.name for job in whole.jobs[1:]]
     works = [
-        sum(it.duration_us["gpu"] for it in job.shape.blocks) if isinstance(job, ShapedJob) else 10
+        sum(it.duration_us["gpu"] for it in job.shape.blocks) if isinstance(job, TaskGraphJob) else 10
         for job in whole.jobs[1:]
     ]
     best = Fraction(0)
@@ -117,7 +117,7 @@ def test_weights_decide_between_jobs() -> None:
 
 
 def test_a_bound_of_rates_holds_for_two_servers_of_unlike_types() -> None:
-    slow = ShapedJob("slow", Shape((Slot("z"),), (ShapedBlock("b", ("z",), {"old": 3}),)), 1)
+    slow = TaskGraphJob("slow", TaskGraph((Slot("z"),), (TaskGraphBlock("b", ("z",), {"old": 3}),)), 1)
     servers = (Server("s", "gpu", 2, 10**6, 10**6), Server("t", "old", 1, 10**6, 10**6))
     whole = Instance("types", Cluster(servers), {}, (THERE_AND_BACK, slow), "cyclic", "period")
     loads = Loads(whole, ["front"], ["slow"], 15, 15)

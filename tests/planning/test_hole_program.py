@@ -1,4 +1,4 @@
-"""Holes of one shaped job and equal pieces as an integer program, against every vector on small instances."""
+"""Holes of one task-graph job and equal pieces as an integer program, against every vector on small instances."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.shape import Barrier, Edge, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem.task_graph import Barrier, Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
 MODEL = Model((Segment("only", {"gpu": 1}, {"gpu": 1}, 1, 0),))
 
 
-def chain(name: str, *blocks: tuple[str, int], barrier: Barrier = "slot", ordered: bool = True) -> ShapedJob:
+def chain(name: str, *blocks: tuple[str, int], barrier: Barrier = "slot", ordered: bool = True) -> TaskGraphJob:
     """Blocks one behind the other, or in any order."""
     slots = tuple(Slot(slot) for slot in dict.fromkeys(slot for slot, _ in blocks))
-    made = tuple(ShapedBlock(f"b{at}", (slot,), {"gpu": us}) for at, (slot, us) in enumerate(blocks))
+    made = tuple(TaskGraphBlock(f"b{at}", (slot,), {"gpu": us}) for at, (slot, us) in enumerate(blocks))
     edges = tuple(Edge(f"b{at}", f"b{at + 1}") for at in range(len(made) - 1)) if ordered else ()
-    return ShapedJob(name, Shape(slots, made, (), edges, barrier), 1)
+    return TaskGraphJob(name, TaskGraph(slots, made, (), edges, barrier), 1)
 
 
-def instance(*jobs: Job | ShapedJob, gpus: int) -> Instance:
+def instance(*jobs: Job | TaskGraphJob, gpus: int) -> Instance:
     """Jobs on one server."""
     return Instance("holes", Cluster((Server("s", "gpu", gpus, 10**6, 10**6),)), {"m": MODEL}, jobs, "cyclic", "period")
 
@@ -50,8 +50,10 @@ FRONT = chain("front", ("x", 4), ("y", 6), ("x", 5))
 def test_jobs_of_other_kinds_have_no_program() -> None:
     piece = chain("a", ("z", 4))
     assert program(instance(FRONT, piece, gpus=2), 15) is not None
-    wide = ShapedBlock("b", ("z", "w"), {"gpu": 4})
-    assert program(instance(FRONT, ShapedJob("a", Shape((Slot("z"), Slot("w")), (wide,)), 1), gpus=2), 15) is None
+    wide = TaskGraphBlock("b", ("z", "w"), {"gpu": 4})
+    assert (
+        program(instance(FRONT, TaskGraphJob("a", TaskGraph((Slot("z"), Slot("w")), (wide,)), 1), gpus=2), 15) is None
+    )
     assert program(instance(FRONT, Job("a", "m", 2, 1, depth=FreeDepth()), gpus=2), 15) is None
     assert program(instance(replace(FRONT, shape=replace(FRONT.shape, barrier="none")), piece, gpus=2), 15) is None
 

@@ -19,19 +19,19 @@ from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.shape import Edge, MemoryInterval, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem.task_graph import Edge, MemoryInterval, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
 
-def line(name: str, *blocks: tuple[str, int], held: int = 0) -> ShapedJob:
+def line(name: str, *blocks: tuple[str, int], held: int = 0) -> TaskGraphJob:
     """Blocks one behind the other, each on a slot, and iterations that do not overlap."""
     slots = tuple(Slot(slot) for slot in dict.fromkeys(slot for slot, _ in blocks))
-    made = tuple(ShapedBlock(f"b{at}", (slot,), {"gpu": us}) for at, (slot, us) in enumerate(blocks))
+    made = tuple(TaskGraphBlock(f"b{at}", (slot,), {"gpu": us}) for at, (slot, us) in enumerate(blocks))
     edges = tuple(Edge(f"b{at}", f"b{at + 1}") for at in range(len(made) - 1))
     last = max(at for at, (slot, _) in enumerate(blocks) if slot == blocks[0][0])
     holds = (MemoryInterval("b0", f"b{last}", held),) if held else ()
-    return ShapedJob(name, Shape(slots, made, (), edges, "job", holds), 1)
+    return TaskGraphJob(name, TaskGraph(slots, made, (), edges, "job", holds), 1)
 
 
 FRONT = line("front", ("x", 4), ("y", 6), ("x", 5))
@@ -41,7 +41,7 @@ CLUSTER = Cluster(SERVERS, ("switch",), LINKS)
 MODEL = Model(tuple(Segment(name, {"gpu": 1}, {"gpu": 2}, 2, 1) for name in ("low", "high")), state_factor=1)
 
 
-def searched(*background: Job | ShapedJob, allowed: int = 15, tries: int = 200) -> tuple[PackingSearch, Instance]:
+def searched(*background: Job | TaskGraphJob, allowed: int = 15, tries: int = 200) -> tuple[PackingSearch, Instance]:
     """A search beside `FRONT`, run to its end or for so many tries."""
     whole = Instance("packed", CLUSTER, {"m": MODEL}, (FRONT, *background), "cyclic", "period")
     alone = solve(restricted(whole, {"front": 1}), "auto", Options(threads=1, work_limit=1.0))
@@ -118,7 +118,7 @@ def test_gaps_delay_what_starts_later_and_hold_no_more_memory() -> None:
     ],
 )
 @pytest.mark.parametrize("allowed", [15, 21])
-def test_what_is_packed_keeps_every_rule(background: list[Job | ShapedJob], allowed: int) -> None:
+def test_what_is_packed_keeps_every_rule(background: list[Job | TaskGraphJob], allowed: int) -> None:
     search, instance = searched(*background, allowed=allowed)
     assert not broken(search, instance)
     assert search.best.packing.period_us <= allowed

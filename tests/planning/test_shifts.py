@@ -30,7 +30,7 @@ from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
-from tests.random_shapes import random_shaped_instance
+from tests.random_task_graphs import random_task_graph_instance
 
 
 def job(links: Sequence[int], *phases: tuple[int, int], rate: int = 10) -> RepeatedJob:
@@ -250,9 +250,9 @@ def test_the_placement_of_the_best_compatibility_is_taken() -> None:
         best_ratios(instance, [1, 1], Options(work_limit=1), most=65)
 
 
-def test_jobs_with_a_shape_are_refused() -> None:
-    with pytest.raises(UsageError, match="has a shape; time shifts"):
-        compare(random_shaped_instance(3, "cyclic", "period"), Options(work_limit=1))
+def test_jobs_with_a_task_graph_are_refused() -> None:
+    with pytest.raises(UsageError, match="has a task graph; time shifts"):
+        compare(random_task_graph_instance(3, "cyclic", "period"), Options(work_limit=1))
 
 
 def test_a_plan_at_hand_is_the_common_period_when_nothing_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

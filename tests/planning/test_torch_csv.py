@@ -20,8 +20,8 @@ from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, 
 from jigsaw_opt.planning.pipeline.together import add_pipeline
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH, CsvFormat, TorchSchedule, torch_schedule
 from jigsaw_opt.problem import Instance
-from jigsaw_opt.problem.plan import ShapedJobPlan
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.plan import TaskGraphJobPlan
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.random_pipelines import planned, random_orders, random_pipeline
@@ -143,7 +143,7 @@ def test_a_pipeline_among_other_jobs_is_found() -> None:
         f"{k}{b}.{s}" for k in "FB" for b in "01" for s in "01"
     }
     done = plan.jobs[number]
-    assert isinstance(done, ShapedJobPlan)
+    assert isinstance(done, TaskGraphJobPlan)
     first, second = done.iterations
     swapped = replace(first, blocks=tuple(replace(it, start_us=-it.start_us) for it in first.blocks))
     jobs = tuple(replace(done, iterations=(swapped, second)) if job is done else job for job in plan.jobs)
@@ -173,7 +173,7 @@ def test_other_shapes_are_refused(old: str, new: str, told: str, tmp_path: Path)
         changed = changed.replace('"B1.1"', '"C1.1"')
     (tmp_path / "i").write_text(changed)
     [job] = load_instance(tmp_path / "i").jobs
-    assert isinstance(job, ShapedJob)
+    assert isinstance(job, TaskGraphJob)
     assert told in str(layout_of(job.shape))
 
 

@@ -7,9 +7,17 @@ import pytest
 from jigsaw_opt.instances import load, names
 from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.problem.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled_task_graph import NumberedHold, Precedence, compile_task_graph
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.shape import Edge, MemoryInterval, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
-from jigsaw_opt.problem.shaped_graph import NumberedHold, Precedence, compile_shape
+from jigsaw_opt.problem.task_graph import (
+    Edge,
+    MemoryInterval,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
+)
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.heuristic import timetables
 
@@ -51,22 +59,24 @@ def test_list_schedules_of_bundled_instances_are_as_early_as_their_order_lets_th
         assert network.earliest(order) == starts
 
 
-def pipe(barrier: str = "none", iterations: int = 1) -> ShapedJob:
+def pipe(barrier: str = "none", iterations: int = 1) -> TaskGraphJob:
     """Two stages, forward and backward, with the activations held on the first one."""
     blocks = (
-        ShapedBlock("F0", ("a",), {"v": 10}),
-        ShapedBlock("F1", ("b",), {"v": 10}),
-        ShapedBlock("B1", ("b",), {"v": 20}),
-        ShapedBlock("B0", ("a",), {"v": 20}),
+        TaskGraphBlock("F0", ("a",), {"v": 10}),
+        TaskGraphBlock("F1", ("b",), {"v": 10}),
+        TaskGraphBlock("B1", ("b",), {"v": 20}),
+        TaskGraphBlock("B0", ("a",), {"v": 20}),
     )
-    transfers = (ShapedTransfer("act", 1, "a", "b"),)
+    transfers = (TaskGraphTransfer("act", 1, "a", "b"),)
     edges = (Edge("F0", "act"), Edge("act", "F1"), Edge("F1", "B1"), Edge("B1", "B0"), Edge("B0", "F0", 1))
     holds = (MemoryInterval("F0", "B0", 500),)
-    return ShapedJob("pipe", Shape((Slot("a", 7), Slot("b")), blocks, transfers, edges, barrier, holds), iterations)  # type: ignore[arg-type]
+    return TaskGraphJob(
+        "pipe", TaskGraph((Slot("a", 7), Slot("b")), blocks, transfers, edges, barrier, holds), iterations
+    )  # type: ignore[arg-type]
 
 
 def test_a_shape_is_cut_into_numbers() -> None:
-    graph = compile_shape(pipe())
+    graph = compile_task_graph(pipe())
     assert (graph.blocks, graph.size) == (4, 5)
     assert graph.takes_part == ((0,), (1,), (1,), (0,), (0, 1))
     assert graph.blocks_of == ((0, 3), (1, 2))
@@ -75,18 +85,18 @@ def test_a_shape_is_cut_into_numbers() -> None:
 
 
 def test_edges_reach_over_iterations_and_periods() -> None:
-    graph = compile_shape(pipe(iterations=2))
+    graph = compile_task_graph(pipe(iterations=2))
     finite, cyclic = (set(graph.precedences(horizon)) for horizon in ("finite", "cyclic"))
     assert Precedence((0, 3), (1, 0), 0) in finite
     assert cyclic - finite == {Precedence((1, 3), (0, 0), 1)} | {Precedence((1, k), (0, k), 1) for k in range(5)}
 
 
 def test_a_barrier_leaves_out_what_follows_from_edges() -> None:
-    slot = set(compile_shape(pipe("slot", 2)).precedences("finite")) - set(
-        compile_shape(pipe("none", 2)).precedences("finite")
+    slot = set(compile_task_graph(pipe("slot", 2)).precedences("finite")) - set(
+        compile_task_graph(pipe("none", 2)).precedences("finite")
     )
     assert slot == {Precedence((0, 2), (1, 1), 0), Precedence((0, 0), (1, 3), 0)}
-    job = set(compile_shape(pipe("job", 2)).precedences("finite")) - set(
-        compile_shape(pipe("none", 2)).precedences("finite")
+    job = set(compile_task_graph(pipe("job", 2)).precedences("finite")) - set(
+        compile_task_graph(pipe("none", 2)).precedences("finite")
     )
     assert job == set()

@@ -24,10 +24,10 @@ from jigsaw_opt.problem import (
     Plan,
     Segment,
     Server,
-    ShapedBlock,
-    ShapedJob,
-    ShapedTransfer,
     Slot,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
     compile_instance,
     depth,
 )
@@ -40,17 +40,17 @@ from jigsaw_opt.problem.layers import MeasuredLayer
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.schemas import depth_schema
-from jigsaw_opt.problem.shape import Shape
+from jigsaw_opt.problem.task_graph import TaskGraph
 from jigsaw_opt.problem.timetable import JobDecision, assemble, lateness_us, objective_of
 from jigsaw_opt.problem.workload import TraceJob, job_problems
 from tests.refusals import misuse, refuses
 
 SERVERS = tuple(Server(f"s{k}", "v", 2, 1000, 10**6) for k in range(3))
 MODEL = Model((Segment("one", {"v": 3}, {"v": 5}, 10, 1),))
-SHAPE = Shape(
+SHAPE = TaskGraph(
     (Slot("a"), Slot("b"), Slot("c")),
-    tuple(ShapedBlock(name, (slot,), {"v": 4}) for name, slot in zip("FGH", "abc", strict=True)),
-    (ShapedTransfer("t", 100, source="a", target="b"), ShapedTransfer("r", 100, among=("a", "b", "c"))),
+    tuple(TaskGraphBlock(name, (slot,), {"v": 4}) for name, slot in zip("FGH", "abc", strict=True)),
+    (TaskGraphTransfer("t", 100, source="a", target="b"), TaskGraphTransfer("r", 100, among=("a", "b", "c"))),
     (Edge("F", "t"), Edge("t", "G")),
 )
 
@@ -61,29 +61,29 @@ def cluster(*ends: tuple[str, str], **more: Any) -> Cluster:
     return Cluster(SERVERS, (), links, **more)
 
 
-def instance(cluster: Cluster, *jobs: Job | ShapedJob, **more: Any) -> Instance:
+def instance(cluster: Cluster, *jobs: Job | TaskGraphJob, **more: Any) -> Instance:
     return Instance("i", cluster, {"m": MODEL}, jobs, **more)
 
 
 def test_a_job_on_servers_that_nothing_joins_has_no_network_and_no_plan() -> None:
-    pipe = ShapedJob("pipe", SHAPE, 1)
+    pipe = TaskGraphJob("pipe", SHAPE, 1)
     operations = compile_instance(instance(cluster(("s0", "s1")), Job("a", "m", 2, 1), pipe))
-    graph, shaped = operations.jobs[0], operations.shaped[0]
+    graph, other = operations.jobs[0], operations.task_graphs[0]
     apart = ((0, 0), (2, 0))
     with pytest.raises(ValueError, match="no path joins all servers of job a"):
         ActivityNetwork(operations.routes).add_data_parallel(graph, apart, [[1, 1]])
     for gpus in ((*apart, (0, 1)), ((0, 0), (1, 0), (2, 0))):
         with pytest.raises(ValueError, match="no path joins all servers of job pipe"):
-            ActivityNetwork(operations.routes).add_shaped(shaped, gpus)
+            ActivityNetwork(operations.routes).add_task_graph(other, gpus)
     decision = JobDecision(apart, ((1, 1),), ((0, 0),), ((0,),))
     with pytest.raises(ValueError, match="no path joins all servers of job a"):
         assemble(operations, [decision])
 
 
 def test_transfers_of_a_shape_take_what_their_links_let_through() -> None:
-    operations = compile_instance(instance(cluster(("s0", "s1"), ("s1", "s2")), ShapedJob("pipe", SHAPE, 1)))
+    operations = compile_instance(instance(cluster(("s0", "s1"), ("s1", "s2")), TaskGraphJob("pipe", SHAPE, 1)))
     network = ActivityNetwork(operations.routes)
-    network.add_shaped(operations.shaped[0], ((0, 0), (2, 0), (1, 0)))
+    network.add_task_graph(operations.task_graphs[0], ((0, 0), (2, 0), (1, 0)))
     sent, shared = network.activities[3:]
     # 100 bytes at one a microsecond over two links; among three, each sends 4/3 of them.
     assert (sent.duration_us, sent.links) == (100 + 1, (0, 1))
@@ -104,10 +104,10 @@ def test_objectives_need_a_period_where_plans_are_cyclic() -> None:
 
 
 def test_an_instance_counts_workers_slots_and_blocks() -> None:
-    both = instance(cluster(("s0", "s1"), ("s1", "s2")), Job("a", "m", 2, 3), ShapedJob("pipe", SHAPE, 4))
+    both = instance(cluster(("s0", "s1"), ("s1", "s2")), Job("a", "m", 2, 3), TaskGraphJob("pipe", SHAPE, 4))
     assert (both.workers, both.blocks) == (2 + 3, 2 * 3 + 3 * 4)
     parts = compile_instance(both).kinds
-    assert [(len(part.jobs), len(part.shaped)) for part in parts] == [(1, 0), (0, 1)]
+    assert [(len(part.jobs), len(part.task_graphs)) for part in parts] == [(1, 0), (0, 1)]
     alone = compile_instance(instance(cluster(), Job("a", "m", 2, 3)))
     assert alone.kinds == (alone,)
 

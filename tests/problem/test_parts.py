@@ -106,7 +106,7 @@ def test_an_instance_knows_what_its_jobs_name() -> None:
         (lambda it: replace(it, cluster=None), "$.cluster: must be a Cluster; is null"),
         (lambda it: replace(it, cluster={}), "$.cluster: must be a Cluster; is an object"),
         (lambda it: replace(it, models={"net": SERVER}), "$.models.net: must be a Model; is a Server"),
-        (lambda it: replace(it, jobs=("a",)), '$.jobs[0]: must be a Job or a ShapedJob; is "a"'),
+        (lambda it: replace(it, jobs=("a",)), '$.jobs[0]: must be a Job or a TaskGraphJob; is "a"'),
         (lambda it: replace(it, jobs={1}), "$.jobs: must be a list; is a set"),
         (
             lambda it: Job("a", "net", 1, 1, depth={"rule": "full"}),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.problem import Edge, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
+from jigsaw_opt.problem import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob, TaskGraphTransfer
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.solvers.activities.contraction import contracted, with_delays
@@ -23,8 +23,8 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 from tests.extras import needs_fast
-from tests.random_shapes import random_shaped_instance
-from tests.solvers.test_cpsat_shaped import ft06, instance_of, one_server, pipeline
+from tests.random_task_graphs import random_task_graph_instance
+from tests.solvers.test_cpsat_task_graphs import ft06, instance_of, one_server, pipeline
 
 HORIZONS: list[tuple[Horizon, Objective]] = [
     ("finite", "makespan"),
@@ -60,7 +60,7 @@ class Start:
 
 
 def starts_of(instance: Instance) -> Start | None:
-    operations = compile_instance(replace(instance, jobs=instance.shaped))
+    operations = compile_instance(replace(instance, jobs=instance.task_graph_jobs))
     return Start(operations) if next(iter(placements(operations, 0)), None) is not None else None
 
 
@@ -91,7 +91,7 @@ def assert_right(start: Start, found: AnnealedOrder) -> None:
 def test_another_order_keeps_every_rule_and_is_no_worse(horizon: Horizon, objective: Objective) -> None:
     found = better = 0
     for seed in range(40):
-        start = starts_of(random_shaped_instance(seed, horizon, objective))
+        start = starts_of(random_task_graph_instance(seed, horizon, objective))
         if start is not None:
             after = start.anneal(200, seed)
             assert_right(start, after)
@@ -110,7 +110,7 @@ def test_a_job_shop_comes_to_its_optimum() -> None:
 
 @pytest.mark.parametrize("memory", [3, 4, 6])
 def test_a_pipeline_never_holds_more_than_it_may(memory: int) -> None:
-    job = ShapedJob("pipe", pipeline(3, 6, 1, "slot"), 1)
+    job = TaskGraphJob("pipe", pipeline(3, 6, 1, "slot"), 1)
     start = starts_of(instance_of(one_server(3, memory), job, horizon="cyclic"))
     assert start is not None
     after = start.anneal(1500)
@@ -121,7 +121,7 @@ def test_a_pipeline_never_holds_more_than_it_may(memory: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_only_delays_others_is_left_out_and_comes_back(seed: int) -> None:
-    start = starts_of(random_shaped_instance(seed))
+    start = starts_of(random_task_graph_instance(seed))
     if start is None:
         return
     flat = start.jobs.flat
@@ -134,10 +134,10 @@ def test_what_only_delays_others_is_left_out_and_comes_back(seed: int) -> None:
 
 
 def test_transfers_within_a_server_are_mere_delays() -> None:
-    chain = tuple(ShapedBlock(name, (name,), {"v": 2}) for name in "ab")
+    chain = tuple(TaskGraphBlock(name, (name,), {"v": 2}) for name in "ab")
     edges = (Edge("a", "t"), Edge("t", "b"))
-    shape = Shape((Slot("a"), Slot("b")), chain, (ShapedTransfer("t", 0, "a", "b"),), edges)
-    operations = compile_instance(instance_of(one_server(2), ShapedJob("j", shape, 1)))
+    shape = TaskGraph((Slot("a"), Slot("b")), chain, (TaskGraphTransfer("t", 0, "a", "b"),), edges)
+    operations = compile_instance(instance_of(one_server(2), TaskGraphJob("j", shape, 1)))
     start = Start(operations)
     small, kept = contracted(start.jobs.flat)
     lasts = start.jobs.flat.duration_us[2]
@@ -150,8 +150,8 @@ def test_transfers_within_a_server_are_mere_delays() -> None:
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
 def test_python_and_compiled_functions_find_the_same(horizon: Horizon, objective: Objective) -> None:
     compiled_functions, found = compiled._compiled, []
-    instance = instance_of(one_server(3, 6), ShapedJob("pipe", pipeline(3, 4, 1, "slot"), 1), horizon=horizon)
-    instances = [instance, *(random_shaped_instance(seed, horizon, objective) for seed in range(6))]
+    instance = instance_of(one_server(3, 6), TaskGraphJob("pipe", pipeline(3, 4, 1, "slot"), 1), horizon=horizon)
+    instances = [instance, *(random_task_graph_instance(seed, horizon, objective) for seed in range(6))]
     starts = [start for start in map(starts_of, instances) if start is not None]
     compiled.prepare(None)
     fast = [start.anneal(300) for start in starts]

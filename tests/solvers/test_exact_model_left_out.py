@@ -38,7 +38,7 @@ def test_cpsat_says_when_the_time_is_too_short_to_build(monkeypatch: pytest.Monk
 
 
 def test_cpsat_says_so_of_jobs_with_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpsat_search, "_MOST_SHAPED_INTERVALS", 10)
+    monkeypatch.setattr(cpsat_search, "_MOST_TASK_GRAPH_INTERVALS", 10)
     result = run(load("shop/job-6x4"), "cpsat")
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.MODEL_TOO_LARGE)
     assert result.exact_model is not None and "at most 10 are taken" in result.exact_model.reason

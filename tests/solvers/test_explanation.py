@@ -27,13 +27,13 @@ from jigsaw_opt.problem import (
     Plan,
     Segment,
     Server,
-    Shape,
-    ShapedBlock,
-    ShapedIteration,
-    ShapedJob,
-    ShapedJobPlan,
-    ShapedTransfer,
     Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphIteration,
+    TaskGraphJob,
+    TaskGraphJobPlan,
+    TaskGraphTransfer,
 )
 from jigsaw_opt.solvers.explanation import JobExplanation, explain
 from jigsaw_opt.solvers.explanation.chain import Chains
@@ -47,7 +47,7 @@ from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.html import timeline_data
 from jigsaw_opt.views.lanes import picture
 from tests.random_instances import GOALS, random_instance
-from tests.random_shapes import random_mixed_instance, random_shaped_instance, with_objective
+from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance, with_objective
 from tests.refusals import misuse
 from tests.solvers.test_failures import chained
 
@@ -57,16 +57,19 @@ TWO_GPUS = Cluster(
 )
 
 
-def single(name: str, length: int, iterations: int = 1, release_us: int = 0, held: int = 0) -> ShapedJob:
+def single(name: str, length: int, iterations: int = 1, release_us: int = 0, held: int = 0) -> TaskGraphJob:
     """One block."""
     holds = (MemoryInterval("A", "A", held),) if held else ()
-    return ShapedJob(
-        name, Shape((Slot("x"),), (ShapedBlock("A", ("x",), {"v": length}),), holds=holds), iterations, release_us
+    return TaskGraphJob(
+        name,
+        TaskGraph((Slot("x"),), (TaskGraphBlock("A", ("x",), {"v": length}),), holds=holds),
+        iterations,
+        release_us,
     )
 
 
 def planned(
-    cluster: Cluster, jobs: list[tuple[ShapedJob, tuple[str, ...], list[list[int]]]], period: int = 0
+    cluster: Cluster, jobs: list[tuple[TaskGraphJob, tuple[str, ...], list[list[int]]]], period: int = 0
 ) -> tuple[Instance, Plan]:
     """A plan by GPUs and starts by iteration; blocks take their time, and a transfer a microsecond per byte."""
     horizon = ("cyclic", "period") if period else ("finite", "makespan")
@@ -77,9 +80,9 @@ def planned(
         count, iterations = len(job.shape.blocks), []
         for row in rows:
             done = tuple(Execution(start, start + length) for start, length in zip(row, lengths, strict=True))
-            iterations.append(ShapedIteration(done[:count], done[count:]))
+            iterations.append(TaskGraphIteration(done[:count], done[count:]))
             last = max(last, *(it.end_us for it in done))
-        plans.append(ShapedJobPlan(job.name, gpus, tuple(iterations)))
+        plans.append(TaskGraphJobPlan(job.name, gpus, tuple(iterations)))
     value = period or last
     plan = Plan.of_jobs("by hand", instance_sha256(instance), "feasible", value, 0, period or None, tuple(plans))
     assert check(instance, plan) == ()
@@ -124,11 +127,11 @@ def test_a_hole_that_is_too_short_is_part_of_the_wait() -> None:
     assert told(*planned(ONE_GPU, jobs), "b") == {"compute": 10, "slack": 3}
 
 
-def moved(name: str, first: int, size: int) -> ShapedJob:
+def moved(name: str, first: int, size: int) -> TaskGraphJob:
     """A block, a transfer and a block."""
-    blocks = (ShapedBlock("A", ("x",), {"v": first}), ShapedBlock("B", ("y",), {"v": 5}))
-    move = ShapedTransfer("m", size, source="x", target="y")
-    return ShapedJob(name, Shape((Slot("x"), Slot("y")), blocks, (move,), (Edge("A", "m"), Edge("m", "B"))), 1)
+    blocks = (TaskGraphBlock("A", ("x",), {"v": first}), TaskGraphBlock("B", ("y",), {"v": 5}))
+    move = TaskGraphTransfer("m", size, source="x", target="y")
+    return TaskGraphJob(name, TaskGraph((Slot("x"), Slot("y")), blocks, (move,), (Edge("A", "m"), Edge("m", "B"))), 1)
 
 
 def test_link_and_partner() -> None:
@@ -164,17 +167,17 @@ def test_link_and_partner() -> None:
 
 def test_memory() -> None:
     blocks = (
-        ShapedBlock("F", ("x",), {"v": 2}),
-        ShapedBlock("G", ("y",), {"v": 8}),
-        ShapedBlock("B", ("x",), {"v": 2}),
+        TaskGraphBlock("F", ("x",), {"v": 2}),
+        TaskGraphBlock("G", ("y",), {"v": 8}),
+        TaskGraphBlock("B", ("x",), {"v": 2}),
     )
-    shape = Shape(
+    shape = TaskGraph(
         (Slot("x"), Slot("y")), blocks, (), (Edge("F", "G"), Edge("G", "B")), holds=(MemoryInterval("F", "B", 6),)
     )
-    jobs = [(ShapedJob("p", shape, 1), ("a/0", "b/0"), [[0, 2, 10]]), (single("q", 1, held=6), ("a/0",), [[12]])]
+    jobs = [(TaskGraphJob("p", shape, 1), ("a/0", "b/0"), [[0, 2, 10]]), (single("q", 1, held=6), ("a/0",), [[12]])]
     assert told(*planned(TWO_GPUS, jobs), "q") == {"gpu": 4, "memory": 8, "compute": 1}
     assert require_true(*planned(TWO_GPUS, jobs)) == {"gpu": 2, "memory": 1}
-    jobs = [(ShapedJob("p", shape, 1), ("a/0", "b/0"), [[0, 2, 10]]), (single("q", 1, held=4), ("a/0",), [[12]])]
+    jobs = [(TaskGraphJob("p", shape, 1), ("a/0", "b/0"), [[0, 2, 10]]), (single("q", 1, held=4), ("a/0",), [[12]])]
     assert told(*planned(TWO_GPUS, jobs), "q") == {"gpu": 2, "slack": 10, "compute": 1}
 
 
@@ -191,19 +194,19 @@ def test_a_period_is_a_circuit() -> None:
 
 def test_memory_over_the_end_of_a_period() -> None:
     blocks = (
-        ShapedBlock("F", ("x",), {"v": 2}),
-        ShapedBlock("G", ("y",), {"v": 8}),
-        ShapedBlock("B", ("x",), {"v": 2}),
+        TaskGraphBlock("F", ("x",), {"v": 2}),
+        TaskGraphBlock("G", ("y",), {"v": 8}),
+        TaskGraphBlock("B", ("x",), {"v": 2}),
     )
-    shape = Shape(
+    shape = TaskGraph(
         (Slot("x"), Slot("y")), blocks, (), (Edge("F", "G"), Edge("G", "B")), holds=(MemoryInterval("F", "B", 6),)
     )
-    jobs = [(ShapedJob("p", shape, 1), ("a/0", "b/0"), [[12, 14, 22]]), (single("q", 1, held=6), ("a/0",), [[8]])]
+    jobs = [(TaskGraphJob("p", shape, 1), ("a/0", "b/0"), [[12, 14, 22]]), (single("q", 1, held=6), ("a/0",), [[8]])]
     # The memory is held from 12 to 24, which is 0 to 4 and 12 to 20; free from 4 on, as it was before.
     assert told(*planned(TWO_GPUS, jobs, period=20), "q") == {"compute": 1, "slack": 19}
     # What it holds for long has no room while the other one holds its own.
     shape = replace(shape, holds=(MemoryInterval("F", "B", 5),))
-    jobs = [(ShapedJob("r", shape, 1), ("a/0", "b/0"), [[5, 7, 15]]), (single("q", 1, held=6), ("a/0",), [[18]])]
+    jobs = [(TaskGraphJob("r", shape, 1), ("a/0", "b/0"), [[5, 7, 15]]), (single("q", 1, held=6), ("a/0",), [[18]])]
     assert told(*planned(TWO_GPUS, jobs, period=20), "r") == {
         "compute": 12,
         "memory": 1,
@@ -254,7 +257,7 @@ def test_waits_are_what_the_checker_says(goal: tuple[str, str]) -> None:
 def test_sums_on_random_plans(goal: tuple[str, str]) -> None:
     seen = 0
     for seed in range(2):
-        for family in (random_instance, random_shaped_instance, random_mixed_instance):
+        for family in (random_instance, random_task_graph_instance, random_mixed_instance):
             instance = family(seed, *goal)  # type: ignore[operator]
             plan = solve(instance, "greedy", Options(threads=1)).plan
             if plan is None:

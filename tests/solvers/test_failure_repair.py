@@ -75,7 +75,7 @@ def test_who_has_no_place_is_said() -> None:
     assert repair(instance, solved(instance), *every).unplaced.keys() == {"x", "y", "z"}
 
 
-def test_shaped_jobs_are_solved_anew() -> None:
+def test_task_graph_jobs_are_solved_anew() -> None:
     instance = chained()
     plan = solved(instance)
     rerouted = repair(instance, plan, FailedPart("link", "fast"))

@@ -20,11 +20,11 @@ from jigsaw_opt.problem import (
     Model,
     Segment,
     Server,
-    Shape,
-    ShapedBlock,
-    ShapedJob,
-    ShapedTransfer,
     Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
 )
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
@@ -35,21 +35,21 @@ from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.views.describe_failures import rank
 from tests.random_instances import GOALS
-from tests.random_shapes import random_mixed_instance, random_shaped_instance
+from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 
 pytest.importorskip("ortools")
 
 
 def chained(cyclic: bool = False) -> Instance:
     """A block on a, 4 bytes over a link of 1 byte/us or a detour of two half as fast, and a block on b."""
-    blocks = (ShapedBlock("A", ("x",), {"v": 3}), ShapedBlock("B", ("y",), {"w": 5}))
-    move = ShapedTransfer("m", 4, source="x", target="y")
-    shape = Shape((Slot("x"), Slot("y")), blocks, (move,), (Edge("A", "m"), Edge("m", "B")))
+    blocks = (TaskGraphBlock("A", ("x",), {"v": 3}), TaskGraphBlock("B", ("y",), {"w": 5}))
+    move = TaskGraphTransfer("m", 4, source="x", target="y")
+    shape = TaskGraph((Slot("x"), Slot("y")), blocks, (move,), (Edge("A", "m"), Edge("m", "B")))
     servers = (Server("a", "v", 1, 1, 10**6), Server("b", "w", 1, 1, 10**6))
     ways = (("fast", "a", "b", 10**6), ("slow0", "a", "s", 500_000), ("slow1", "s", "b", 500_000))
     links = tuple(Link(name, (one, other), rate) for name, one, other, rate in ways)
     horizon, objective = ("cyclic", "period") if cyclic else ("finite", "makespan")
-    jobs = (ShapedJob("j", shape, 1),)
+    jobs = (TaskGraphJob("j", shape, 1),)
     return Instance("chained", Cluster(servers, ("s",), links), {}, jobs, horizon, objective)  # type: ignore[arg-type]
 
 
@@ -96,10 +96,10 @@ def test_periods_and_paces() -> None:
 
 
 def test_what_touches_no_job_makes_no_plan_worse_and_what_is_left_is_right() -> None:
-    """Data-parallel and shaped jobs, both horizons: a plan timed anew is one of the instance that is left."""
+    """Data-parallel and task-graph jobs, both horizons: a plan timed anew is one of the instance that is left."""
     untouched = rerouted = 0
     for seed in range(12):
-        instance = spread((random_mixed_instance if seed % 2 else random_shaped_instance)(seed, *GOALS[seed % 3]))
+        instance = spread((random_mixed_instance if seed % 2 else random_task_graph_instance)(seed, *GOALS[seed % 3]))
         plan = solve(instance, "greedy", Options(threads=1)).plan
         if plan is None:
             continue

@@ -10,7 +10,18 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem import (
+    Cluster,
+    Instance,
+    Job,
+    Model,
+    Segment,
+    Server,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+)
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.ilp import solver as ilp
 from jigsaw_opt.solvers.options import Options
@@ -21,8 +32,8 @@ from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance, with_promises
-from tests.random_shapes import random_mixed_instance, random_shaped_instance
-from tests.shaped_oracle import shaped_optimum
+from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
+from tests.task_graph_oracle import task_graph_optimum
 
 pytest.importorskip("ortools")
 
@@ -67,16 +78,18 @@ def test_data_parallel_jobs_agree_with_brute_force(horizon: Horizon, objective: 
 @pytest.mark.slow
 @pytest.mark.parametrize(("solver", "seeds"), [("cpsat", range(300, 312)), ("auto", range(314, 320))])
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
-def test_shaped_jobs_agree_with_brute_force(horizon: Horizon, objective: Objective, solver: str, seeds: range) -> None:
+def test_task_graph_jobs_agree_with_brute_force(
+    horizon: Horizon, objective: Objective, solver: str, seeds: range
+) -> None:
     found: Counter[str] = Counter()
     for seed in seeds:
-        make = random_mixed_instance if seed % 2 else random_shaped_instance
+        make = random_mixed_instance if seed % 2 else random_task_graph_instance
         free = make(seed, horizon, objective)
         result = solved(replace(free, objective="makespan") if horizon == "finite" else free)
         if result.objective is None:
             continue
         instance = with_promises(free, Random(seed), result.objective)
-        found[agrees(instance, solved(instance, solver), shaped_optimum(instance))] += 1
+        found[agrees(instance, solved(instance, solver), task_graph_optimum(instance))] += 1
     assert found["infeasible"] and found["optimal"]
 
 
@@ -133,21 +146,21 @@ def test_a_deadline_turns_the_order_round(solver: str) -> None:
     assert solved(two_on_one_gpu(deadline_us=49), solver).objective == 40 + 50
 
 
-def in_shape(instance: Instance) -> Instance:
+def in_task_graph(instance: Instance) -> Instance:
     """The same with jobs that state their operations."""
     jobs = []
     for job in instance.data_parallel:
-        block = ShapedBlock("all", ("one",), {"v": 2 * instance.models[job.model].segments[0].forward_us["v"]})
+        block = TaskGraphBlock("all", ("one",), {"v": 2 * instance.models[job.model].segments[0].forward_us["v"]})
         given = job.iterations, job.release_us, job.weight, job.deadline_us, job.pace_us
-        jobs.append(ShapedJob(job.name, Shape((Slot("one"),), (block,)), *given))
+        jobs.append(TaskGraphJob(job.name, TaskGraph((Slot("one"),), (block,)), *given))
     return replace(instance, models={}, jobs=tuple(jobs))
 
 
 @pytest.mark.parametrize("solver", ["greedy", "cpsat", "auto"])
-def test_a_deadline_turns_the_order_of_shaped_jobs_round(solver: str) -> None:
-    assert solved(in_shape(two_on_one_gpu()), solver).objective == 10 + 50
-    assert solved(in_shape(two_on_one_gpu(deadline_us=49)), solver).objective == 40 + 50
-    late = solved(in_shape(two_on_one_gpu(deadline_us=39)), solver)
+def test_a_deadline_turns_the_order_of_task_graph_jobs_round(solver: str) -> None:
+    assert solved(in_task_graph(two_on_one_gpu()), solver).objective == 10 + 50
+    assert solved(in_task_graph(two_on_one_gpu(deadline_us=49)), solver).objective == 40 + 50
+    late = solved(in_task_graph(two_on_one_gpu(deadline_us=39)), solver)
     assert [(it.kind, it.jobs) for it in late.conflicts] == [("deadline", ("long",))]
 
 

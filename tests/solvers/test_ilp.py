@@ -290,7 +290,7 @@ def test_what_it_refuses(pair: Instance) -> None:
     assert "cyclic" in (ILP.unsupported(cyclic) or "")
     with pytest.raises(UsageError, match="cyclic"):
         model_document(cyclic, "mps")
-    with pytest.raises(UsageError, match="job 'j0' has a shape"):
+    with pytest.raises(UsageError, match="job 'j0' has a task graph"):
         model_document(load("shop/job-6x4"), "lp")
     with pytest.raises(UsageError, match="highs and cbc"):
         solve(pair, ILP, Options(engine="simplex"))

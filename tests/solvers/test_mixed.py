@@ -1,4 +1,4 @@
-"""Shaped and data-parallel jobs together: `cpsat` and `auto` beside `tests.shaped_oracle`, and plans of every kind."""
+"""Task-graph and data-parallel jobs together: `cpsat` and `auto` beside `tests.task_graph_oracle`, and every plan."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from jigsaw_opt.problem import (
     Model,
     Segment,
     Server,
-    Shape,
-    ShapedBlock,
-    ShapedJob,
     Slot,
     StaircaseDepth,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.operations import compile_instance
@@ -36,12 +36,12 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
-from tests.random_shapes import random_mixed_instance
-from tests.solvers.test_cpsat_shaped import one_server, pipeline
+from tests.random_task_graphs import random_mixed_instance
+from tests.solvers.test_cpsat_task_graphs import one_server, pipeline
 
 pytest.importorskip("ortools")
 
-from tests.shaped_oracle import shaped_optimum
+from tests.task_graph_oracle import task_graph_optimum
 
 HORIZONS: list[tuple[Horizon, Objective]] = [
     ("finite", "makespan"),
@@ -71,7 +71,7 @@ def test_the_optimum(horizon: Horizon, objective: Objective, seed: int) -> None:
     assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
     assert result.stopped_by is StoppedBy.PROOF
     # The plan has been checked; what is left to be shown is that there is none below.
-    assert shaped_optimum(instance, result.objective) == result.objective
+    assert task_graph_optimum(instance, result.objective) == result.objective
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -86,7 +86,7 @@ def test_auto_decides_small_instances(seed: int, horizon: Horizon, objective: Ob
 def larger(horizon: Horizon) -> Instance:
     """Two pipelines and two jobs of workers at levels, on two servers."""
     segments = tuple(Segment(f"g{k}", {"v": 2}, {"v": 3}, 1 + k, 1) for k in range(3))
-    pipe = ShapedJob("pipe", pipeline(2, 4, 1, "slot"), 2)
+    pipe = TaskGraphJob("pipe", pipeline(2, 4, 1, "slot"), 2)
     free = Job("free", "m", 3, 2, depth=StaircaseDepth())
     cluster = Cluster(
         tuple(Server(f"s{k}", "v", 2, 60, 10**6) for k in range(2)), (), (Link("wire", ("s0", "s1"), 10**6, 1),)
@@ -145,7 +145,7 @@ def test_no_bound_is_above_the_optimum(seed: int, horizon: Horizon, objective: O
 
 def test_bounds_of_both_kinds_add_up_where_every_end_counts() -> None:
     model = Model((Segment("g", {"v": 3}, {"v": 4}, 0, 0),))
-    alone = ShapedJob("s", Shape((Slot("a"),), (ShapedBlock("b", ("a",), {"v": 5}),)), 2, weight=3)
+    alone = TaskGraphJob("s", TaskGraph((Slot("a"),), (TaskGraphBlock("b", ("a",), {"v": 5}),)), 2, weight=3)
     instance = Instance(
         "two", one_server(2), {"m": model}, (alone, Job("d", "m", 1, 2)), "finite", "weighted_completion"
     )
@@ -160,9 +160,9 @@ def test_bounds_of_both_kinds_add_up_where_every_end_counts() -> None:
 def test_memory_of_workers_counts_beside_holds_at_every_moment() -> None:
     # State of 4 and activations of 3, and a hold of 5 while `f` and `b` run, all on one GPU.
     model = Model((Segment("g", {"v": 2}, {"v": 2}, 1, 3),), state_factor=4)
-    blocks = tuple(ShapedBlock(name, ("a",), {"v": 1}) for name in "fb")
-    shape = Shape((Slot("a", 1),), blocks, (), (Edge("f", "b"),), holds=(MemoryInterval("f", "b", 5),))
-    jobs = (ShapedJob("s", shape, 1), Job("d", "m", 1, 1))
+    blocks = tuple(TaskGraphBlock(name, ("a",), {"v": 1}) for name in "fb")
+    shape = TaskGraph((Slot("a", 1),), blocks, (), (Edge("f", "b"),), holds=(MemoryInterval("f", "b", 5),))
+    jobs = (TaskGraphJob("s", shape, 1), Job("d", "m", 1, 1))
     for horizon in ("finite", "cyclic"):
         objective: Objective = "period" if horizon == "cyclic" else "makespan"
         for memory, status in ((13, Status.OPTIMAL), (12, Status.INFEASIBLE)):

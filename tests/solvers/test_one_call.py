@@ -22,7 +22,7 @@ from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from tests.random_instances import random_instance
-from tests.random_shapes import random_shaped_instance
+from tests.random_task_graphs import random_task_graph_instance
 from tests.refusals import misuse
 
 ONE: dict[str, Any] = {"threads": 1, "work_limit": 0.1}
@@ -129,9 +129,9 @@ def test_a_period_starts_from_a_plan_too() -> None:
 
 @pytest.mark.parametrize("fix", [None, Fix()])
 @pytest.mark.parametrize("method", ["auto", "cpsat", "phased"])
-def test_jobs_with_a_shape_start_from_a_correct_plan(method: str, fix: Fix | None) -> None:
+def test_jobs_with_a_task_graph_start_from_a_correct_plan(method: str, fix: Fix | None) -> None:
     pytest.importorskip("ortools")
-    instance = random_shaped_instance(3)
+    instance = random_task_graph_instance(3)
     plan = solve(instance, "greedy").plan
     assert plan is not None
     limits: dict[str, Any] = {"threads": 1, "time_limit": 5} if method == "phased" else ONE

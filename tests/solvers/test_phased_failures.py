@@ -53,7 +53,7 @@ def crossing(objective: str = "makespan") -> Instance:
     return Instance("crossing", Cluster(servers, ("s",), links), {"net": NET}, jobs, "finite", objective)  # type: ignore[arg-type]
 
 
-def shaped() -> Instance:
+def task_graphs() -> Instance:
     """Forty iterations of two blocks with a transfer between; those of different iterations overlap."""
     instance = chained()
     return replace(instance, jobs=tuple(replace(job, iterations=40) for job in instance.jobs))
@@ -133,7 +133,7 @@ def begun(plan: Plan, moment: int) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("make", [crossing, shaped])
+@pytest.mark.parametrize("make", [crossing, task_graphs])
 def test_the_rest_of_a_phased_plan_at_a_moment(make: Callable[[], Instance]) -> None:
     """What has ended and what is left are all iterations, and the rest runs as a plan of its own from the moment on."""
     instance = make()
@@ -169,7 +169,7 @@ def test_a_job_that_is_millions_of_iterations_behind_is_refused() -> None:
     assert [job.iterations for job in remaining_at(instance, plan, 25).instance.jobs] == [10**8 - 2, 10**8]
 
 
-@pytest.mark.parametrize("make", [crossing, shaped])
+@pytest.mark.parametrize("make", [crossing, task_graphs])
 def test_a_phased_plan_is_repaired_in_the_middle(make: Callable[[], Instance]) -> None:
     instance = make()
     plan = planned(instance)

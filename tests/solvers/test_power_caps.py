@@ -20,7 +20,7 @@ from jigsaw_opt.solvers.phased import solve_phased
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance, with_power_caps
-from tests.random_shapes import random_mixed_instance
+from tests.random_task_graphs import random_mixed_instance
 from tests.refusals import misuse
 
 _ONE = Options(threads=1)
@@ -63,7 +63,7 @@ def test_plans_of_list_scheduling_keep_caps(horizon: Horizon, objective: Objecti
         plans += solve(drawn(seed, horizon, objective), "greedy", _ONE).plan is not None
         mixed = with_power_caps(random_mixed_instance(seed, horizon, objective), Random(seed))
         plans += solve(mixed, "greedy", _ONE).plan is not None
-        with pytest.raises(UsageError, match="has a shape, and the cluster has power caps"):
+        with pytest.raises(UsageError, match="has a task graph, and the cluster has power caps"):
             solve(mixed, "cpsat", _ONE)
     assert plans >= 10, plans
 

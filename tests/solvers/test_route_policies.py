@@ -18,14 +18,14 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance, with_route_policies
-from tests.random_shapes import random_mixed_instance, random_shaped_instance
+from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 
 pytest.importorskip("ortools")
 
-from tests.shaped_oracle import shaped_optimum
+from tests.task_graph_oracle import task_graph_optimum
 
 CHANGED, SAME = (16, 29, 32, 44, 77, 83, 87, 98, 104, 114), (12, 14, 15, 33, 50)
-"""Seeds of shaped jobs where policies change the optimum or leave no plan, and some others."""
+"""Seeds of task-graph jobs where policies change the optimum or leave no plan, and some others."""
 OF_WORKERS = (10, 93, 106, 122, 149, 150, 165, 173, 212, 232, 242, 259, 264, 273, 289, 298, 310)
 """Seeds of data-parallel jobs where policies change the optimum or leave no plan."""
 OF_BOTH = (2, 4, 17, 18, 23)
@@ -48,9 +48,9 @@ def on_two_ways(instance: Instance, seed: int, single: bool = True) -> Instance:
 
 
 def drawn(seed: int) -> Instance:
-    """A random instance of shaped jobs alone."""
-    instance = random_shaped_instance(seed, *GOALS[seed % 3])
-    return on_two_ways(replace(instance, jobs=instance.shaped), seed)
+    """A random instance of task-graph jobs alone."""
+    instance = random_task_graph_instance(seed, *GOALS[seed % 3])
+    return on_two_ways(replace(instance, jobs=instance.task_graph_jobs), seed)
 
 
 def of_workers(seed: int) -> Instance:
@@ -68,7 +68,7 @@ def test_optima_under_policies_are_those_of_brute_force(seed: int) -> None:
     instance = drawn(seed)
     result = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
     assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
-    assert result.objective == shaped_optimum(instance)
+    assert result.objective == task_graph_optimum(instance)
     without = solve(free(instance), "cpsat", Options(threads=1, work_limit=20.0)).objective
     assert (result.objective != without) == (seed in CHANGED)
 
@@ -94,7 +94,7 @@ def test_optima_of_both_kinds_together_are_those_of_brute_force(seed: int) -> No
     assert any(isinstance(job, Job) for job in instance.policed)
     result = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
     assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
-    assert result.objective == shaped_optimum(instance)
+    assert result.objective == task_graph_optimum(instance)
 
 
 @pytest.mark.slow

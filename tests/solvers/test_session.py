@@ -178,16 +178,16 @@ def test_calls_that_make_no_sense_change_nothing() -> None:
     cyclic = Session(replace(two_jobs(), horizon="cyclic", objective="period"))
     with pytest.raises(UsageError, match="no past"):
         cyclic.advance(1)
-    with pytest.raises(UsageError, match="has a shape"):
-        Session(generate_shaped())
+    with pytest.raises(UsageError, match="has a task graph"):
+        Session(generate_task_graphs())
 
 
-def generate_shaped() -> Instance:
-    """An instance with one shaped job."""
+def generate_task_graphs() -> Instance:
+    """An instance with one task-graph job."""
     from jigsaw_opt.documents import InstanceBuilder
-    from jigsaw_opt.problem.shape import Shape, ShapedBlock, Slot
+    from jigsaw_opt.problem.task_graph import Slot, TaskGraph, TaskGraphBlock
 
     builder = InstanceBuilder("shaped")
     builder.add_cluster(two_jobs().cluster)
-    builder.add_shaped_job("p", Shape((Slot("x"),), (ShapedBlock("F", ("x",), {"v": 5}),)), iterations=1)
+    builder.add_task_graph_job("p", TaskGraph((Slot("x"),), (TaskGraphBlock("F", ("x",), {"v": 5}),)), iterations=1)
     return builder.build()

@@ -81,7 +81,7 @@ def test_a_plan_that_keeps_its_deadline_whatever_link_fails(solver: str) -> None
     assert survivable.status is Status.FEASIBLE and survivable.bound <= plain.objective
 
 
-def test_shaped_jobs_and_instances_without_such_a_plan() -> None:
+def test_task_graph_jobs_and_instances_without_such_a_plan() -> None:
     """One job with one placement, which takes 12, and 16 over the detour."""
     jobs = [replace(chained().jobs[0], deadline_us=deadline) for deadline in (15, 16)]
     tight, loose = (solve(replace(chained(), jobs=(job,)), "auto", QUICK, survivable=True) for job in jobs)

@@ -16,7 +16,7 @@ from jigsaw_opt.problem import Block, Cluster, Instance, Iteration, Job, JobPlan
 from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.lanes import picture
-from tests.views.test_shaped_views import pipe
+from tests.views.test_task_graph_views import pipe
 from tests.views.test_views import exchanging
 
 if TYPE_CHECKING:

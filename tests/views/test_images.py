@@ -16,7 +16,7 @@ from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import picture
 from tests.checking.test_phased_plans import INSTANCE, decoded, document
 from tests.extras import needs_plot
-from tests.views.test_shaped_views import pipe
+from tests.views.test_task_graph_views import pipe
 from tests.views.test_views import crossing, embedded
 
 pytestmark = needs_plot

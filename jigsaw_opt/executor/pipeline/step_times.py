@@ -12,9 +12,9 @@ from jigsaw_opt.executor.replay.stopping_clock import StoppingClock
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.measured_times import MeasuredOperation, MeasuredStep
-from jigsaw_opt.problem.plan import ShapedJobPlan
+from jigsaw_opt.problem.plan import TaskGraphJobPlan
 from jigsaw_opt.problem.replay import KindError
-from jigsaw_opt.problem.shape import Shape, ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 
 __all__ = ["StepTimes", "slot_bytes"]
 
@@ -49,7 +49,7 @@ class StepTimes:
     """
 
     def __init__(
-        self, asked: ShapedJob, done: ShapedJobPlan, schedule: StageSchedule, parts: Sequence[Part], first: int
+        self, asked: TaskGraphJob, done: TaskGraphJobPlan, schedule: StageSchedule, parts: Sequence[Part], first: int
     ) -> None:
         self._shape, self._schedule, self._done, self._first = asked.shape, schedule, done, first
         clock, records = StoppingClock(part.saves for part in parts), [it.steps for it in parts[: schedule.processes]]
@@ -95,8 +95,8 @@ def _spans(clock: StoppingClock, schedule: StageSchedule, iteration: int, action
     return spans
 
 
-def _measured(shape: Shape, step: _RunStep) -> MeasuredStep:
-    """Return a step in the order of the shape."""
+def _measured(shape: TaskGraph, step: _RunStep) -> MeasuredStep:
+    """Return a step in the order of the task graph."""
     blocks = tuple(MeasuredOperation(block.name, *step.ran[block.name]) for block in shape.blocks)
     transfers, ends = [], _ends(shape)
     for name in (transfer.name for transfer in shape.transfers):
@@ -113,7 +113,7 @@ def _span(step: _RunStep, transfer: str, ends: Mapping[str, tuple[str, str]]) ->
     return start, max(start, step.waited[after][1])
 
 
-def _ends(shape: Shape) -> dict[str, tuple[str, str]]:
+def _ends(shape: TaskGraph) -> dict[str, tuple[str, str]]:
     """Return for each transfer the block whose result it is and the one that takes it."""
     before = {edge.after: edge.before for edge in shape.edges}
     after = {edge.before: edge.after for edge in shape.edges}
@@ -121,7 +121,7 @@ def _ends(shape: Shape) -> dict[str, tuple[str, str]]:
 
 
 def _durations(
-    shape: Shape, schedule: StageSchedule, done: ShapedJobPlan, first: int, steps: Sequence[_RunStep]
+    shape: TaskGraph, schedule: StageSchedule, done: TaskGraphJobPlan, first: int, steps: Sequence[_RunStep]
 ) -> Iterator[tuple[str, int, int]]:
     """Yield kind, planned and measured duration of each pass; a split one of stage 0 counts whole as ``W``."""
     for number, step in enumerate(steps, first):
@@ -144,7 +144,9 @@ def _durations(
             yield kind, length, took
 
 
-def _sent(shape: Shape, done: ShapedJobPlan, first: int, steps: Sequence[_RunStep]) -> Iterator[tuple[str, int, int]]:
+def _sent(
+    shape: TaskGraph, done: TaskGraphJobPlan, first: int, steps: Sequence[_RunStep]
+) -> Iterator[tuple[str, int, int]]:
     """Yield planned and measured duration of transfers that somebody waited for; of others no end is known."""
     ends = _ends(shape)
     for number, step in enumerate(steps, first):
@@ -175,7 +177,7 @@ def _kinds(durations: Sequence[tuple[str, int, int]]) -> dict[str, KindError]:
     }
 
 
-def slot_bytes(shape: Shape, done: ShapedJobPlan, period_us: int | None) -> list[int]:
+def slot_bytes(shape: TaskGraph, done: TaskGraphJobPlan, period_us: int | None) -> list[int]:
     """Return the most bytes that each slot holds; what is held for longer than a period counts as often.
 
     Parameters

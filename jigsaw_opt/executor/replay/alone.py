@@ -13,7 +13,16 @@ from jigsaw_opt.executor.replay.phases import PhasePart
 from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import compile_instance
-from jigsaw_opt.problem.plan import Block, Execution, Iteration, JobPlan, Plan, ShapedIteration, ShapedJobPlan, Transfer
+from jigsaw_opt.problem.plan import (
+    Block,
+    Execution,
+    Iteration,
+    JobPlan,
+    Plan,
+    TaskGraphIteration,
+    TaskGraphJobPlan,
+    Transfer,
+)
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.solvers.activities.flat import Arc
@@ -66,7 +75,7 @@ def _network(instance: Instance, plan: Plan) -> ActivityNetwork:
     operations = compile_instance(instance)
     network, place_of = ActivityNetwork(operations.routes, instance.horizon), operations.cluster.gpus.place_of
     graphs = {graph.name: graph for graph in operations.jobs}
-    shaped = {graph.job.name: graph for graph in operations.shaped}
+    by_name = {graph.job.name: graph for graph in operations.task_graphs}
     for job in plan.jobs:
         gpus = [place_of[name] for name in job.gpus]
         if isinstance(job, JobPlan):
@@ -74,7 +83,7 @@ def _network(instance: Instance, plan: Plan) -> ActivityNetwork:
                 graphs[job.name], gpus, [[it.level for it in row.blocks] for row in job.iterations]
             )
         else:
-            network.add_shaped(shaped[job.name], gpus)
+            network.add_task_graph(by_name[job.name], gpus)
     return network
 
 
@@ -110,12 +119,12 @@ def _starts(network: ActivityNetwork, arcs: Sequence[Arc], period: int) -> list[
     return None
 
 
-def _moved(job: JobPlan | ShapedJobPlan, starts: Iterator[int]) -> JobPlan | ShapedJobPlan:
+def _moved(job: JobPlan | TaskGraphJobPlan, starts: Iterator[int]) -> JobPlan | TaskGraphJobPlan:
     """Return a job whose operations start at the next moments."""
     if isinstance(job, JobPlan):
         rows = (Iteration(_all_at(row.blocks, starts), _all_at(row.transfers, starts)) for row in job.iterations)
         return replace(job, iterations=tuple(rows))
-    steps = (ShapedIteration(_all_at(it.blocks, starts), _all_at(it.transfers, starts)) for it in job.iterations)
+    steps = (TaskGraphIteration(_all_at(it.blocks, starts), _all_at(it.transfers, starts)) for it in job.iterations)
     return replace(job, iterations=tuple(steps))
 
 

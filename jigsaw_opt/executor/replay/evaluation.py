@@ -19,7 +19,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.measured_times import MeasuredJob, Timeline
 from jigsaw_opt.problem.memory import needed_bytes
-from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.replay import (
     Baseline,
     JobCycle,
@@ -29,7 +29,7 @@ from jigsaw_opt.problem.replay import (
     Replay,
     ReplaySummary,
 )
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["replay_of"]
@@ -96,7 +96,7 @@ class _StepTimesOf:
     def in_run(self, part: PhasePart, parts: Sequence[Part], done: Sequence[int] | None) -> StepTimes | None:
         """Return the step times of a phase, or the baseline, that was carried out; None where no job is in stages."""
         for number, (asked, plan) in enumerate(zip(part.instance.jobs, part.plan.jobs, strict=True)):
-            if isinstance(asked, ShapedJob) and isinstance(plan, ShapedJobPlan) and self._stages is not None:
+            if isinstance(asked, TaskGraphJob) and isinstance(plan, TaskGraphJobPlan) and self._stages is not None:
                 first = done[number] if done else 0
                 found = StepTimes(asked, plan, self._stages.schedule, parts, first)
                 self._first.setdefault(asked.name, found)
@@ -251,7 +251,7 @@ def _most_planned(request: ReplayRequest, gpu: str) -> int:
     return most
 
 
-def _joined(parts: Sequence[JobPlan | ShapedJobPlan]) -> JobPlan | ShapedJobPlan:
+def _joined(parts: Sequence[JobPlan | TaskGraphJobPlan]) -> JobPlan | TaskGraphJobPlan:
     """Return what a job does in one repetition of each of its phases."""
     every = tuple(iteration for part in parts for iteration in part.iterations)
     return replace(parts[0], iterations=every)  # type: ignore[arg-type]
@@ -260,12 +260,12 @@ def _joined(parts: Sequence[JobPlan | ShapedJobPlan]) -> JobPlan | ShapedJobPlan
 def _slot_bytes(request: ReplayRequest, gpu: str) -> int:
     """Return the memory that a slot of a task-graph job needs on a GPU; 0 where none is there."""
     for asked, done in zip(request.instance.jobs, [] if request.plan.is_phased else request.plan.jobs, strict=False):
-        if isinstance(asked, ShapedJob) and isinstance(done, ShapedJobPlan) and gpu in done.gpus:
+        if isinstance(asked, TaskGraphJob) and isinstance(done, TaskGraphJobPlan) and gpu in done.gpus:
             return slot_bytes(asked.shape, done, request.plan.period_us)[done.gpus.index(gpu)]
     return 0
 
 
-def _planned_memory(instance: Instance, jobs: Iterable[JobPlan | ShapedJobPlan], gpu: str) -> int:
+def _planned_memory(instance: Instance, jobs: Iterable[JobPlan | TaskGraphJobPlan], gpu: str) -> int:
     """Return the memory that a GPU's workers of some jobs need (specification: memory)."""
     models = {job.name: instance.models[job.model] for job in instance.jobs if isinstance(job, Job)}
     workers = []

@@ -24,8 +24,8 @@ from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["BlockStep", "PassStep", "ReplayExtent", "ReplayOrder", "RowStep", "TransferKey", "used_gpus"]
@@ -140,7 +140,7 @@ class ReplayOrder:
         self.period_us = plan.period_us or max(map(job_end, plan.jobs)) + 1
         self._links = _links(instance, plan.jobs, serial)
         self._turns = self._turns_by_link([[] if model is None else model.bucket_bytes() for model in models])
-        self._shapes = [job.shape if isinstance(job, ShapedJob) else None for job in instance.jobs]
+        self._shapes = [job.shape if isinstance(job, TaskGraphJob) else None for job in instance.jobs]
         self._schedule = schedule
         self._places = {
             (link, *turn[1:4]): place for link, turns in self._turns.items() for place, turn in enumerate(turns)
@@ -243,9 +243,9 @@ class ReplayOrder:
     def _passes_of(self, rank: int) -> Iterator[_RowEntry]:
         """Return passes of a pipeline that a process runs, or operations of a burst that it takes part in."""
         for job, (shape, plan) in enumerate(zip(self._shapes, self.jobs, strict=True)):
-            if shape is None or not isinstance(plan, ShapedJobPlan) or rank not in self.ranks[job]:
+            if shape is None or not isinstance(plan, TaskGraphJobPlan) or rank not in self.ranks[job]:
                 continue
-            assert self._schedule is not None, "what a job with a shape does is said"
+            assert self._schedule is not None, "what a job with a task graph does is said"
             for number, iteration in enumerate(plan.iterations):
                 planned = self._schedule.planned_in(number)
                 own = self._schedule.actions_of(self.ranks[job].index(rank), number)
@@ -330,7 +330,7 @@ class ReplayOrder:
         return {link: sorted(turns) for link, turns in found.items()}
 
 
-def used_gpus(instance: Instance, jobs: Iterable[JobPlan | ShapedJobPlan]) -> tuple[str, ...]:
+def used_gpus(instance: Instance, jobs: Iterable[JobPlan | TaskGraphJobPlan]) -> tuple[str, ...]:
     """Return GPUs that hold workers of some jobs: task-graph jobs by slot, then others in the cluster's order.
 
     Parameters
@@ -346,19 +346,19 @@ def used_gpus(instance: Instance, jobs: Iterable[JobPlan | ShapedJobPlan]) -> tu
         Names of the GPUs, each once.
     """
     kept = list(jobs)
-    slots = [gpu for job in kept if isinstance(job, ShapedJobPlan) for gpu in job.gpus]
+    slots = [gpu for job in kept if isinstance(job, TaskGraphJobPlan) for gpu in job.gpus]
     used = {gpu for job in kept for gpu in job.gpus}
     return tuple(dict.fromkeys([*slots, *(name for name in instance.cluster.gpus.names if name in used)]))
 
 
-def _links(instance: Instance, jobs: Sequence[JobPlan | ShapedJobPlan], serial: bool) -> list[tuple[int, ...]]:
+def _links(instance: Instance, jobs: Sequence[JobPlan | TaskGraphJobPlan], serial: bool) -> list[tuple[int, ...]]:
     """Return links of each job's transfers that wait for their turn; none of a task-graph job."""
     routes = Routes(instance.cluster)
     server_of = {server.name: index for index, server in enumerate(instance.cluster.servers)}
     found: list[tuple[int, ...]] = []
     policies = {job.name: job.route_policy for job in instance.jobs}
     for job in jobs:
-        if isinstance(job, ShapedJobPlan):
+        if isinstance(job, TaskGraphJobPlan):
             found.append(())
             continue
         channel = routes.under(policies[job.name]).channel(

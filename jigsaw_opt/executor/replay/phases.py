@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, TaskGraphJobPlan
 
 __all__ = ["PhasePart", "jobs_in_phases", "phase_parts", "restarts"]
 
@@ -75,7 +75,7 @@ def phase_parts(instance: Instance, plan: Plan) -> list[list[PhasePart]]:
     return groups
 
 
-def jobs_in_phases(instance: Instance, plan: Plan) -> list[list[JobPlan | ShapedJobPlan]]:
+def jobs_in_phases(instance: Instance, plan: Plan) -> list[list[JobPlan | TaskGraphJobPlan]]:
     """Return for each job of the instance what it does in one repetition of each of its phases.
 
     Parameters
@@ -85,7 +85,7 @@ def jobs_in_phases(instance: Instance, plan: Plan) -> list[list[JobPlan | Shaped
     plan
         A plan that is correct for it.
     """
-    found: list[list[JobPlan | ShapedJobPlan]] = [[] for _ in instance.jobs]
+    found: list[list[JobPlan | TaskGraphJobPlan]] = [[] for _ in instance.jobs]
     for group in phase_parts(instance, plan):
         for part in group:
             for number, job in zip(part.numbers, part.plan.jobs, strict=True):

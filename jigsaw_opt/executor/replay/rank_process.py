@@ -36,7 +36,7 @@ from jigsaw_opt.planning.burst.schedule import BurstSchedule
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule, TorchSchedules
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.memory import needed_bytes
-from jigsaw_opt.problem.plan import JobPlan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.report import Place
 
 __all__ = ["TIMEOUT", "device_of_process", "gathered", "hosted_stages", "run_rank", "stage_groups"]
@@ -313,7 +313,7 @@ def _store(control: dist.ProcessGroup) -> tuple[TCPStore | None, Store]:
     return first, Store(host, int(port), TIMEOUT)
 
 
-def _distinct_levels(parts: Sequence[JobPlan | ShapedJobPlan]) -> list[tuple[int, ...]]:
+def _distinct_levels(parts: Sequence[JobPlan | TaskGraphJobPlan]) -> list[tuple[int, ...]]:
     """Return the levels of all workers that occur in an iteration of a job in some plan, in a fixed order."""
     return sorted(
         {

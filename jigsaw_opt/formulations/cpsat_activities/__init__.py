@@ -1,4 +1,4 @@
-"""Shaped jobs, also beside data-parallel ones, as a CP-SAT model; ``docs/models.md`` has it in formulas."""
+"""Task-graph jobs, also beside data-parallel ones, as a CP-SAT model; ``docs/models.md`` has it in formulas."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from jigsaw_opt.formulations.cpsat_activities.timing import (
     add_waits,
     load_of,
 )
-from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, ShapedVariables, SpanAxis, TimeAxis
+from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, SpanAxis, TaskGraphVariables, TimeAxis
 from jigsaw_opt.formulations.cpsat_activities.workers import WorkerJobs
 from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.formulations.timetable import windows
-from jigsaw_opt.problem.activities import ShapedDecision, assemble_shaped
+from jigsaw_opt.problem.activities import TaskGraphDecision, assemble_task_graphs
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.plan import ShapedJobPlan
+from jigsaw_opt.problem.plan import TaskGraphJobPlan
 from jigsaw_opt.problem.timetable import Timetable, assemble
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ __all__ = ["CpSatActivities", "build", "channel_count", "interval_count", "spans
 
 
 class CpSatActivities:
-    """Variables and constraints of one instance with shaped jobs.
+    """Variables and constraints of one instance with task-graph jobs.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class CpSatActivities:
     gpus
         Its GPUs by number.
     jobs
-        Variables of each shaped job.
+        Variables of each task-graph job.
     workers
         Those of data-parallel jobs.
     axis
@@ -55,7 +55,7 @@ class CpSatActivities:
         self,
         operations: Operations,
         gpus: Gpus,
-        jobs: Sequence[ShapedVariables],
+        jobs: Sequence[TaskGraphVariables],
         workers: WorkerJobs,
         axis: TimeAxis,
         proto: cp_model.CpModel,
@@ -70,24 +70,24 @@ class CpSatActivities:
             held = [next(g for g, literal in at.items() if value(literal)) for at in it.at]
             # Starts are sums of variables, which an engine and its callback evaluate as well.
             starts = [[value(start.start) for start in row] for row in it.starts]  # type: ignore[arg-type]
-            decisions.append(ShapedDecision([self.gpus.all[g] for g in held], starts))
+            decisions.append(TaskGraphDecision([self.gpus.all[g] for g in held], starts))
         period = None
         if isinstance(self.axis, ModuloAxis):
             period = self.axis.limit
         elif isinstance(self.axis, SpanAxis):
             period = value(self.axis.period)
         jobs = assemble(self.operations, self.workers.decisions(value))
-        return Timetable(jobs, period, assemble_shaped(self.operations, decisions))
+        return Timetable(jobs, period, assemble_task_graphs(self.operations, decisions))
 
     def hint(self, timetable: Timetable) -> None:
         """Offer a timetable to the engine as its first solution."""
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
         number = {self.operations.cluster.gpu_name(*gpu): g for g, gpu in enumerate(self.gpus.all)}
-        moments = [_sorted_starts_of(it, plan) for it, plan in zip(self.jobs, timetable.shaped, strict=True)]
+        moments = [_sorted_starts_of(it, plan) for it, plan in zip(self.jobs, timetable.task_graph_jobs, strict=True)]
         # `build` puts this operation at residue 0, so all residues are counted from it.
         first = moments[0][0][0]
         self.workers.hint(timetable, first)
-        for it, plan, own in zip(self.jobs, timetable.shaped, moments, strict=True):
+        for it, plan, own in zip(self.jobs, timetable.task_graph_jobs, moments, strict=True):
             for at, name in zip(it.at, plan.gpus, strict=True):
                 for g, literal in at.items():
                     self.proto.add_hint(literal, g == number[name])
@@ -96,14 +96,14 @@ class CpSatActivities:
                     self.proto.add_hint(start.phase, self.axis.phase(moment, first))
 
 
-def _sorted_starts_of(it: ShapedVariables, plan: ShapedJobPlan) -> list[list[int]]:
+def _sorted_starts_of(it: TaskGraphVariables, plan: TaskGraphJobPlan) -> list[list[int]]:
     """Return the starts of a plan by iteration and operation, in the order that the model asks for."""
     done = [[*iteration.blocks, *iteration.transfers] for iteration in plan.iterations]
     return sorted_starts(it.graph, [[execution.start_us for execution in row] for row in done])
 
 
 def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:
-    """Build the model of an instance with shaped jobs.
+    """Build the model of an instance with task-graph jobs.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:
     """
     proto, gpus = new_model(), Gpus(operations.routes)
     axis = _axis(proto, operations, bound, limit)
-    jobs = [ShapedVariables(graph) for graph in operations.shaped]
+    jobs = [TaskGraphVariables(graph) for graph in operations.task_graphs]
     for it in jobs:
         add_placement(proto, gpus, it)
         add_sizes(proto, gpus, it)
@@ -148,13 +148,13 @@ def spans_suffice(operations: Operations) -> bool:
     within one period, its blocks are apart modulo the period where they are apart at all, and so is what they hold.
     Transfers know no barrier, so none may use a link.
     """
-    alone = len(operations.shaped) == 1 and not operations.jobs and operations.horizon == "cyclic"
-    return alone and operations.shaped[0].shape.barrier != "none" and not _uses_links(operations)
+    alone = len(operations.task_graphs) == 1 and not operations.jobs and operations.horizon == "cyclic"
+    return alone and operations.task_graphs[0].shape.barrier != "none" and not _uses_links(operations)
 
 
 def _uses_links(operations: Operations) -> bool:
     """Return whether a transfer may use a link."""
-    return bool(operations.cluster.links) and any(graph.shape.transfers for graph in operations.shaped)
+    return bool(operations.cluster.links) and any(graph.shape.transfers for graph in operations.task_graphs)
 
 
 def _axis(model: cp_model.CpModel, operations: Operations, bound: int, limit: int) -> TimeAxis:
@@ -166,7 +166,7 @@ def _axis(model: cp_model.CpModel, operations: Operations, bound: int, limit: in
 def add_loads(
     model: cp_model.CpModel,
     gpus: Gpus,
-    jobs: Sequence[ShapedVariables],
+    jobs: Sequence[TaskGraphVariables],
     workers: WorkerJobs,
     most: cp_model.LinearExprT,
 ) -> None:
@@ -193,7 +193,7 @@ def add_objective(
     model: cp_model.CpModel,
     operations: Operations,
     gpus: Gpus,
-    jobs: Sequence[ShapedVariables],
+    jobs: Sequence[TaskGraphVariables],
     workers: WorkerJobs,
     bound: int,
     limit: int,
@@ -240,7 +240,7 @@ def interval_count(operations: Operations) -> int:
     gpus, count = Gpus(operations.routes), 0
     others = windows.interval_count(operations)
     types = [gpus.gpu_type(g) for g in range(len(gpus.all))]
-    for graph in operations.shaped:
+    for graph in operations.task_graphs:
         places = [sum(gpu_type in own for gpu_type in types) for own in graph.gpu_types]
         uses = sum(places[slot] for block in range(graph.blocks) for slot in graph.takes_part[block])
         holds = sum(places[hold.slot] for hold in graph.holds)
@@ -253,7 +253,7 @@ def interval_count(operations: Operations) -> int:
 def channel_count(operations: Operations) -> int:
     """Return how many combinations of servers the model goes through for one transfer at most."""
     servers, most = [server.gpu_type for server in operations.cluster.servers], 0
-    for graph in operations.shaped:
+    for graph in operations.task_graphs:
         places = [sum(gpu_type in own for gpu_type in servers) for own in graph.gpu_types]
         most = max([most, *(prod(places[slot] for slot in own) for own in graph.takes_part[graph.blocks :])])
     return most

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import gcd
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, ShapedVariables, TimeAxis
+from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, TaskGraphVariables, TimeAxis
 from jigsaw_opt.formulations.cpsat_activities.workers import WorkerJobs
-from jigsaw_opt.problem.shaped_graph import NumberedHold
+from jigsaw_opt.problem.compiled_task_graph import NumberedHold
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -22,7 +22,7 @@ _MOST_NUMBER = 2**60
 
 
 def add_memory(
-    model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], axis: TimeAxis, workers: WorkerJobs
+    model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[TaskGraphVariables], axis: TimeAxis, workers: WorkerJobs
 ) -> None:
     """Require that on no GPU slots, workers and holds exceed its memory at any moment.
 
@@ -94,7 +94,7 @@ class _Taken:
 class _Span:
     """The length of a hold in each iteration: a part within a period, and whole periods besides."""
 
-    def __init__(self, model: cp_model.CpModel, it: ShapedVariables, hold: NumberedHold, axis: TimeAxis) -> None:
+    def __init__(self, model: cp_model.CpModel, it: TaskGraphVariables, hold: NumberedHold, axis: TimeAxis) -> None:
         self.hold, self.modulo = hold, isinstance(axis, ModuloAxis)
         self.rows: list[tuple[cp_model.IntVar, cp_model.IntVar, Expression]] = []
         forward = hold.end in it.graph.longest_from(hold.start, [0] * it.graph.size)
@@ -124,7 +124,7 @@ class _Span:
 
 
 def _add_held_time(
-    model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, spans: Sequence[_Span], axis: TimeAxis, unit: int
+    model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables, spans: Sequence[_Span], axis: TimeAxis, unit: int
 ) -> None:
     """Fit bytes times time of a slot's holds into a period: implied, but the engine's relaxation needs it.
 

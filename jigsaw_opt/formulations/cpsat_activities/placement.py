@@ -1,4 +1,4 @@
-"""GPUs of slots, and how long that makes operations (specification: slots, durations-of-shaped-operations)."""
+"""GPUs of slots, and how long that makes operations (specification: slots, durations-of-task-graph-operations)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ShapedVariables
+from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, TaskGraphVariables
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["add_order_of_gpus", "add_placement", "add_sizes"]
 
 
-def add_placement(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None:
+def add_placement(model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables) -> None:
     """Place every slot on one GPU of a type that it may use, slots of a job on different GPUs that routes join.
 
     Parameters
@@ -41,7 +41,7 @@ def add_placement(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> N
     _add_reach(model, gpus, it)
 
 
-def _add_reach(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None:
+def _add_reach(model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables) -> None:
     """Keep all slots in one connected part; under a policy, let routes that keep it join any two."""
     if it.graph.job.route_policy is not None:
         routes = gpus.routes.under(it.graph.job.route_policy)
@@ -59,7 +59,7 @@ def _add_reach(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None
             model.add(sum(ours) == sum(theirs))
 
 
-def add_order_of_gpus(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables]) -> None:
+def add_order_of_gpus(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[TaskGraphVariables]) -> None:
     """Break the symmetry of the GPUs of a server: one is used only after the GPU before it.
 
     A slot is on a GPU only if an earlier slot, of the same or an earlier job, is on the GPU before it on that server.
@@ -80,7 +80,7 @@ def add_order_of_gpus(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[Shaped
                 model.add_bool_or([~literal, *(slots[n][g - 1] for n in range(number) if g - 1 in slots[n])])
 
 
-def add_sizes(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None:
+def add_sizes(model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables) -> None:
     """Add the durations of blocks, by the types of their GPUs, and of transfers, by the servers of their slots.
 
     Parameters
@@ -99,7 +99,7 @@ def add_sizes(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None:
         it.size.append(_transfer_size(model, gpus, it, operation))
 
 
-def _block_size(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, block: int) -> Expression:
+def _block_size(model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables, block: int) -> Expression:
     """Return the duration of a block; no less than on the slowest of its GPUs."""
     table, slots = it.graph.shape.blocks[block].duration_us, it.graph.takes_part[block]
     times = sorted({table[gpus.gpu_type(g)] for slot in slots for g in it.at[slot]})
@@ -112,7 +112,7 @@ def _block_size(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, block:
     return size
 
 
-def _transfer_size(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, operation: int) -> Expression:
+def _transfer_size(model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables, operation: int) -> Expression:
     """Return the duration of a transfer, and which links it occupies, by the servers of its slots."""
     graph, slots = it.graph, it.graph.takes_part[operation]
     # One literal for each outcome, links and duration; every choice of servers that a route joins implies its own, and

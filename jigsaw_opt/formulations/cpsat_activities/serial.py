@@ -1,11 +1,11 @@
-"""Upper bounds for instances with shaped jobs: all operations run one after the other."""
+"""Upper bounds for instances with task-graph jobs: all operations run one after the other."""
 
 from __future__ import annotations
 
 from jigsaw_opt.formulations.timetable import windows
 from jigsaw_opt.problem.cluster import Channel, Cluster
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
 
 __all__ = ["serial_end", "serial_limit", "serial_us"]
 
@@ -23,13 +23,13 @@ def serial_limit(operations: Operations) -> int:
 def serial_end(operations: Operations) -> int:
     """Return a moment by which such a plan has ended, in microseconds."""
     # One job after another, none before the last release.
-    lengths = [graph.job.iterations * serial_us(operations.cluster, graph) for graph in operations.shaped]
-    released = max((graph.job.release_us for graph in operations.shaped), default=0)
+    lengths = [graph.job.iterations * serial_us(operations.cluster, graph) for graph in operations.task_graphs]
+    released = max((graph.job.release_us for graph in operations.task_graphs), default=0)
     others = windows.serial_end(operations) if operations.jobs else 0
     return sum(lengths) + released + others
 
 
-def serial_us(cluster: Cluster, graph: ShapedGraph) -> int:
+def serial_us(cluster: Cluster, graph: CompiledTaskGraph) -> int:
     """Return the longest time of all operations of one iteration, one after the other, on any GPUs.
 
     Parameters

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_activities.variables import ShapedVariables
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.formulations.cpsat_activities.variables import TaskGraphVariables
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["add_order_of_parts", "alike_parts", "sorted_starts"]
 
 
-def add_order_of_parts(model: cp_model.CpModel, it: ShapedVariables) -> None:
+def add_order_of_parts(model: cp_model.CpModel, it: TaskGraphVariables) -> None:
     """Order parts that are alike: each operation of one starts no later than that of the next part.
 
     Sort the starts that an operation has in all of them, in each iteration, and give the least to the first part and
@@ -43,7 +43,7 @@ def add_order_of_parts(model: cp_model.CpModel, it: ShapedVariables) -> None:
                     model.add(start >= (it.end if apart else it.start)(iteration, before))
 
 
-def sorted_starts(graph: ShapedGraph, rows: Sequence[Sequence[int]]) -> list[list[int]]:
+def sorted_starts(graph: CompiledTaskGraph, rows: Sequence[Sequence[int]]) -> list[list[int]]:
     """Return starts by iteration and operation in the order that `add_order_of_parts` asks for.
 
     Parameters
@@ -63,14 +63,14 @@ def sorted_starts(graph: ShapedGraph, rows: Sequence[Sequence[int]]) -> list[lis
     return found
 
 
-def _holds_forward(graph: ShapedGraph, part: Sequence[int]) -> bool:
+def _holds_forward(graph: CompiledTaskGraph, part: Sequence[int]) -> bool:
     """Return whether waits alone keep every hold of a part from ending before it begins."""
     zeros, members = [0] * graph.size, set(part)
     own = [hold for hold in graph.holds if hold.start in members]
     return all(hold.end in graph.longest_from(hold.start, zeros) for hold in own)
 
 
-def alike_parts(graph: ShapedGraph) -> list[list[Sequence[int]]]:
+def alike_parts(graph: CompiledTaskGraph) -> list[list[Sequence[int]]]:
     """Return the parts of a job in groups of two or more that are alike.
 
     A part is a set of operations that edges or holds join. Two are alike where their operations, in the order of the
@@ -83,8 +83,8 @@ def alike_parts(graph: ShapedGraph) -> list[list[Sequence[int]]]:
     return [parts for parts in groups.values() if len(parts) > 1]
 
 
-def _parts(graph: ShapedGraph) -> list[list[int]]:
-    """Return the operations that edges or holds join, each part in the order of the shape."""
+def _parts(graph: CompiledTaskGraph) -> list[list[int]]:
+    """Return the operations that edges or holds join, each part in the order of the task graph."""
     import networkx as nx
 
     joined: nx.Graph[int] = nx.Graph()
@@ -94,7 +94,7 @@ def _parts(graph: ShapedGraph) -> list[list[int]]:
     return sorted(sorted(part) for part in nx.connected_components(joined))
 
 
-def _pattern(graph: ShapedGraph, part: Sequence[int]) -> Hashable:
+def _pattern(graph: CompiledTaskGraph, part: Sequence[int]) -> Hashable:
     """Return all that there is to a part, its operations numbered by their place in it."""
     place = {operation: number for number, operation in enumerate(part)}
     edges = sorted((place[a], place[b], lag) for a, b, lag in graph.edges if a in place)
@@ -102,7 +102,7 @@ def _pattern(graph: ShapedGraph, part: Sequence[int]) -> Hashable:
     return tuple(_operation(graph, operation) for operation in part), tuple(edges), tuple(holds)
 
 
-def _operation(graph: ShapedGraph, operation: int) -> Hashable:
+def _operation(graph: CompiledTaskGraph, operation: int) -> Hashable:
     """Return the slots and durations of an operation."""
     if operation < graph.blocks:
         return graph.takes_part[operation], tuple(sorted(graph.shape.blocks[operation].duration_us.items()))

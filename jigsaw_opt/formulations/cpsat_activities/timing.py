@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, ShapedVariables, TimeAxis
+from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, TaskGraphVariables, TimeAxis
 from jigsaw_opt.formulations.cpsat_activities.workers import WorkerJobs
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["add_blocks_disjoint", "add_starts", "add_transfers_disjoint", "add_waits", "load_of"]
 
 
-def add_starts(model: cp_model.CpModel, it: ShapedVariables, axis: TimeAxis) -> None:
+def add_starts(model: cp_model.CpModel, it: TaskGraphVariables, axis: TimeAxis) -> None:
     """Add a start for every operation of every iteration, not before the release.
 
     Parameters
@@ -34,7 +34,7 @@ def add_starts(model: cp_model.CpModel, it: ShapedVariables, axis: TimeAxis) -> 
         it.starts.append([axis.start(model, it.graph.job.release_us, most) for _ in range(it.graph.size)])
 
 
-def add_waits(model: cp_model.CpModel, it: ShapedVariables, axis: TimeAxis) -> None:
+def add_waits(model: cp_model.CpModel, it: TaskGraphVariables, axis: TimeAxis) -> None:
     """Require that operations keep to edges and barriers (specification: edges-and-barrier).
 
     Parameters
@@ -55,7 +55,7 @@ def add_waits(model: cp_model.CpModel, it: ShapedVariables, axis: TimeAxis) -> N
 
 
 def add_blocks_disjoint(
-    model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], axis: TimeAxis, workers: WorkerJobs
+    model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[TaskGraphVariables], axis: TimeAxis, workers: WorkerJobs
 ) -> None:
     """Require that blocks on a GPU do not overlap (specification: exclusive).
 
@@ -84,7 +84,7 @@ def add_blocks_disjoint(
 
 
 def add_transfers_disjoint(
-    model: cp_model.CpModel, jobs: Sequence[ShapedVariables], axis: TimeAxis, workers: WorkerJobs
+    model: cp_model.CpModel, jobs: Sequence[TaskGraphVariables], axis: TimeAxis, workers: WorkerJobs
 ) -> None:
     """Require that transfers over a link do not overlap (specification: exclusive).
 
@@ -109,7 +109,7 @@ def add_transfers_disjoint(
         model.add_no_overlap(intervals)
 
 
-def load_of(gpus: Gpus, jobs: Sequence[ShapedVariables], g: int, workers: WorkerJobs) -> Expression:
+def load_of(gpus: Gpus, jobs: Sequence[TaskGraphVariables], g: int, workers: WorkerJobs) -> Expression:
     """Return the least work of a GPU in all iterations, by the slots and workers that it holds.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Variables of a shaped job, and the axis that its operations are laid down on."""
+"""Variables of a task-graph job, and the axis that its operations are laid down on."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.instance import Horizon
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
     Expression: TypeAlias = cp_model.LinearExpr | int
 
-__all__ = ["Gpus", "ModuloAxis", "ShapedVariables", "SpanAxis", "Start", "TimeAxis"]
+__all__ = ["Gpus", "ModuloAxis", "SpanAxis", "Start", "TaskGraphVariables", "TimeAxis"]
 
 
 class Gpus:
@@ -59,8 +59,8 @@ class Start:
 
 
 @dataclass(slots=True)
-class ShapedVariables:
-    """The variables of one shaped job.
+class TaskGraphVariables:
+    """The variables of one task-graph job.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class ShapedVariables:
         ``starts[iteration][operation]``: its start.
     """
 
-    graph: ShapedGraph
+    graph: CompiledTaskGraph
     at: list[dict[int, cp_model.IntVar]] = field(default_factory=list)
     on: list[dict[int, cp_model.IntVar]] = field(default_factory=list)
     size: list[Expression] = field(default_factory=list)

@@ -1,4 +1,5 @@
-"""Data-parallel jobs beside shaped ones: stated as in the models of such jobs alone, on the same GPUs, links and times.
+"""Data-parallel jobs beside task-graph ones: stated as in the models of such jobs alone, on the same GPUs, links and
+times.
 
 On the finite horizon they are jobs of `cpsat_timetable`, on the cyclic one jobs of `cpsat_cycle` at a constant period.
 """
@@ -39,16 +40,16 @@ __all__ = ["WorkerJobs"]
 
 
 class WorkerJobs:
-    """The data-parallel jobs of an instance; none of them where all jobs have shapes.
+    """The data-parallel jobs of an instance; none of them where all jobs have task graphs.
 
     Parameters
     ----------
     model
-        Receives their variables and constraints, but those that they share with shaped jobs.
+        Receives their variables and constraints, but those that they share with task-graph jobs.
     operations
         The compiled instance.
     axis
-        The times that shaped jobs are laid down on.
+        The times that task-graph jobs are laid down on.
     """
 
     def __init__(self, model: cp_model.CpModel, operations: Operations, axis: TimeAxis) -> None:

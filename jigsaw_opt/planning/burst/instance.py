@@ -9,7 +9,7 @@ from jigsaw_opt.documents.readers.burst_costs import LayerOption
 from jigsaw_opt.planning.burst.plan import BurstPlan
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Horizon, Instance
-from jigsaw_opt.problem.shape import Edge, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
+from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob, TaskGraphTransfer
 
 __all__ = ["burst_instance"]
 
@@ -46,9 +46,9 @@ def burst_instance(plan: BurstPlan, name: str, horizon: Horizon) -> Instance:
         line.block(f"B{at}", option.gpu_us - _forward_us(option), option.gpus)
         line.ring(f"S{at}", option.sync_us, option.gpus)
         line.delay(f"G{at}", moved[at] / 2, wider[at])
-    shape = Shape(slots, tuple(line.blocks), tuple(line.transfers), line.edges, "job")
+    shape = TaskGraph(slots, tuple(line.blocks), tuple(line.transfers), line.edges, "job")
     server = Server("server", _TYPE, plan.costs.gpus, 1, _BYTES_PER_SECOND, 0)
-    job, cyclic = ShapedJob("burst", shape, 1), horizon == "cyclic"
+    job, cyclic = TaskGraphJob("burst", shape, 1), horizon == "cyclic"
     return Instance(name, Cluster((server,)), {}, (job,), horizon, "period" if cyclic else "makespan")
 
 
@@ -57,8 +57,8 @@ class _Line:
     """Operations one behind the other, in the order in which they are added."""
 
     slots: list[str]
-    blocks: list[ShapedBlock] = field(default_factory=list)
-    transfers: list[ShapedTransfer] = field(default_factory=list)
+    blocks: list[TaskGraphBlock] = field(default_factory=list)
+    transfers: list[TaskGraphTransfer] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
     @property
@@ -68,7 +68,7 @@ class _Line:
 
     def block(self, name: str, us: float, gpus: int) -> None:
         """Add a pass on the first GPUs."""
-        self.blocks.append(ShapedBlock(name, tuple(self.slots[:gpus]), {_TYPE: max(1, round(us))}))
+        self.blocks.append(TaskGraphBlock(name, tuple(self.slots[:gpus]), {_TYPE: max(1, round(us))}))
         self.names.append(name)
 
     def delay(self, name: str, us: float, gpus: int) -> None:
@@ -78,16 +78,16 @@ class _Line:
         if gpus == 1:
             self.block(name, us, gpus)
         else:
-            self._transfer(ShapedTransfer(name, round(us), self.slots[0], self.slots[1]))
+            self._transfer(TaskGraphTransfer(name, round(us), self.slots[0], self.slots[1]))
 
     def ring(self, name: str, us: float, gpus: int) -> None:
-        """Add synchronisation: as many bytes as take a ring so long (specification: durations-of-shaped-operations)."""
+        """Add synchronisation: bytes that take a ring so long (specification: durations-of-task-graph-operations)."""
         if gpus == 1:
             self.delay(name, us, gpus)
         elif size := round(us * gpus / (2 * (gpus - 1))):
-            self._transfer(ShapedTransfer(name, size, among=tuple(self.slots[:gpus])))
+            self._transfer(TaskGraphTransfer(name, size, among=tuple(self.slots[:gpus])))
 
-    def _transfer(self, transfer: ShapedTransfer) -> None:
+    def _transfer(self, transfer: TaskGraphTransfer) -> None:
         self.transfers.append(transfer)
         self.names.append(transfer.name)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from jigsaw_opt.problem.shape import Shape
+from jigsaw_opt.problem.task_graph import TaskGraph
 
 __all__ = ["gpus_per_layer"]
 
 _PASS = re.compile(r"F(0|[1-9]\d{0,8})")
 
 
-def gpus_per_layer(shape: Shape) -> tuple[int, ...] | str:
-    """Return on how many slots each layer of a burst is, the first ones, or say what keeps a shape from being a burst.
+def gpus_per_layer(shape: TaskGraph) -> tuple[int, ...] | str:
+    """Return on how many slots each layer of a burst is, the first ones, or say what keeps a task graph from being a
+    burst.
 
     Operations follow one another as `burst_instance` has them: for each layer ``A`` and ``F``, then back ``B``, ``S``
     and ``G``, each of which but the passes may be left out.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jigsaw_opt.planning.burst.recognising import gpus_per_layer
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = ["BurstSchedule", "burst_schedule"]
 
@@ -78,7 +78,7 @@ class BurstSchedule:
 def burst_schedule(instance: Instance) -> BurstSchedule | None:
     """Return what is carried out of the first burst of an instance; None where there is none."""
     for number, job in enumerate(instance.jobs):
-        gpus = gpus_per_layer(job.shape) if isinstance(job, ShapedJob) else ""
-        if isinstance(job, ShapedJob) and not isinstance(gpus, str):
+        gpus = gpus_per_layer(job.shape) if isinstance(job, TaskGraphJob) else ""
+        if isinstance(job, TaskGraphJob) and not isinstance(gpus, str):
             return BurstSchedule(gpus, {name: name for name in job.shape.operations}, number)
     return None

@@ -13,9 +13,9 @@ from jigsaw_opt.planning.fill.stretching import KeptPlan
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import compile_instance
-from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
@@ -84,7 +84,7 @@ def _solved(instance: Instance, options: Options) -> Result:
 
 def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None:
     """Return each job on a server of its own kind, or None where some job needs several or finds none."""
-    classes = list[Job | ShapedJob]()
+    classes = list[Job | TaskGraphJob]()
     for job in instance.jobs:
         if altered(job, name="") not in classes:
             classes.append(altered(job, name=""))
@@ -98,7 +98,7 @@ def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None
             return None
         results.append((KeptPlan(compile_instance(small), found), bound))
     period = max(kept.period_us for kept, _ in results)
-    used, jobs = Counter[int](), list[JobPlan | ShapedJobPlan]()
+    used, jobs = Counter[int](), list[JobPlan | TaskGraphJobPlan]()
     for job in instance.jobs:
         kept, _ = results[classes.index(altered(job, name=""))]
         (own,) = kept.jobs({kept.moments[0]: period - kept.period_us})

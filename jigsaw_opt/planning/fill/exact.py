@@ -17,11 +17,11 @@ from functools import partial
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.formulations.cpsat_holes import CpSatHoles, HoleProblem, Parts, Pieces, block_orders
 from jigsaw_opt.planning.fill.loads import Loads, Vector, restricted
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import OperationGraph, Operations, compile_instance
-from jigsaw_opt.problem.plan import Execution, Plan, ShapedIteration, ShapedJobPlan
-from jigsaw_opt.problem.shape import ShapedJob
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.problem.plan import Execution, Plan, TaskGraphIteration, TaskGraphJobPlan
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 from jigsaw_opt.solvers.magnitude import EXACT_FLOATS
@@ -80,9 +80,9 @@ class ExactHoles:
             The plan of the foreground alone.
         """
         cluster, foreground = loads.instance.cluster, compile_instance(restricted(loads.instance, kept))
-        if len(cluster.servers) > 1 or foreground.jobs or len(foreground.shaped) > 1 or sum(kept.values()) > 1:
+        if len(cluster.servers) > 1 or foreground.jobs or len(foreground.task_graphs) > 1 or sum(kept.values()) > 1:
             return None
-        graph = foreground.shaped[0]
+        graph = foreground.task_graphs[0]
         found = _parts(loads)
         if found is None:
             return None
@@ -142,9 +142,9 @@ class ExactHoles:
                 self.best = self._read(solver.value, starts, period_us)
         return done
 
-    def _holds_nothing(self, job: Job | ShapedJob) -> bool:
+    def _holds_nothing(self, job: Job | TaskGraphJob) -> bool:
         """Return whether a background job, of one block, takes no memory."""
-        plain = isinstance(job, ShapedJob) and not job.shape.holds and all(it.memory == 0 for it in job.shape.slots)
+        plain = isinstance(job, TaskGraphJob) and not job.shape.holds and all(it.memory == 0 for it in job.shape.slots)
         return plain or job.name not in self._loads.background
 
     def _limit(self, value: int, period_us: int, most: float) -> None:
@@ -160,7 +160,7 @@ class ExactHoles:
         server = self._loads.instance.cluster.servers[0]
         idle = [name for k in range(server.gpus) if (name := f"{server.name}/{k}") not in own.gpus]
         places |= {-1 - k: name for k, name in enumerate(idle)}
-        plans: dict[str, ShapedJobPlan] = {own.name: _shaped_plan(own.name, own.gpus, self._problem, starts)}
+        plans: dict[str, TaskGraphJobPlan] = {own.name: _task_graph_plan(own.name, own.gpus, self._problem, starts)}
         left = [[*own] for own in self._loads.alike]
         counts = dict.fromkeys(self._loads.background, 0)
         for slot, holes in self._model.holes(value).items():
@@ -173,20 +173,20 @@ class ExactHoles:
                 name = self._loads.background[left[kind].pop(0)]
                 length = self._problem.pieces[kind].length_us
                 counts[name] = len(moments)
-                rows = (ShapedIteration((Execution(at, at + length),), ()) for at in sorted(moments))
-                plans[name] = ShapedJobPlan(name, (places[slot],), tuple(rows))
+                rows = (TaskGraphIteration((Execution(at, at + length),), ()) for at in sorted(moments))
+                plans[name] = TaskGraphJobPlan(name, (places[slot],), tuple(rows))
         jobs = tuple(plans[job.name] for job in self._loads.instance.jobs if job.name in plans)
         plan = replace(self._plan.with_jobs(jobs).with_period(period_us), status="feasible", objective=period_us)
         return tuple(counts.values()), plan
 
 
-def _shaped_plan(name: str, gpus: tuple[str, ...], problem: HoleProblem, starts: Sequence[int]) -> ShapedJobPlan:
+def _task_graph_plan(name: str, gpus: tuple[str, ...], problem: HoleProblem, starts: Sequence[int]) -> TaskGraphJobPlan:
     done = [Execution(at, at + us) for at, us in zip(starts, problem.lengths_us, strict=True)]
     blocks = problem.graph.blocks
-    return ShapedJobPlan(name, gpus, (ShapedIteration(tuple(done[:blocks]), tuple(done[blocks:])),))
+    return TaskGraphJobPlan(name, gpus, (TaskGraphIteration(tuple(done[:blocks]), tuple(done[blocks:])),))
 
 
-def _lengths_us(graph: ShapedGraph, operations: Operations) -> list[int]:
+def _lengths_us(graph: CompiledTaskGraph, operations: Operations) -> list[int]:
     """Return durations of all operations on the only server."""
     kind = operations.cluster.servers[0].gpu_type
     lengths = [graph.block_us(block, [kind]) for block in range(graph.blocks)]
@@ -197,7 +197,7 @@ def _lengths_us(graph: ShapedGraph, operations: Operations) -> list[int]:
     return lengths
 
 
-def _planned_orders(graph: ShapedGraph, plan: Plan) -> list[tuple[int, ...]]:
+def _planned_orders(graph: CompiledTaskGraph, plan: Plan) -> list[tuple[int, ...]]:
     """Return for each slot its blocks in the order of a plan."""
     blocks = plan.jobs[0].iterations[0].blocks
     return [tuple(sorted(own, key=lambda block: blocks[block].start_us)) for own in graph.blocks_of]
@@ -207,7 +207,7 @@ def _parts(loads: Loads) -> tuple[list[Pieces], list[Parts]] | None:
     """Return the parts of background iterations; None where a block takes several GPUs or levels are open."""
     once = compile_instance(restricted(loads.instance, dict.fromkeys(loads.background, 1)))
     jobs = {job.name: job for job in once.jobs}
-    shapes = {graph.job.name: graph for graph in once.shaped}
+    shapes = {graph.job.name: graph for graph in once.task_graphs}
     kind, pieces, found = once.cluster.servers[0].gpu_type, list[Pieces](), list[Parts]()
     for own in loads.alike:
         name = loads.background[own[0]]
@@ -231,7 +231,7 @@ def _levels_us(job: OperationGraph, kind: str) -> Counter[int] | None:
     return Counter(table[level - 1] for level in job.rule.multiset)
 
 
-def _blocks_us(graph: ShapedGraph, kind: str) -> Counter[int] | None:
+def _blocks_us(graph: CompiledTaskGraph, kind: str) -> Counter[int] | None:
     """Return lengths of the blocks of an iteration, and how many have each."""
     if any(kind not in types for types in graph.gpu_types) or any(
         len(it) > 1 for it in graph.takes_part[: graph.blocks]

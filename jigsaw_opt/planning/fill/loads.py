@@ -16,15 +16,15 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, product
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.critical import least_levels, shortest_transfers, usable_gpus
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
+from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
 
 __all__ = ["Loads", "SharedResource", "Vector", "is_monotone", "restricted"]
 
@@ -252,8 +252,8 @@ class _JobLoads:
         self.link_us: dict[str, int] = {}
         for job in operations.jobs:
             self._add_data_parallel(operations, job)
-        for graph in operations.shaped:
-            self._add_shaped(operations, graph)
+        for graph in operations.task_graphs:
+            self._add_task_graph(operations, graph)
 
     def _add_data_parallel(self, operations: Operations, job: OperationGraph) -> None:
         gpus = usable_gpus(operations, job)
@@ -269,10 +269,10 @@ class _JobLoads:
             links = 2 if all(switches & set(link.ends) for link in operations.cluster.links) else 1
             self.link_us[job.name] = job.iterations * links * sum(shortest_transfers(job, ring))
 
-    def _add_shaped(self, operations: Operations, graph: ShapedGraph) -> None:
+    def _add_task_graph(self, operations: Operations, graph: CompiledTaskGraph) -> None:
         types = {kind for kinds in graph.gpu_types for kind in kinds}
         fit = (s for s, server in enumerate(operations.cluster.servers) if server.gpu_type in types)
         self.servers[graph.job.name], self.link_us[graph.job.name] = frozenset(fit), 0
-        least = ShapedData(graph, operations.cluster).least_us
+        least = TaskGraphData(graph, operations.cluster).least_us
         each = sum(least[block] for blocks in graph.blocks_of for block in blocks)
         self.gpu_us[graph.job.name] = graph.job.iterations * each

@@ -83,7 +83,7 @@ class PackingSearch:
         self._operations = compile_instance(restricted(loads.instance, once))
         self._foreground = KeptPlan(compile_instance(restricted(loads.instance, kept)), plan)
         self._graphs = {job.name: job for job in self._operations.jobs}
-        self._shapes = {graph.job.name: graph for graph in self._operations.shaped}
+        self._shapes = {graph.job.name: graph for graph in self._operations.task_graphs}
         self._names = [name for name in loads.background if once[name]]
         self.steps = 0
         self._bound = loads.rate_bound()

@@ -18,10 +18,10 @@ from typing import NamedTuple
 from jigsaw_opt.planning.fill.stretching import Gaps, KeptPlan, Resource
 from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.calendar import Calendar, union
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import staircase
 from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.problem.plan import Block, Execution, Iteration, JobPlan, ShapedIteration, ShapedJobPlan, Transfer
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.problem.plan import Block, Execution, Iteration, JobPlan, TaskGraphIteration, TaskGraphJobPlan, Transfer
 from jigsaw_opt.problem.timetable import Gpu
 
 __all__ = ["BackgroundJob", "FilledPeriod"]
@@ -72,7 +72,7 @@ class BackgroundJob:
         Where it is; empty where it is nowhere.
     """
 
-    graph: OperationGraph | ShapedGraph
+    graph: OperationGraph | CompiledTaskGraph
     weight: int
     gpus: tuple[Gpu, ...] = ()
     patterns: tuple[_IterationPattern, ...] = ()
@@ -87,7 +87,7 @@ class BackgroundJob:
     def levels(self) -> tuple[tuple[int, ...], ...]:
         """Levels that its workers may have in an iteration, ascending; none where its rule is not understood."""
         graph = self.graph
-        if isinstance(graph, ShapedGraph):
+        if isinstance(graph, CompiledTaskGraph):
             return ((),)
         if graph.rule.multiset is not None:
             return _orders(graph.rule.multiset)
@@ -117,7 +117,7 @@ class BackgroundJob:
         types = self.graph.gpu_types if isinstance(self.graph, OperationGraph) else self.graph.gpu_types[slot]
         return gpu_type in types
 
-    def plan(self, operations: Operations, period_us: int) -> JobPlan | ShapedJobPlan:
+    def plan(self, operations: Operations, period_us: int) -> JobPlan | TaskGraphJobPlan:
         """Return the plan of the job; its first iteration starts within the first period, or later.
 
         Parameters
@@ -130,19 +130,19 @@ class BackgroundJob:
         names = tuple(operations.cluster.gpu_name(*gpu) for gpu in self.gpus)
         # A plan's times are at least 0; all of them move by whole periods, which changes nothing of the pattern.
         later = -min(min(self.done[0].starts) // period_us, 0) * period_us
-        shaped, rows = [], []
+        iterations, rows = [], []
         for pattern, starts in self.done:
             times = [(at + later, at + later + us) for at, us in zip(starts, pattern.lengths, strict=True)]
-            if isinstance(self.graph, ShapedGraph):
+            if isinstance(self.graph, CompiledTaskGraph):
                 executions = [Execution(*it) for it in times]
                 split = self.graph.blocks
-                shaped.append(ShapedIteration(tuple(executions[:split]), tuple(executions[split:])))
+                iterations.append(TaskGraphIteration(tuple(executions[:split]), tuple(executions[split:])))
             else:
                 blocks = tuple(Block(level, *it) for level, it in zip(pattern.levels, times, strict=False))
                 moved = times[len(blocks) :]
                 rows.append(Iteration(blocks, tuple(Transfer(b, *it) for b, it in enumerate(moved, 1))))
-        if isinstance(self.graph, ShapedGraph):
-            return ShapedJobPlan(self.graph.job.name, names, tuple(shaped))
+        if isinstance(self.graph, CompiledTaskGraph):
+            return TaskGraphJobPlan(self.graph.job.name, names, tuple(iterations))
         return JobPlan(self.graph.name, names, tuple(rows))
 
 
@@ -375,7 +375,7 @@ def _pattern(operations: Operations, job: BackgroundJob, levels: tuple[int, ...]
     if isinstance(job.graph, OperationGraph):
         network.add_data_parallel(job.graph, job.gpus, [levels])
     else:
-        network.add_shaped(job.graph, job.gpus, within_slots=False)
+        network.add_task_graph(job.graph, job.gpus, within_slots=False)
     waits = network.waits_of()
     order = tuple(TopologicalSorter({n: [it for it, _ in own] for n, own in enumerate(waits)}).static_order())
     resources: list[tuple[Resource, ...]] = [

@@ -9,7 +9,7 @@ from typing import Literal
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = ["FillResult", "busy_us"]
 
@@ -97,10 +97,10 @@ def busy_us(instance: Instance, plan: Plan, names: Collection[str]) -> Counter[s
             for row in done.iterations:
                 for gpu, block in zip(done.gpus, row.blocks, strict=True):
                     busy[gpu] += block.end_us - block.start_us
-        elif isinstance(job, ShapedJob):
+        elif isinstance(job, TaskGraphJob):
             gpu_of = {slot.name: gpu for slot, gpu in zip(job.shape.slots, done.gpus, strict=True)}
-            for shaped in done.iterations:
-                for asked, ran in zip(job.shape.blocks, shaped.blocks, strict=True):
+            for iteration in done.iterations:
+                for asked, ran in zip(job.shape.blocks, iteration.blocks, strict=True):
                     for slot in asked.slots:
                         busy[gpu_of[slot]] += ran.end_us - ran.start_us
     return busy

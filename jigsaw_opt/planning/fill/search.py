@@ -166,7 +166,7 @@ class VectorSearch:
         self._monotone = all(map(is_monotone, background))
         own = compile_instance(loads.instance)
         sizes = {job.name: len(job.blocks) + len(job.transfers) for job in own.jobs}
-        sizes |= {graph.job.name: graph.size for graph in own.shaped}
+        sizes |= {graph.job.name: graph.size for graph in own.task_graphs}
         most = kept | dict(zip(loads.background, loads.caps, strict=True))
         self._is_small = sum(most[name] * size for name, size in sizes.items()) <= _MOST_OPERATIONS
         self._holes = ExactHoles.of(loads, kept, alone)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, ShapedJobPlan, Transfer
+from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, TaskGraphJobPlan, Transfer
 from jigsaw_opt.problem.timetable import Gpu
 
 __all__ = ["Gaps", "KeptPlan", "Resource", "gpu_numbers"]
@@ -67,7 +67,7 @@ class KeptPlan:
         self._network = ActivityNetwork(operations.routes, "cyclic")
         numbers = gpu_numbers(operations)
         graphs = {job.name: job for job in operations.jobs}
-        shapes = {graph.job.name: graph for graph in operations.shaped}
+        shapes = {graph.job.name: graph for graph in operations.task_graphs}
         done: list[tuple[int, int]] = []
         for job in plan.jobs:
             gpus = [numbers[name] for name in job.gpus]
@@ -75,7 +75,7 @@ class KeptPlan:
                 levels = [[block.level for block in row.blocks] for row in job.iterations]
                 self._network.add_data_parallel(graphs[job.name], gpus, levels)
             else:
-                self._network.add_shaped(shapes[job.name], gpus, within_slots=False)
+                self._network.add_task_graph(shapes[job.name], gpus, within_slots=False)
             done += [(it.start_us, it.end_us) for row in job.iterations for it in (*row.blocks, *row.transfers)]
         for activity, (start, end) in zip(self._network.activities, done, strict=True):
             used: tuple[Resource, ...] = (*activity.gpus, *activity.links) if activity.duration_us else ()
@@ -98,7 +98,7 @@ class KeptPlan:
             for resource, times in self._busy.items()
         }
 
-    def jobs(self, gaps: Gaps) -> Iterator[JobPlan | ShapedJobPlan]:
+    def jobs(self, gaps: Gaps) -> Iterator[JobPlan | TaskGraphJobPlan]:
         """Yield the plans of its jobs, after gaps have been put in."""
         shift = self.shift(gaps)
         for job in self.plan.jobs:
@@ -113,7 +113,7 @@ class KeptPlan:
                 ]
                 yield replace(job, iterations=tuple(rows))
             else:
-                shaped = [
+                iterations = [
                     replace(
                         own,
                         blocks=tuple(_moved(it, shift) for it in own.blocks),
@@ -121,7 +121,7 @@ class KeptPlan:
                     )
                     for own in job.iterations
                 ]
-                yield replace(job, iterations=tuple(shaped))
+                yield replace(job, iterations=tuple(iterations))
 
     def memory(self, gpu: Gpu) -> tuple[int, int]:
         """Return bytes that it takes of a GPU at most beside activations of workers, and these."""

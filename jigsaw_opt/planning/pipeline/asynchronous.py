@@ -13,13 +13,21 @@ from math import lcm
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InfeasibleError, UsageError, WrongPlanError
-from jigsaw_opt.problem.activities import ShapedDecision, assemble_shaped
+from jigsaw_opt.problem.activities import TaskGraphDecision, assemble_task_graphs
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.shape import Edge, MemoryInterval, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
+from jigsaw_opt.problem.task_graph import (
+    Edge,
+    MemoryInterval,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
+)
 from jigsaw_opt.solvers.bounds.driver import lower_bound
 
 __all__ = ["AsyncSchedule", "AsyncStage", "asynchronous"]
@@ -209,7 +217,7 @@ def _instance(
         for number, stage in enumerate(stages):
             slot = _slot(stages, number, batch)
             for kind, length in (("F", stage.forward_us), ("B", stage.backward_us)):
-                blocks.append(ShapedBlock(f"{kind}{batch}.{number}", (slot,), {"gpu": length}))
+                blocks.append(TaskGraphBlock(f"{kind}{batch}.{number}", (slot,), {"gpu": length}))
             if stage.activation_bytes:
                 holds.append(MemoryInterval(f"F{batch}.{number}", f"B{batch}.{number}", stage.activation_bytes))
             for kind, other in (("F", number + 1), ("B", number - 1)):
@@ -222,10 +230,10 @@ def _instance(
         # Minibatch `batch + allowed` begins when this one has ended; it is in iteration `lag` from this one.
         lag, later = divmod(batch + allowed, count)
         edges.append(Edge(f"B{batch}.0", f"F{later}.0", lag))
-    shape = Shape(tuple(slots), tuple(blocks), tuple(transfers), tuple(edges), "none", tuple(holds))
+    shape = TaskGraph(tuple(slots), tuple(blocks), tuple(transfers), tuple(edges), "none", tuple(holds))
     # A byte a microsecond, so that sizes of transfers are their times.
     cluster = Cluster((Server("server", "gpu", len(slots), memory, 10**6, 0),))
-    return Instance(name, cluster, {}, (ShapedJob("pipeline", shape, 1),), "cyclic", "period")
+    return Instance(name, cluster, {}, (TaskGraphJob("pipeline", shape, 1),), "cyclic", "period")
 
 
 def _slot(stages: Sequence[AsyncStage], number: int, batch: int) -> str:
@@ -234,19 +242,19 @@ def _slot(stages: Sequence[AsyncStage], number: int, batch: int) -> str:
 
 def _sent(
     kind: str, batch: int, number: int, other: int, delay: int, slots: tuple[str, str]
-) -> tuple[list[ShapedTransfer], list[Edge]]:
+) -> tuple[list[TaskGraphTransfer], list[Edge]]:
     """Return what goes from one stage to the next, a byte for each microsecond of delay."""
     before, after = f"{kind}{batch}.{number}", f"{kind}{batch}.{other}"
     if delay == 0:
         return [], [Edge(before, after)]
     name = f"{before}-{other}"
-    return [ShapedTransfer(name, delay, *slots)], [Edge(before, name), Edge(name, after)]
+    return [TaskGraphTransfer(name, delay, *slots)], [Edge(before, name), Edge(name, after)]
 
 
 def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, count: int, pace: int) -> Plan:
     """Return the building block of each minibatch, a pace after the one before."""
     operations = compile_instance(instance)
-    graph = operations.shaped[0]
+    graph = operations.task_graphs[0]
     at = dict[str, int]()
     for batch in range(count):
         for place, (start, number) in enumerate(starts):
@@ -256,7 +264,7 @@ def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, coun
             # Both neighbours get a message; the names below select those that there are.
             for other in (number - 1, number + 1):
                 at[f"{kind}{batch}.{number}-{other}"] = start + length + batch * pace
-    # Operations of a shaped graph are numbered blocks first, then transfers.
+    # Operations of a task graph are numbered blocks first, then transfers.
     names = [*(block.name for block in graph.shape.blocks), *(transfer.name for transfer in graph.shape.transfers)]
     row = [at[name] for name in names]
     gpus = [(0, gpu) for gpu in range(len(graph.shape.slots))]
@@ -268,7 +276,7 @@ def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, coun
         period,
         min(bound, period),
         period,
-        assemble_shaped(operations, [ShapedDecision(gpus, [row])]),
+        assemble_task_graphs(operations, [TaskGraphDecision(gpus, [row])]),
         {"name": "pipeline", "schedule": "async"},
     )
     violations = check(instance, plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jigsaw_opt.planning.partition.result import Partition
 from jigsaw_opt.problem.layers import LayerGraph
 from jigsaw_opt.problem.rules.report import Report, quoted
-from jigsaw_opt.problem.shape import Shape
+from jigsaw_opt.problem.task_graph import TaskGraph
 
 __all__ = ["ModelParts", "model_parts"]
 
@@ -14,7 +14,7 @@ ModelParts = tuple[tuple[str, ...], ...]
 
 
 def model_parts(
-    partition: Partition, shape: Shape, stages: int, layers: LayerGraph | None = None, source: str = "$"
+    partition: Partition, shape: TaskGraph, stages: int, layers: LayerGraph | None = None, source: str = "$"
 ) -> ModelParts:
     """Return the modules of each stage.
 

@@ -10,9 +10,9 @@ from itertools import pairwise, product
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.planning.pipeline.orders import Kind, Orders, Pass, PipelineLayout
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Plan, ShapedJobPlan
+from jigsaw_opt.problem.plan import Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.report import Report
-from jigsaw_opt.problem.shape import Shape, ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 
 __all__ = ["flow_of", "layout_of", "only_pipeline", "orders_of", "pipeline_of", "recomputed_stages"]
 
@@ -33,7 +33,7 @@ def pipeline_of(instance: Instance, plan: Plan) -> tuple[int, PipelineLayout]:
     Raises
     ------
     InvalidInputError
-        No job is a pipeline, or several are; with what keeps each shaped job from being one.
+        No job is a pipeline, or several are; with what keeps each task-graph job from being one.
     UsageError
         The plan repeats phases, or orders the passes in one iteration otherwise than in another.
     """
@@ -54,11 +54,11 @@ def only_pipeline(instance: Instance) -> tuple[int, PipelineLayout]:
     Raises
     ------
     InvalidInputError
-        No job is a pipeline, or several are; with what keeps each shaped job from being one.
+        No job is a pipeline, or several are; with what keeps each task-graph job from being one.
     """
     report, found = Report(), dict[int, PipelineLayout]()
     for number, job in enumerate(instance.jobs):
-        if not isinstance(job, ShapedJob):
+        if not isinstance(job, TaskGraphJob):
             continue
         layout = layout_of(job.shape)
         if isinstance(layout, str):
@@ -78,7 +78,7 @@ def only_pipeline(instance: Instance) -> tuple[int, PipelineLayout]:
     return next(iter(found.items()))
 
 
-def recomputed_stages(shape: Shape) -> tuple[int, ...]:
+def recomputed_stages(shape: TaskGraph) -> tuple[int, ...]:
     """Return the stages of a pipeline that compute activations again, which are held from the backward pass on."""
     return tuple(sorted({_pass(hold.start).stage for hold in shape.holds if hold.start.startswith("B")}))
 
@@ -94,7 +94,7 @@ def orders_of(instance: Instance, plan: Plan, job: int = 0, iteration: int = 0) 
         Number of the pipeline among the jobs, and the iteration.
     """
     asked, done = instance.jobs[job], plan.jobs[job]
-    assert isinstance(asked, ShapedJob) and isinstance(done, ShapedJobPlan), "a pipeline has a shape"
+    assert isinstance(asked, TaskGraphJob) and isinstance(done, TaskGraphJobPlan), "a pipeline has a task graph"
     orders: dict[str, list[tuple[int, Pass]]] = {slot.name: [] for slot in asked.shape.slots}
     for block, run in zip(asked.shape.blocks, done.iterations[iteration].blocks, strict=True):
         orders[block.slots[0]].append((run.start_us, _pass(block.name)))
@@ -107,16 +107,18 @@ def _pass(name: str) -> Pass:
     return Pass(kinds[name[0]], int(batch), int(stage))
 
 
-def layout_of(shape: Shape) -> PipelineLayout | str:
-    """Return the layout of a shape that `pipeline_shape` makes, or say what keeps another from being a pipeline."""
+def layout_of(shape: TaskGraph) -> PipelineLayout | str:
+    """Return the layout of a task graph that `pipeline_task_graph` makes, or say what keeps another from being a
+    pipeline."""
     found = _passes_of(shape)
     if not isinstance(found, str) and (any(edge.lag for edge in shape.edges) or shape.barrier == "none"):
         return "its iterations overlap, as with --schedule async"
     return found if isinstance(found, str) else _with_edges(shape, found, _waits)
 
 
-def flow_of(shape: Shape) -> PipelineLayout | str:
-    """Return the layout of a shape that `asynchronous` makes with a copy a stage, or say what keeps another from it."""
+def flow_of(shape: TaskGraph) -> PipelineLayout | str:
+    """Return the layout of a task graph that `asynchronous` makes with a copy a stage, or say what keeps another from
+    it."""
     found = _passes_of(shape)
     if isinstance(found, str):
         return found
@@ -128,8 +130,9 @@ def flow_of(shape: Shape) -> PipelineLayout | str:
     return _with_edges(replace(shape, edges=tuple(edge for edge in shape.edges if not edge.lag)), found, _flow_waits)
 
 
-def _passes_of(shape: Shape) -> PipelineLayout | str:
-    """Return the layout that the blocks of a shape have, or say what keeps them from being passes of a pipeline."""
+def _passes_of(shape: TaskGraph) -> PipelineLayout | str:
+    """Return the layout that the blocks of a task graph have, or say what keeps them from being passes of a
+    pipeline."""
     found = dict[tuple[str, int, int], str]()
     for block in shape.blocks:
         match = _BLOCK.fullmatch(block.name)
@@ -154,7 +157,7 @@ def _passes_of(shape: Shape) -> PipelineLayout | str:
     return PipelineLayout(tuple(gpu_of), batches, len(kinds) == 3)
 
 
-def _with_edges(shape: Shape, layout: PipelineLayout, wanted_of: _Waits) -> PipelineLayout | str:
+def _with_edges(shape: TaskGraph, layout: PipelineLayout, wanted_of: _Waits) -> PipelineLayout | str:
     """Return the layout, or say what is wrong with what passes wait for."""
     sent = {transfer.name for transfer in shape.transfers}
     # A transfer between two passes counts as one wait of the later pass for the earlier one.

@@ -10,10 +10,10 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InfeasibleError, WrongPlanError
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, by_gpu, pipeline_instance
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.activities.flat import flatten, network_of
 from jigsaw_opt.solvers.activities.repeating import repeated
@@ -240,7 +240,7 @@ def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: O
     operations = compile_instance(instance)
     gpus = [[(0, gpu) for gpu in range(pipeline.layout.gpus)]]
     network = network_of(operations, gpus)
-    order = _joint_order(operations.shaped[0], orders)
+    order = _joint_order(operations.task_graphs[0], orders)
     if instance.horizon == "finite":
         return timetable_of(operations, network.jobs, gpus, network.earliest(order), None)
     flat = flatten(network)
@@ -278,7 +278,7 @@ def plan_of_orders(
     instance = pipeline_instance(pipeline, name, horizon)
     operations = compile_instance(instance)
     timetable = timetable_of_orders(pipeline, instance, orders)
-    objective = objective_of(operations, (), timetable.period_us, timetable.shaped)
+    objective = objective_of(operations, (), timetable.period_us, timetable.task_graph_jobs)
     bound = min(objective, lower_bound(operations).value)
     plan = Plan.of_jobs(
         name,
@@ -287,7 +287,7 @@ def plan_of_orders(
         objective,
         bound,
         timetable.period_us,
-        timetable.shaped,
+        timetable.task_graph_jobs,
         {"name": "pipeline", "schedule": schedule},
     )
     violations = check(instance, plan)
@@ -296,7 +296,7 @@ def plan_of_orders(
     return instance, plan
 
 
-def _joint_order(graph: ShapedGraph, orders: Orders) -> list[int]:
+def _joint_order(graph: CompiledTaskGraph, orders: Orders) -> list[int]:
     """Return all operations, each behind what it waits for and behind the one before it on its GPU.
 
     Raises

@@ -11,17 +11,17 @@ from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Horizon, Instance
-from jigsaw_opt.problem.shape import (
+from jigsaw_opt.problem.task_graph import (
     Edge,
     MemoryInterval,
-    Shape,
-    ShapedBlock,
-    ShapedJob,
-    ShapedTransfer,
     Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
 )
 
-__all__ = ["PipelineCosts", "PipelineProblem", "by_gpu", "pipeline_instance", "pipeline_shape"]
+__all__ = ["PipelineCosts", "PipelineProblem", "by_gpu", "pipeline_instance", "pipeline_task_graph"]
 
 _TYPE = "gpu"
 _BYTES_PER_SECOND = 10**6
@@ -211,13 +211,13 @@ def pipeline_instance(pipeline: PipelineProblem, name: str, horizon: Horizon) ->
     horizon
         ``finite`` for the makespan of an iteration, ``cyclic`` for the least period.
     """
-    shape = pipeline_shape(pipeline, _TYPE, pipeline.costs.transfer_us)
+    shape = pipeline_task_graph(pipeline, _TYPE, pipeline.costs.transfer_us)
     server = Server("server", _TYPE, pipeline.layout.gpus, pipeline.room, _BYTES_PER_SECOND, 0)
-    job, cyclic = ShapedJob("pipeline", shape, 1), horizon == "cyclic"
+    job, cyclic = TaskGraphJob("pipeline", shape, 1), horizon == "cyclic"
     return Instance(name, Cluster((server,)), {}, (job,), horizon, "period" if cyclic else "makespan")
 
 
-def pipeline_shape(pipeline: PipelineProblem, gpu_type: str, sizes: Sequence[int]) -> Shape:
+def pipeline_task_graph(pipeline: PipelineProblem, gpu_type: str, sizes: Sequence[int]) -> TaskGraph:
     """Return what an iteration of a pipeline consists of.
 
     Parameters
@@ -234,13 +234,13 @@ def pipeline_shape(pipeline: PipelineProblem, gpu_type: str, sizes: Sequence[int
     slots = tuple(Slot(f"gpu{gpu}", static[gpu]) for gpu in range(layout.gpus))
     at = [(batch, stage) for batch in range(layout.micro_batches) for stage in range(layout.stages)]
     blocks = tuple(
-        ShapedBlock(f"{kind}{b}.{s}", (slots[layout.gpu_of[s]].name,), {gpu_type: pipeline.duration_us(kind, s)})
+        TaskGraphBlock(f"{kind}{b}.{s}", (slots[layout.gpu_of[s]].name,), {gpu_type: pipeline.duration_us(kind, s)})
         for b, s in at
         for kind in pipeline.kinds
     )
     edges = [Edge(f"{one}{b}.{s}", f"{other}{b}.{s}") for b, s in at for one, other in pairwise(pipeline.kinds)]
     transfers, sending = _transfers(layout, at, sizes)
-    return Shape(slots, blocks, tuple(transfers), (*edges, *sending), "slot", tuple(_holds(pipeline, at)))
+    return TaskGraph(slots, blocks, tuple(transfers), (*edges, *sending), "slot", tuple(_holds(pipeline, at)))
 
 
 def by_gpu(layout: PipelineLayout, by_stage: Sequence[int]) -> list[int]:
@@ -266,7 +266,7 @@ def by_gpu(layout: PipelineLayout, by_stage: Sequence[int]) -> list[int]:
 
 def _transfers(
     layout: PipelineLayout, at: Sequence[tuple[int, int]], sizes: Sequence[int]
-) -> tuple[list[ShapedTransfer], list[Edge]]:
+) -> tuple[list[TaskGraphTransfer], list[Edge]]:
     """Return outputs sent onward, gradients sent back, and what waits for them."""
     transfers, edges = [], []
     last = layout.stages - 1
@@ -282,7 +282,7 @@ def _transfers(
                 edges.append(Edge(before, after))
                 continue
             name = f"{before}-{other}"
-            transfers.append(ShapedTransfer(name, size, here, there))
+            transfers.append(TaskGraphTransfer(name, size, here, there))
             edges += [Edge(before, name), Edge(name, after)]
     return transfers, edges
 

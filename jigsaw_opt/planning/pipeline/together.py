@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from jigsaw_opt.documents import add_job
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_shape
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_task_graph
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = ["add_pipeline"]
 
@@ -55,8 +55,8 @@ def add_pipeline(
             f"the pipeline takes {pipeline.layout.gpus} GPUs of type {chosen!r}, and there are {there}",
             code="does-not-fit",
         )
-    shape = pipeline_shape(pipeline, chosen, _sizes(pipeline, instance.cluster))
-    return add_job(instance, ShapedJob(name, shape, iterations, weight=weight))
+    shape = pipeline_task_graph(pipeline, chosen, _sizes(pipeline, instance.cluster))
+    return add_job(instance, TaskGraphJob(name, shape, iterations, weight=weight))
 
 
 def _gpu_type(cluster: Cluster, wanted: str | None) -> str:

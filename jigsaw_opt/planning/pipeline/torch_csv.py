@@ -15,8 +15,8 @@ from typing import Literal, Protocol
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
 from jigsaw_opt.planning.pipeline.recognising import flow_of, only_pipeline, orders_of, pipeline_of, recomputed_stages
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Execution, Plan, ShapedJobPlan
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.plan import Execution, Plan, TaskGraphJobPlan
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = [
     "KNOWN_TORCH",
@@ -253,7 +253,7 @@ def _schedule(instance: Instance, plan: Plan, form: CsvFormat, iteration: int) -
     if form == "compute_comms":
         ranks = _with_messages(_times(instance, plan, job, iteration), layout, orders, actions, number)
     planned, asked = {actions[it]: _name(it) for it in actions}, instance.jobs[job]
-    assert isinstance(asked, ShapedJob), "a pipeline has a shape"
+    assert isinstance(asked, TaskGraphJob), "a pipeline has a task graph"
     return TorchSchedule(job, layout, tuple(map(tuple, ranks)), planned, recomputed_stages(asked.shape))
 
 
@@ -282,7 +282,7 @@ def flow_schedule(instance: Instance) -> TorchSchedule | None:
     It has no row for each rank: PyTorch's runtime does not carry it out.
     """
     [job, *others] = instance.jobs
-    layout = flow_of(job.shape) if isinstance(job, ShapedJob) and not others else ""
+    layout = flow_of(job.shape) if isinstance(job, TaskGraphJob) and not others else ""
     if isinstance(layout, str):
         return None
     planned = {f"{stage}{kind}0": f"{kind}0.{stage}" for kind in "FB" for stage in range(layout.stages)}
@@ -322,7 +322,7 @@ def _name(it: Pass) -> str:
 def _times(instance: Instance, plan: Plan, job: int, iteration: int = 0) -> dict[str, Execution]:
     """Return when each block of a pipeline runs in an iteration."""
     asked, done = instance.jobs[job], plan.jobs[job]
-    assert isinstance(asked, ShapedJob) and isinstance(done, ShapedJobPlan), "a pipeline has a shape"
+    assert isinstance(asked, TaskGraphJob) and isinstance(done, TaskGraphJobPlan), "a pipeline has a task graph"
     return dict(zip((block.name for block in asked.shape.blocks), done.iterations[iteration].blocks, strict=True))
 
 

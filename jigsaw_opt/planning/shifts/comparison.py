@@ -110,9 +110,10 @@ def compare(
     if instance.horizon != "cyclic":
         told = "time shifts are for jobs that repeat for ever; jobs end on a finite horizon, also in phases that repeat"
         raise InvalidInputError([Problem("$.horizon", told, code="unsupported")])
-    if instance.shaped:
+    if instance.task_graph_jobs:
         raise UsageError(
-            f"job {instance.shaped[0].name!r} has a shape; time shifts are for data-parallel jobs", code="unsupported"
+            f"job {instance.task_graph_jobs[0].name!r} has a task graph; time shifts are for data-parallel jobs",
+            code="unsupported",
         )
     instance.require_no_power_caps("time shifts keep none")
     operations = compile_instance(instance)

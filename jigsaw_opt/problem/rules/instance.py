@@ -11,7 +11,7 @@ from typing import Any
 from jigsaw_opt.problem.rules.cluster import check_cluster
 from jigsaw_opt.problem.rules.model import check_model
 from jigsaw_opt.problem.rules.report import Place, Report, quoted
-from jigsaw_opt.problem.rules.shape import check_shape
+from jigsaw_opt.problem.rules.task_graph import check_task_graph
 from jigsaw_opt.problem.rules.unchecked import check_unique, dict_at, list_at, names_of
 
 __all__ = ["check_instance"]
@@ -49,7 +49,7 @@ def check_instance(tree: Json, place: Place, report: Report) -> None:
         if "shape" not in job:
             _check_named(job.get("model"), known, "model", ((at, index), "model"), report)
         elif isinstance(job["shape"], dict):
-            check_shape(job["shape"], ((at, index), "shape"), report)
+            check_task_graph(job["shape"], ((at, index), "shape"), report)
         if "route_policy" in job:
             _check_named(job["route_policy"], policies, "route policy", ((at, index), "route_policy"), report)
     _check_horizon(tree, jobs, at, report)

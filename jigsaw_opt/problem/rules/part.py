@@ -13,15 +13,15 @@ from jigsaw_opt.problem.rules.keyed import Keyed
 from jigsaw_opt.problem.rules.model import check_model
 from jigsaw_opt.problem.rules.oddities import report_oddities
 from jigsaw_opt.problem.rules.report import Place, Report, quoted
-from jigsaw_opt.problem.rules.shape import check_shape
 from jigsaw_opt.problem.rules.structure import structure_of_part
+from jigsaw_opt.problem.rules.task_graph import check_task_graph
 
 __all__ = ["CheckedPart"]
 
 _MEANING: Mapping[str, Callable[[Any, Place, Report], None]] = {
     "cluster": check_cluster,
     "model": check_model,
-    "shape": check_shape,
+    "shape": check_task_graph,
     "#": check_instance,
 }
 """Checks of what the schema cannot state of a part, by its definition there."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.clock import checking_deadline
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.problem.timetable import Gpu
 
 __all__ = ["Arc", "FlatActivities", "JobLevels", "flatten", "network_of", "one_iteration"]
@@ -95,7 +95,7 @@ def network_of(
     levels
         By data-parallel job.
     within_slots
-        As in `ActivityNetwork.add_shaped`; what is left out are waits that `flatten` leaves out.
+        As in `ActivityNetwork.add_task_graph`; what is left out are waits that `flatten` leaves out.
 
     Raises
     ------
@@ -105,8 +105,8 @@ def network_of(
     network, count = ActivityNetwork(operations.routes, operations.horizon), len(operations.jobs)
     for job, workers, rows in zip(operations.jobs, gpus[:count], levels, strict=True):
         network.add_data_parallel(job, workers, rows)
-    for graph, own in zip(operations.shaped, gpus[count:], strict=True):
-        network.add_shaped(graph, own, within_slots)
+    for graph, own in zip(operations.task_graphs, gpus[count:], strict=True):
+        network.add_task_graph(graph, own, within_slots)
     return network
 
 
@@ -159,7 +159,7 @@ def _arcs(network: ActivityNetwork, durations: Sequence[int], resources: Sequenc
             yield Arc(before, after, durations[before] if offset is None else offset, periods)
 
 
-def one_iteration(graph: ShapedGraph, room: Sequence[int]) -> FlatActivities:
+def one_iteration(graph: CompiledTaskGraph, room: Sequence[int]) -> FlatActivities:
     """Return one iteration of a job with its slots in place of GPUs, and with one length for all operations.
 
     Parameters

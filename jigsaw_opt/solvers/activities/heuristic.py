@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.activities.ranks import Ranks, Rule
 from jigsaw_opt.solvers.activities.repeating import repeated, repeated_as_it_is
 from jigsaw_opt.solvers.activities.timing import timetable_of
 
-__all__ = ["PlacedJobs", "shaped_timetables"]
+__all__ = ["PlacedJobs", "task_graph_timetables"]
 
 _PLACEMENTS = 8
 """Largest number of placements that are scheduled by all rules; the moves of the search make others."""
@@ -38,7 +38,7 @@ _MODULO_WORK, _MODULO_TRIES, _MOST_MODULO = 400_000, 24, 200
 so many in all."""
 
 
-def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable | None]:
+def task_graph_timetables(operations: Operations, seed: int) -> Iterator[Timetable | None]:
     """Yield schedules one by one: a timetable where one is the best so far, else None.
 
     Nothing comes where no placement was found.
@@ -100,7 +100,7 @@ class PlacedJobs:
         self.flat: FlatActivities = flatten(self.network)
         begins = self.network.jobs[len(operations.jobs) :]
         reserve = list(range(begins[0] if begins else len(self.network.activities)))
-        for begin, graph, order in zip(begins, operations.shaped, placement.orders, strict=True):
+        for begin, graph, order in zip(begins, operations.task_graphs, placement.orders, strict=True):
             for iteration in range(graph.job.iterations):
                 reserve += [begin + iteration * graph.size + operation for operation in order]
         self.scheduler = ListScheduler(self.flat, reserve)
@@ -171,7 +171,7 @@ class PlacedJobs:
     def _value(self, starts: Sequence[int], period: int | None, least: float) -> tuple[float, Timetable | None]:
         placed, begins = self.placement, self.network.jobs
         timetable = timetable_of(self.operations, begins, placed.gpus, starts, period, placed.levels)
-        value = objective_of(self.operations, timetable.jobs, period, timetable.shaped)
+        value = objective_of(self.operations, timetable.jobs, period, timetable.task_graph_jobs)
         if self._penalty and period is None:
             value += self._penalty * lateness_us(self.operations, timetable.ends)
         return value, timetable if value < least else None

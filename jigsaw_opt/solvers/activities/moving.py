@@ -63,7 +63,7 @@ class WorkerMoves:
                 table = job.blocks[worker].duration_us[servers[gpu[0]].gpu_type]
                 memory[gpu] += job.state_bytes
                 load[gpu] += sum(table[row[worker] - 1] for row in it.levels)
-        for graph, gpus in zip(operations.shaped, placement.gpus[len(workers) :], strict=True):
+        for graph, gpus in zip(operations.task_graphs, placement.gpus[len(workers) :], strict=True):
             for slot, gpu, blocks in zip(graph.shape.slots, gpus, graph.blocks_of, strict=True):
                 tables = (graph.shape.blocks[block].duration_us for block in blocks)
                 memory[gpu] += slot.memory

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import permutations
 from random import Random
 
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.problem.timetable import Gpu
 from jigsaw_opt.solvers.activities.flat import one_iteration
 from jigsaw_opt.solvers.activities.memory import HeldMemory, serial_order
@@ -90,13 +90,13 @@ def complete(
     """
     # Activations count once for each GPU, as only one worker runs there at a time. State is there always.
     taken, activations = _taken_by(operations, workers)
-    for graph, own in zip(operations.shaped, gpus, strict=True):
+    for graph, own in zip(operations.task_graphs, gpus, strict=True):
         for slot, gpu in zip(graph.shape.slots, own, strict=True):
             taken[gpu] += slot.memory
     servers, orders = operations.cluster.servers, []
     if any(servers[gpu[0]].gpu_memory < size + activations[gpu] for gpu, size in taken.items()):
         return None
-    for graph, own in zip(operations.shaped, gpus, strict=True):
+    for graph, own in zip(operations.task_graphs, gpus, strict=True):
         room = [servers[gpu[0]].gpu_memory - taken[gpu] - activations[gpu] for gpu in own]
         order = serial_order(one_iteration(graph, room))
         if order is None:
@@ -122,8 +122,8 @@ class _SlotPlacing:
     def __init__(self, operations: Operations) -> None:
         self.operations, cluster = operations, operations.cluster
         self.gpus = cluster.gpus.places
-        self.needs = [_needs(graph) for graph in operations.shaped]
-        self.partners = [_partners(graph) for graph in operations.shaped]
+        self.needs = [_needs(graph) for graph in operations.task_graphs]
+        self.partners = [_partners(graph) for graph in operations.task_graphs]
         self.workers = WorkerPlacing(operations)
 
     def draw(self, random: Random, number: int) -> _Drawn | None:
@@ -169,7 +169,7 @@ class _SlotPlacing:
         return workers
 
     def _work(self, job: int) -> int:
-        graph = self.operations.shaped[job]
+        graph = self.operations.task_graphs[job]
         return graph.job.iterations * sum(max(block.duration_us.values()) for block in graph.shape.blocks)
 
 
@@ -194,7 +194,7 @@ class _PlacementDraw:
         if not found:
             return None
         gpus = min(found)[2]
-        graph = self.placing.operations.shaped[job]
+        graph = self.placing.operations.task_graphs[job]
         for slot, gpu in enumerate(gpus):
             self.load[gpu] += self._load(graph, slot, gpu)
             self.memory[gpu] += graph.shape.slots[slot].memory
@@ -202,7 +202,7 @@ class _PlacementDraw:
         return gpus
 
     def _in_part(self, job: int, gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:
-        graph = self.placing.operations.shaped[job]
+        graph = self.placing.operations.task_graphs[job]
         chosen: dict[int, Gpu] = {}
         allowed = [[gpu for gpu in gpus if self._has_room(job, slot, gpu)] for slot in range(len(graph.shape.slots))]
         # Slots with fewest GPUs to choose from go first; else they stay in their order, which mostly is the chain.
@@ -220,7 +220,7 @@ class _PlacementDraw:
             chosen[slot] = min(reversed(unlike.values()), key=lambda gpu: self._cost(job, slot, gpu, chosen))
         return tuple(chosen[slot] for slot in range(len(allowed)))
 
-    def _joined(self, graph: ShapedGraph, gpu: Gpu, others: Iterable[Gpu]) -> bool:
+    def _joined(self, graph: CompiledTaskGraph, gpu: Gpu, others: Iterable[Gpu]) -> bool:
         """Return whether routes that keep the policy of the job join a GPU to others of its slots."""
         routes = self.placing.operations.routes.under(graph.job.route_policy)
         return all(gpu[0] == server or routes.between(gpu[0], server) is not None for server, _ in others)
@@ -241,7 +241,7 @@ class _PlacementDraw:
         return min(fitting)[1] if fitting else None
 
     def _has_room(self, job: int, slot: int, gpu: Gpu) -> bool:
-        graph, server = self.placing.operations.shaped[job], self.placing.operations.cluster.servers[gpu[0]]
+        graph, server = self.placing.operations.task_graphs[job], self.placing.operations.cluster.servers[gpu[0]]
         if server.gpu_type not in graph.gpu_types[slot]:
             return False
         memory = self.memory[gpu] + graph.shape.slots[slot].memory
@@ -250,7 +250,7 @@ class _PlacementDraw:
     def _need(self, job: int, slot: int) -> int:
         return self.placing.needs[job][slot] if self.careful else 0
 
-    def _load(self, graph: ShapedGraph, slot: int, gpu: Gpu) -> float:
+    def _load(self, graph: CompiledTaskGraph, slot: int, gpu: Gpu) -> float:
         gpu_type = self.placing.operations.cluster.servers[gpu[0]].gpu_type
         blocks = graph.blocks_of[slot]
         return graph.job.iterations * sum(graph.shape.blocks[block].duration_us[gpu_type] for block in blocks)
@@ -258,7 +258,7 @@ class _PlacementDraw:
     def _cost(self, job: int, slot: int, gpu: Gpu, chosen: dict[int, Gpu]) -> tuple[float, int]:
         """Return the load of the GPU with the slot, and what transfers to slots that are placed take."""
         operations = self.placing.operations
-        graph = operations.shaped[job]
+        graph = operations.task_graphs[job]
         cost = self.load[gpu] + self._load(graph, slot, gpu)
         for other, transfers in self.placing.partners[job][slot].items():
             if other not in chosen or not self.nearness:
@@ -272,7 +272,7 @@ class _PlacementDraw:
         return cost * (1 + self.blur * self.random.random()), len(chosen)
 
 
-def _needs(graph: ShapedGraph) -> list[int]:
+def _needs(graph: CompiledTaskGraph) -> list[int]:
     """Return, by slot, the most that its memory intervals take in an order in which memory counts."""
     flat = one_iteration(graph, [sum(hold.bytes for hold in graph.holds)] * len(graph.shape.slots))
     memory, most = HeldMemory(flat), [0] * len(flat.room)
@@ -284,7 +284,7 @@ def _needs(graph: ShapedGraph) -> list[int]:
     return most
 
 
-def _partners(graph: ShapedGraph) -> list[dict[int, list[tuple[int, int]]]]:
+def _partners(graph: CompiledTaskGraph) -> list[dict[int, list[tuple[int, int]]]]:
     """Return, by slot and other slot, one of the equal transfers between them and how many these are."""
     alike: dict[tuple[int, int, int, tuple[int, ...]], list[int]] = {}
     for operation in range(graph.blocks, graph.size):

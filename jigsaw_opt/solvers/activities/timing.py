@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jigsaw_opt.problem.activities import ShapedDecision, assemble_shaped
+from jigsaw_opt.problem.activities import TaskGraphDecision, assemble_task_graphs
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Gpu, JobDecision, Timetable, assemble
 from jigsaw_opt.solvers.activities.flat import JobLevels
@@ -45,10 +45,10 @@ def timetable_of(
         transfers = [starts[at + len(job.blocks) : at + size] for at in places]
         jobs.append(JobDecision(own, rows, blocks, transfers))
     decisions = []
-    for begin, graph, own in zip(begins[count:], operations.shaped, gpus[count:], strict=True):
+    for begin, graph, own in zip(begins[count:], operations.task_graphs, gpus[count:], strict=True):
         places = range(begin, begin + graph.job.iterations * graph.size, graph.size)
-        decisions.append(ShapedDecision(own, [starts[at : at + graph.size] for at in places]))
-    return Timetable(assemble(operations, jobs), period, assemble_shaped(operations, decisions))
+        decisions.append(TaskGraphDecision(own, [starts[at : at + graph.size] for at in places]))
+    return Timetable(assemble(operations, jobs), period, assemble_task_graphs(operations, decisions))
 
 
 def starts_of(timetable: Timetable) -> list[int]:

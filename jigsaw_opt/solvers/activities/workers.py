@@ -1,4 +1,4 @@
-"""GPUs and levels of data-parallel jobs beside slots of shaped ones, by the placement of `greedy`."""
+"""GPUs and levels of data-parallel jobs beside slots of task-graph ones, by the placement of `greedy`."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Relaxation:
         others run beside it.
     fits
         Whether an instance has the size and the parts that it needs.
-    shaped
+    task_graphs
         Whether it bounds instances of jobs with a task graph, and no others.
     mixed
         Whether it bounds instances that have jobs of both kinds, and no others.
@@ -105,11 +105,13 @@ class Relaxation:
     objectives: frozenset[str] = frozenset({"makespan", "weighted_completion", "period"})
     instant: bool = False
     fits: Callable[[Operations], bool] = lambda operations: True
-    shaped: bool = False
+    task_graphs: bool = False
     mixed: bool = False
     moves: bool = False
 
     def applies(self, operations: Operations) -> bool:
         """Return whether it bounds such an instance."""
-        kind = self.mixed if operations.is_mixed else not self.mixed and bool(operations.shaped) == self.shaped
+        kind = (
+            self.mixed if operations.is_mixed else not self.mixed and bool(operations.task_graphs) == self.task_graphs
+        )
         return kind and operations.objective in self.objectives and self.fits(operations)

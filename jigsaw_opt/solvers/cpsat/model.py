@@ -27,7 +27,7 @@ _PRESOLVED_NUMBERS = 2**40
 
 def is_small(operations: Operations) -> bool:
     """Return whether the presolve takes less than seconds; of larger models nearly all targets are left open."""
-    count = (cpsat_activities.interval_count if operations.shaped else interval_count)(operations)
+    count = (cpsat_activities.interval_count if operations.task_graphs else interval_count)(operations)
     return count < _MANY_INTERVALS[operations.horizon]
 
 
@@ -49,7 +49,7 @@ def build_model(solve_state: SolveState, operations: Operations, bound: int, lim
     bound = min(bound, most)
     solve_state.leave_out_model("the time ran out while it was being built")
     model: CpSatModel
-    if operations.shaped:
+    if operations.task_graphs:
         model = cpsat_activities.build(operations, bound, most)
     else:
         build: Callable[..., CpSatModel] = (
@@ -62,7 +62,7 @@ def build_model(solve_state: SolveState, operations: Operations, bound: int, lim
 
 def largest_objective(operations: Operations) -> int:
     """Return an objective that some plan does not exceed, if there is any plan."""
-    serial_plan = serial.serial_limit(operations) if operations.shaped else serial_limit(operations)
+    serial_plan = serial.serial_limit(operations) if operations.task_graphs else serial_limit(operations)
     guaranteed = operations.objective_limit
     return serial_plan if guaranteed is None else min(serial_plan, guaranteed)
 

@@ -27,7 +27,7 @@ __all__ = ["explore", "fits", "solve_exactly"]
 
 _MOST_INTERVALS = 60_000
 """Above so many optional intervals the engine's presolve takes gigabytes, and its search finds nothing."""
-_MOST_SHAPED_INTERVALS = 100_000
+_MOST_TASK_GRAPH_INTERVALS = 100_000
 """The same limit for jobs with a task graph."""
 _MOST_CHANNELS = 20_000
 """Largest number of conditions in the model of task graphs, which has one for each combination of servers."""
@@ -56,7 +56,7 @@ def solve_exactly(solve_state: SolveState, operations: Operations) -> StoppedBy 
     solve_state.leave_out_model()
     work = math.inf if solve_state.options.work_limit is None else solve_state.options.work_limit
     _warm_start(solve_state, operations)
-    weighted = operations.objective == "weighted_completion" and not operations.shaped
+    weighted = operations.objective == "weighted_completion" and not operations.task_graphs
     if weighted and solve_state.reason() is None and fits(solve_state, operations):
         # What bounds say of the ends of single jobs makes the model smaller.
         raise_bounds(solve_state, operations, min(BOUND_WORK, work))
@@ -89,10 +89,10 @@ def explore(
     """
     if not fits(solve_state, operations):
         return None
-    if operations.shaped and operations.horizon == "cyclic":
+    if operations.task_graphs and operations.horizon == "cyclic":
         return prove_period(solve_state, operations, workers, work, seconds)
     started = solve_state.seconds
-    if is_small(operations) and not operations.shaped:
+    if is_small(operations) and not operations.task_graphs:
         work -= _bisect_objective(solve_state, operations, workers, work, seconds)
         if solve_state.reason() is not None:
             return solve_state.reason()
@@ -115,7 +115,7 @@ def _bisect_objective(
 def _warm_start(solve_state: SolveState, operations: Operations) -> None:
     """Offer the heuristic's plan; the best of a few on a cyclic horizon, where one start more often decides."""
     seed = solve_state.options.seed
-    for start in range(_CYCLIC_STARTS if operations.horizon == "cyclic" and not operations.shaped else 1):
+    for start in range(_CYCLIC_STARTS if operations.horizon == "cyclic" and not operations.task_graphs else 1):
         if not offer_greedy(solve_state, operations, seed + start) or solve_state.reason() is not None:
             break
 
@@ -130,7 +130,7 @@ def fits(solve_state: SolveState, operations: Operations) -> bool:
     operations
         The compiled instance.
     """
-    reason = (_shaped_misfit if operations.shaped else _misfit)(operations, solve_state.remaining)
+    reason = (_task_graph_misfit if operations.task_graphs else _misfit)(operations, solve_state.remaining)
     if reason is not None:
         solve_state.leave_out_model(reason)
     return reason is None
@@ -149,10 +149,10 @@ def _misfit(operations: Operations, seconds: float | None) -> str | None:
     return excess
 
 
-def _shaped_misfit(operations: Operations, _: float | None) -> str | None:
+def _task_graph_misfit(operations: Operations, _: float | None) -> str | None:
     """Return why the model with jobs with a task graph cannot be built; None where it can."""
     return first_excess(
-        ("optional intervals", cpsat_activities.interval_count(operations), _MOST_SHAPED_INTERVALS),
+        ("optional intervals", cpsat_activities.interval_count(operations), _MOST_TASK_GRAPH_INTERVALS),
         ("conditions of readiness", readiness_count(operations), _MOST_READINESS),
         ("combinations of servers for one transfer", cpsat_activities.channel_count(operations), _MOST_CHANNELS),
     ) or engine_excess(serial.serial_limit(operations))

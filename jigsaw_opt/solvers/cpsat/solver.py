@@ -21,16 +21,16 @@ class Cpsat(OrtoolsSolver):
     name: str = "cpsat"
     display_name: str = "exact, constraint programming (OR-Tools CP-SAT); finite and cyclic horizon"
 
-    shapes: ClassVar[bool] = True
+    task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
     power_caps: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = LIMITS
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Power caps with shaped jobs, whose model does not state them."""
-        if instance.shaped and instance.cluster.power_caps:
-            return f"job {instance.shaped[0].name!r} has a shape, and the cluster has power caps"
+        """Power caps with task-graph jobs, whose model does not state them."""
+        if instance.task_graph_jobs and instance.cluster.power_caps:
+            return f"job {instance.task_graph_jobs[0].name!r} has a task graph, and the cluster has power caps"
         return None
 
     def run(self, solve_state: SolveState) -> Result:

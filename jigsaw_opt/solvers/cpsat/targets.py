@@ -128,7 +128,7 @@ class Targets:
         # Too much work for a GPU or link is for other bounds to find. Orders that leave no room are found without a
         # relaxation, several times sooner; several threads have both. Where periods of task graphs overlap, only the
         # relaxation finds what holds memory for too long.
-        cyclic = self._operations.horizon == "cyclic" and bool(self._operations.shaped)
+        cyclic = self._operations.horizon == "cyclic" and bool(self._operations.task_graphs)
         if self._workers == 1 and (not cyclic or spans_suffice(self._operations)):
             solver.parameters.linearization_level = 0
         return solver

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, TaskGraphJobPlan
 from jigsaw_opt.solvers.explanation.chain import StepKind
 from jigsaw_opt.solvers.explanation.explain import Explainer, require_job
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
@@ -115,7 +115,7 @@ class _JobPart:
     group: int
     number: int
     phase: Phase
-    job: JobPlan | ShapedJobPlan
+    job: JobPlan | TaskGraphJobPlan
 
     @property
     def end_us(self) -> int:

@@ -11,7 +11,7 @@ from math import inf
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.operations import MOST_OPERATIONS, Operations
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.activities.heuristic import shaped_timetables
+from jigsaw_opt.solvers.activities.heuristic import task_graph_timetables
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Demand, Layout, demands
@@ -74,8 +74,8 @@ def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | No
         Seed of the random trials.
     """
     require_size(operations)
-    if operations.shaped or operations.cluster.power_caps:
-        yield from shaped_timetables(operations, seed)
+    if operations.task_graphs or operations.cluster.power_caps:
+        yield from task_graph_timetables(operations, seed)
         return
     asked = demands(operations)
     if asked is None:

@@ -23,7 +23,7 @@ class Greedy:
     name: str = "greedy"
     display_name: str = "list scheduling; any size, no engine needed; finite and cyclic horizon"
 
-    shapes: ClassVar[bool] = True
+    task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "condition")
     route_policies: ClassVar[bool] = True

@@ -15,7 +15,7 @@ from jigsaw_opt.problem.memory import deepest_level, needed_bytes
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.infeasibility.guarantees import broken_alone
 from jigsaw_opt.solvers.infeasibility.room import amount, joined_parts, more_memory, unjoined
-from jigsaw_opt.solvers.infeasibility.shapes import causes_of_shape
+from jigsaw_opt.solvers.infeasibility.task_graphs import causes_of_task_graph
 from jigsaw_opt.solvers.result import Conflict
 
 __all__ = ["certain_causes", "too_wide"]
@@ -39,7 +39,9 @@ def certain_causes(operations: Operations) -> tuple[Conflict, ...]:
             alone += causes
             if not causes:
                 fine.add(key)
-    alone += chain.from_iterable(causes_of_shape(operations, graph) for graph in checking_deadline(operations.shaped))
+    alone += chain.from_iterable(
+        causes_of_task_graph(operations, graph) for graph in checking_deadline(operations.task_graphs)
+    )
     return tuple(alone) or tuple(_states_exceed_memory(operations))
 
 
@@ -163,7 +165,7 @@ def _residents(operations: Operations) -> Iterator[_Resident]:
     for job in checking_deadline(operations.jobs):
         least = job.activation_bytes[candidate_levels(job)[0] - 1]
         yield _Resident(job.name, frozenset(here & set(job.gpu_types)), job.slots, job.slots * job.state_bytes, least)
-    for graph in checking_deadline(operations.shaped):
+    for graph in checking_deadline(operations.task_graphs):
         for slot, types in zip(graph.shape.slots, graph.gpu_types, strict=True):
             yield _Resident(graph.job.name, frozenset(here & set(types)), 1, slot.memory, 0)
 
@@ -172,7 +174,7 @@ def _states_exceed_memory(operations: Operations) -> Iterator[Conflict]:
     """Yield causes: what all jobs that depend on some GPU types keep exceeds the memory of those GPUs."""
     residents = tuple(_residents(operations))
     usable = frozenset(server.gpu_type for server in operations.cluster.servers)
-    who = "workers and slots" if operations.is_mixed else "slots" if operations.shaped else "workers"
+    who = "workers and slots" if operations.is_mixed else "slots" if operations.task_graphs else "workers"
     for types in {resident.gpu_types for resident in residents} | {usable}:
         inside = [resident for resident in residents if resident.gpu_types <= types]
         least = min((resident.least for resident in inside), default=0)

@@ -31,9 +31,9 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
     is_feasible
         Tells whether some of its jobs have a plan; by default `placement_feasible`.
     """
-    if operations.instance.guaranteed_jobs and (operations.shaped or placement_feasible(operations) is not False):
+    if operations.instance.guaranteed_jobs and (operations.task_graphs or placement_feasible(operations) is not False):
         return broken_together(operations)
-    if operations.shaped:
+    if operations.task_graphs:
         names = tuple(job.name for job in operations.instance.jobs)
         placed = "slots and workers" if operations.is_mixed else "the slots"
         routed = " and has routes that keep their policies" if operations.instance.policed else ""

@@ -9,7 +9,7 @@ from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds.activities.slot_loads import earliest_end_us
 from jigsaw_opt.solvers.result import Conflict
 
@@ -47,7 +47,7 @@ def broken_alone(operations: Operations) -> Iterator[Conflict]:
         yield from _late(job.name, job.release_us + span, operations.deadlines[number])
         if operations.horizon == "cyclic" and limit is not None and span > limit:
             yield _too_fast(operations, span, f"the iterations of job {job.name} take at least")
-    for graph in checking_deadline(operations.shaped if operations.horizon == "finite" else ()):
+    for graph in checking_deadline(operations.task_graphs if operations.horizon == "finite" else ()):
         yield from _late(graph.job.name, earliest_end_us(graph, operations.cluster), graph.job.deadline_us)
 
 
@@ -75,7 +75,7 @@ def broken_together(operations: Operations) -> Conflict:
     return Conflict(kind, names, f"{message}; a larger {kind}_us of one of them, or fewer jobs, may help")
 
 
-def _guarantee_of(job: Job | ShapedJob) -> str:
+def _guarantee_of(job: Job | TaskGraphJob) -> str:
     if job.deadline_us is not None:
         return f"to end by {job.deadline_us:,} us"
     return f"{job.iterations:,} iterations, one every {job.pace_us:,} us"

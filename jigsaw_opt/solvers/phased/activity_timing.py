@@ -84,7 +84,7 @@ def _placement(
     if levels is None:
         return None
     workers = [PlacedWorkers(gpus[job.name], own) for job, own in zip(operations.jobs, levels, strict=True)]
-    return complete(operations, [gpus[graph.job.name] for graph in operations.shaped], workers)
+    return complete(operations, [gpus[graph.job.name] for graph in operations.task_graphs], workers)
 
 
 def _gpu(number: Mapping[str, int], name: str) -> Gpu:
@@ -101,7 +101,7 @@ def _levels(
     if not operations.jobs:
         return []
     own = tuple(job for job in operations.instance.jobs if isinstance(job, Job))
-    # Search knows data-parallel jobs only. Shaped jobs have no levels, so these are chosen without them; `complete`
+    # Search knows data-parallel jobs only. Task-graph jobs have no levels, so these are chosen without them; `complete`
     # then looks at memory with all.
     alone = compile_instance(altered(operations.instance, jobs=own))
     asked = demands(alone)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
 from jigsaw_opt.solvers.phased.phases import GroupProgress, RunningJobs
 from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs
@@ -63,7 +63,7 @@ class LeastLaxityPolicy:
         # Phases last whole periods. A job that can wait less than an iteration cannot wait until the next decision.
         self._grain_us = max(job.iteration_us for job in order)
 
-    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
+    def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
         """Return the jobs that run from now on, until one that waits can wait no longer at the latest.
 
         Parameters
@@ -87,7 +87,7 @@ class LeastLaxityPolicy:
         least_us = min((spare for spare in waiting if spare >= self._grain_us), default=None)
         return found if least_us is None else found._replace(until_us=progress.now_us + int(least_us))
 
-    def _spare_us(self, job: RateJob, asked: Job | ShapedJob, progress: GroupProgress) -> float:
+    def _spare_us(self, job: RateJob, asked: Job | TaskGraphJob, progress: GroupProgress) -> float:
         """Return how long a job can wait, in microseconds, after its release and its restart."""
         begin_us = progress.now_us if progress.goes_on(job.name) else max(progress.now_us, progress.ready_us(asked))
         return self._target_us - begin_us - progress.remaining.get(job.name, 0) * job.iteration_us

@@ -14,7 +14,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.solvers.bound_tightening import BOUND_WORK
 from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
@@ -92,7 +92,7 @@ def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
 def _relaxed(instance: Instance) -> Instance:
     """Return the instance without balance: it holds in every period, and many periods add up to any difference."""
 
-    def relaxed(job: Job | ShapedJob) -> Job | ShapedJob:
+    def relaxed(job: Job | TaskGraphJob) -> Job | TaskGraphJob:
         if not isinstance(job, Job) or not isinstance(job.depth, FreeDepth):
             return job
         depth = altered(job.depth, balance=None)

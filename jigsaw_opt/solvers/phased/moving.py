@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, RunningJobs
 from jigsaw_opt.solvers.phased.rate_jobs import OF_ONE, RateJob, RateJobs, whole_counts
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
@@ -85,7 +85,7 @@ class MovingPolicy:
     ) -> None:
         self._order, self._jobs, self._beside, self._last, self._thorough = order, jobs, beside, last, thorough
 
-    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
+    def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
         """Return the jobs that run from now on, each part at its own period as far as one period has all of them.
 
         Parameters
@@ -108,7 +108,7 @@ class MovingPolicy:
         return RunningJobs(counts, gpus, plan)
 
     def _parts(
-        self, jobs: Mapping[str, Job | ShapedJob], now: Mapping[RateJob, float], progress: GroupProgress, gpus: Gpus
+        self, jobs: Mapping[str, Job | TaskGraphJob], now: Mapping[RateJob, float], progress: GroupProgress, gpus: Gpus
     ) -> Iterator[_SharingPart]:
         place = {job.name: number for number, job in enumerate(now)}
         running = [*now]
@@ -119,7 +119,7 @@ class MovingPolicy:
 
     def _part(
         self,
-        jobs: Mapping[str, Job | ShapedJob],
+        jobs: Mapping[str, Job | TaskGraphJob],
         own: Sequence[RateJob],
         now: Mapping[RateJob, float],
         progress: GroupProgress,
@@ -166,7 +166,7 @@ class MovingPolicy:
         own: Sequence[RateJob],
         rates: Mapping[str, float],
         remaining: Mapping[str, int],
-        first: Job | ShapedJob,
+        first: Job | TaskGraphJob,
     ) -> list[dict[str, int]]:
         """Return the iterations of the jobs of a part to try; of a job alone, as many as its levels ask for."""
         if len(own) == 1:

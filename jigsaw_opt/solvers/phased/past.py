@@ -14,7 +14,7 @@ from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import compile_instance
-from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.timetable import assemble, decisions_of
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
@@ -151,7 +151,7 @@ def past_problems(instance: Instance, past: BegunPhases, fixed: Mapping[str, Seq
             )
 
 
-def first_start_us(job: JobPlan | ShapedJobPlan) -> int:
+def first_start_us(job: JobPlan | TaskGraphJobPlan) -> int:
     """Return the earliest start of a job in a repetition: that of a block."""
     return min((block.start_us for it in job.iterations for block in it.blocks), default=0)
 

@@ -8,8 +8,8 @@ from itertools import accumulate
 from typing import NamedTuple, Protocol, TypeVar
 
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Phase, Plan, ShapedJobPlan, Transfer
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Phase, Plan, TaskGraphJobPlan, Transfer
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = [
     "Gpus",
@@ -83,7 +83,7 @@ class GroupProgress:
         """Return whether a job was in the phase that ended last."""
         return name in self.last and self.last[name].number == self.phases - 1
 
-    def ready_us(self, job: Job | ShapedJob) -> int:
+    def ready_us(self, job: Job | TaskGraphJob) -> int:
         """Return when a job may begin, or go on after it stops now at the latest (specification: release, moves)."""
         if job.restart_us is None or job.name not in self.last:
             return job.release_us
@@ -93,7 +93,7 @@ class GroupProgress:
 class RunningRule(Protocol):
     """Rule that says which jobs of a group run."""
 
-    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
+    def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
         """Return the jobs that run from now on; none before a moment that is waited for.
 
         Parameters
@@ -126,7 +126,7 @@ class PhasePolicy:
     ratio: Callable[[Mapping[str, int]], dict[str, int]]
     gpus: Gpus
 
-    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
+    def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
         """Return the jobs that have begun, and those that may run beside them.
 
         Parameters
@@ -147,7 +147,7 @@ class PhasePolicy:
         return RunningJobs(counts, self.gpus)
 
 
-def phases_of(jobs: Mapping[str, Job | ShapedJob], policy: RunningRule, timing: Timing) -> list[Phase]:
+def phases_of(jobs: Mapping[str, Job | TaskGraphJob], policy: RunningRule, timing: Timing) -> list[Phase]:
     """Return phases one after another, until no iteration is left.
 
     Parameters
@@ -195,7 +195,7 @@ def _phase(remaining: Mapping[str, int], running: RunningJobs, now: int, next_us
     return Phase(now, period_us, repeats, compact(plan.jobs, period_us))
 
 
-def compact(jobs: Sequence[JobPlan | ShapedJobPlan], period_us: int) -> tuple[JobPlan | ShapedJobPlan, ...]:
+def compact(jobs: Sequence[JobPlan | TaskGraphJobPlan], period_us: int) -> tuple[JobPlan | TaskGraphJobPlan, ...]:
     """Return the same cyclic plan, its time 0 moved to where one repetition takes the shortest span.
 
     Parameters
@@ -233,7 +233,7 @@ def _shortest_from(starts: Sequence[int], spans: Sequence[int], period_us: int) 
     return min(starts, key=last_us.__getitem__)
 
 
-def _operations(job: JobPlan | ShapedJobPlan) -> Iterator[Block | Transfer | Execution]:
+def _operations(job: JobPlan | TaskGraphJobPlan) -> Iterator[Block | Transfer | Execution]:
     for iteration in job.iterations:
         yield from iteration.blocks
         yield from iteration.transfers
@@ -242,7 +242,7 @@ def _operations(job: JobPlan | ShapedJobPlan) -> Iterator[Block | Transfer | Exe
 _Timed = TypeVar("_Timed", Block, Transfer, Execution)
 
 
-def _later(job: JobPlan | ShapedJobPlan, by: int) -> JobPlan | ShapedJobPlan:
+def _later(job: JobPlan | TaskGraphJobPlan, by: int) -> JobPlan | TaskGraphJobPlan:
     def later(operations: Sequence[_Timed]) -> tuple[_Timed, ...]:
         return tuple(replace(it, start_us=it.start_us + by, end_us=it.end_us + by) for it in operations)
 

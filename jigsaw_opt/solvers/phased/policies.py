@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.phased.phases import PhasePolicy, Timing
 from jigsaw_opt.solvers.phased.shelves import iteration_counts
 
@@ -18,7 +18,7 @@ _MOST_AT_OWN_PACE = 8
 """Iterations of a fast job in a period of slow ones."""
 
 
-def policies(jobs: Mapping[str, Job | ShapedJob], shelves: Sequence[Plan], timing: Timing) -> Iterator[PhasePolicy]:
+def policies(jobs: Mapping[str, Job | TaskGraphJob], shelves: Sequence[Plan], timing: Timing) -> Iterator[PhasePolicy]:
     """Yield policies that run the jobs of a group.
 
     Whole shelves in turn; each job alone; and as many as have GPUs of their own. Jobs that run together end together,

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled
 from jigsaw_opt.solvers.kernels.processor_sharing import (
     SharingState,
@@ -237,7 +237,7 @@ class RatePolicy:
     def __init__(self, order: Sequence[RateJob], jobs: RateJobs, timing: Timing | None = None) -> None:
         self._order, self._jobs, self._timing = order, jobs, timing
 
-    def running(self, jobs: Mapping[str, Job | ShapedJob], progress: GroupProgress) -> RunningJobs:
+    def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
         """Return the iterations in a period of each job that runs, and its GPUs.
 
         Parameters

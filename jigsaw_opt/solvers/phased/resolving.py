@@ -85,10 +85,10 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     require_a(Instance, instance)
     options, started = required_options(options), time.monotonic()
     require_taken(PHASED, instance)
-    if instance.shaped:
-        job = instance.shaped[0].name
+    if instance.task_graph_jobs:
+        job = instance.task_graph_jobs[0].name
         raise UsageError(
-            f"no phased plan is made from another for instance {instance.name!r}: job {job!r} has a shape",
+            f"no phased plan is made from another for instance {instance.name!r}: job {job!r} has a task graph",
             code="unsupported",
             path="start",
         )

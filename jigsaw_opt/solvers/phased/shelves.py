@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from math import gcd
 
 from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.compiled_task_graph import compile_task_graph
 from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.shape import ShapedJob
-from jigsaw_opt.problem.shaped_graph import compile_shape
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = ["Place", "cyclic_part", "iteration_counts", "placed_shelves", "sharing_groups"]
 
@@ -50,7 +50,9 @@ def iteration_counts(wanted: Mapping[str, float], most: int = 4) -> dict[str, in
     return {name: count // common for name, count in counts.items()}
 
 
-def placed_shelves(instance: Instance, jobs: Sequence[Job | ShapedJob], place: Place, most: int) -> list[Plan] | None:
+def placed_shelves(
+    instance: Instance, jobs: Sequence[Job | TaskGraphJob], place: Place, most: int
+) -> list[Plan] | None:
     """Return cyclic plans that have every job once; jobs of one plan fit on the cluster together.
 
     Parameters
@@ -107,12 +109,12 @@ def sharing_groups(
     return list(groups.values())
 
 
-def _resources(job: Job | ShapedJob, routes: Routes, gpus: Sequence[str]) -> list[tuple[str, object]]:
+def _resources(job: Job | TaskGraphJob, routes: Routes, gpus: Sequence[str]) -> list[tuple[str, object]]:
     number = {server.name: number for number, server in enumerate(routes.cluster.servers)}
     servers = [number[gpu.rsplit("/", 1)[0]] for gpu in gpus]
     channels = [routes.under(job.route_policy).channel(Counter(servers))] if isinstance(job, Job) else []
-    # Operations of a shaped graph are numbered blocks first, so that transfers begin at `blocks`.
-    graph = compile_shape(job) if isinstance(job, ShapedJob) else None
+    # Operations of a task graph are numbered blocks first, so that transfers begin at `blocks`.
+    graph = compile_task_graph(job) if isinstance(job, TaskGraphJob) else None
     if graph is not None:
         for operation in range(graph.blocks, graph.size):
             ends = [servers[slot] for slot in graph.takes_part[operation]]

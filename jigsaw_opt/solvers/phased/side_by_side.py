@@ -10,7 +10,7 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.job import FreeDepth, Job
-from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, ShapedJobPlan, Transfer
+from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, TaskGraphJobPlan, Transfer
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing
 from jigsaw_opt.solvers.phased.rate_model import kind_of
@@ -157,7 +157,7 @@ class SideBySide:
         return Plan.of_jobs(self._instance.name, "", "feasible", period_us, 0, period_us, placed)
 
 
-def _repeated(plan: Plan, times: int, period_us: int) -> Iterator[JobPlan | ShapedJobPlan]:
+def _repeated(plan: Plan, times: int, period_us: int) -> Iterator[JobPlan | TaskGraphJobPlan]:
     """Yield the jobs of a cyclic plan repeated some times, in a period that is no shorter than all of them."""
     own_us = plan.objective
     whole_us = own_us * times

@@ -18,7 +18,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import MOST_OPERATIONS
 from jigsaw_opt.problem.plan import PhaseGroup, Plan, PlanStatus
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.compiled import prepare
@@ -74,7 +74,7 @@ def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
         return False
     operations = 0
     for job in instance.jobs:
-        if isinstance(job, ShapedJob):
+        if isinstance(job, TaskGraphJob):
             operations += job.iterations * (len(job.shape.blocks) + len(job.shape.transfers))
         else:
             operations += job.iterations * (job.workers + (instance.models[job.model].depth if job.workers > 1 else 0))
@@ -192,7 +192,7 @@ def _searched(
     instance: Instance, timer: PhaseTimer, rng: random.Random, placed: Sequence[_PlacedGroups]
 ) -> Iterator[_PlacedGroups]:
     """Yield groups by local search, from jobs placed one after another, and from the best of the placements."""
-    if len(instance.jobs) == 1 or instance.shaped or timer.is_over:
+    if len(instance.jobs) == 1 or instance.task_graph_jobs or timer.is_over:
         return
     model = RateModel(instance, rng)
     search = RateSearch(instance, model, rng, timer)
@@ -215,7 +215,7 @@ def _searched(
 
 
 def _by_rates(
-    order: Sequence[RateJob], model: RateModel, timing: Timing, jobs: Mapping[str, Job | ShapedJob]
+    order: Sequence[RateJob], model: RateModel, timing: Timing, jobs: Mapping[str, Job | TaskGraphJob]
 ) -> Iterator[RunningRule]:
     """Yield counts by loads alone, then by the cyclic plans of several counts."""
     # An order of all jobs is one of each group as well: groups share nothing.
@@ -229,7 +229,7 @@ def _with_moves(
     model: RateModel,
     beside: SideBySide,
     known_us: float | None,
-    jobs: Mapping[str, Job | ShapedJob],
+    jobs: Mapping[str, Job | TaskGraphJob],
 ) -> Iterator[RunningRule]:
     """Yield policies at the rates of an order, then thorough ones; for a makespan, least laxity as well."""
     for thorough in (False, True):
@@ -244,7 +244,7 @@ def _grouped(
     name: str,
     gpus: Mapping[str, Sequence[str]],
     timing: Timing,
-    ways: Callable[[Mapping[str, Job | ShapedJob]], Iterator[RunningRule]],
+    ways: Callable[[Mapping[str, Job | TaskGraphJob]], Iterator[RunningRule]],
     moves: bool = False,
 ) -> _PlacedGroups:
     """Return the groups of a placement, each with phases by its first policy; one group of all jobs where some move."""
@@ -295,7 +295,7 @@ class _GroupSearch:
     """
 
     def __init__(
-        self, instance: Instance, jobs: Mapping[str, Job | ShapedJob], ways: Iterator[RunningRule], timing: Timing
+        self, instance: Instance, jobs: Mapping[str, Job | TaskGraphJob], ways: Iterator[RunningRule], timing: Timing
     ) -> None:
         self._instance, self._jobs, self._timing = instance, jobs, timing
         first = next(ways)
@@ -341,7 +341,7 @@ class _Phased:
     display_name: str = "phases that repeat, for jobs too long to list all iterations; finite horizon"
 
     takes: ClassVar[tuple[str, ...]] = ("time_limit", "seed", "threads", "without_bounds", "cancel")
-    shapes: ClassVar[bool] = True
+    task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
 

@@ -12,7 +12,7 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import compile_instance
-from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
@@ -187,5 +187,5 @@ def _as_placed(shelves: Sequence[Plan], counts: Mapping[str, int]) -> Timetable 
         same = [job for job in plan.jobs if counts.get(job.name) == len(job.iterations)]
         if len(same) == len(counts):
             own = tuple(job for job in same if isinstance(job, JobPlan))
-            return Timetable(own, plan.period_us, tuple(job for job in same if isinstance(job, ShapedJobPlan)))
+            return Timetable(own, plan.period_us, tuple(job for job in same if isinstance(job, TaskGraphJobPlan)))
     return None

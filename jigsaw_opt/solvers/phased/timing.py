@@ -50,7 +50,7 @@ class FixedPlacementTiming:
     name: str = "timing"
     display_name: str = "cyclic timetables of a given placement"
 
-    shapes: ClassVar[bool] = True
+    task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
 
@@ -64,7 +64,7 @@ class FixedPlacementTiming:
 
     def run(self, solve_state: SolveState) -> Result:
         """Offer plans with shorter and shorter periods."""
-        timed = activities_timed if solve_state.operations.shaped else _timed
+        timed = activities_timed if solve_state.operations.task_graphs else _timed
         return solve_state.conclude(lambda: timed(solve_state, self.placements, self.known))
 
 

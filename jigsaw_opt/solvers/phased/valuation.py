@@ -8,7 +8,7 @@ from dataclasses import replace
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Phase
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = ["ends_us", "objective_at", "value_of"]
 
@@ -37,7 +37,7 @@ def objective_at(instance: Instance, ends: Mapping[str, int]) -> int:
     return sum(job.weight * ends[job.name] for job in instance.jobs if job.name in ends)
 
 
-def value_of(instance: Instance, jobs: Mapping[str, Job | ShapedJob], phases: Sequence[Phase]) -> tuple[int, int]:
+def value_of(instance: Instance, jobs: Mapping[str, Job | TaskGraphJob], phases: Sequence[Phase]) -> tuple[int, int]:
     """Return how late jobs are in all, then the group's part of the objective.
 
     Parameters

@@ -12,9 +12,9 @@ from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import Operations, compile_instance
-from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, JobLevels, flatten, network_of
 from jigsaw_opt.solvers.activities.repeating import repeated
@@ -43,7 +43,7 @@ class KeptTiming:
 
 
 class KeptOrder:
-    """The activities of a plan in its order. Jobs are numbered with the data-parallel ones before the shaped ones.
+    """The activities of a plan in its order. Jobs are numbered with the data-parallel ones before the task-graph ones.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class KeptOrder:
     def __init__(self, operations: Operations, timetable: Timetable) -> None:
         self.operations, self._old = operations, timetable
         workers = [job for job in operations.instance.jobs if isinstance(job, Job)]
-        self.jobs: list[Job | ShapedJob] = [*workers, *operations.instance.shaped]
+        self.jobs: list[Job | TaskGraphJob] = [*workers, *operations.instance.task_graph_jobs]
         server = {it.name: s for s, it in enumerate(operations.cluster.servers)}
         split = [[name.rpartition("/") for name in job.gpus] for job in timetable.plans]
         self._gpus = [[(server[name], int(k)) for name, _, k in names] for names in split]
@@ -205,7 +205,7 @@ class KeptOrder:
         if job < count:
             graph = operations.jobs[job]
             return [str(block.slot) for block in graph.blocks], [str(transfer.bucket) for transfer in graph.transfers]
-        shape = operations.shaped[job - count].shape
+        shape = operations.task_graphs[job - count].shape
         return [block.name for block in shape.blocks], [transfer.name for transfer in shape.transfers]
 
     def _restricted(self, kept: Sequence[int], routes: Routes) -> Operations:
@@ -218,7 +218,7 @@ class KeptOrder:
             instance=altered(instance, cluster=routes.cluster, jobs=jobs),
             cluster=routes.cluster,
             jobs=tuple(self.operations.jobs[job] for job in kept if job < count),
-            shaped=tuple(self.operations.shaped[job - count] for job in kept if job >= count),
+            task_graphs=tuple(self.operations.task_graphs[job - count] for job in kept if job >= count),
         )
         part.__dict__["routes"] = routes  # they stay known
         return part
@@ -276,7 +276,7 @@ class KeptOrder:
 def timetable_in(plan: Plan) -> Timetable:
     """Return the timetable of a plan."""
     jobs = tuple(job for job in plan.jobs if isinstance(job, JobPlan))
-    return Timetable(jobs, plan.period_us, tuple(job for job in plan.jobs if isinstance(job, ShapedJobPlan)))
+    return Timetable(jobs, plan.period_us, tuple(job for job in plan.jobs if isinstance(job, TaskGraphJobPlan)))
 
 
 def _earliest(flat: FlatActivities, order: Sequence[int]) -> list[int]:

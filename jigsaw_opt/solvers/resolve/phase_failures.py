@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, left_of
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, PhaseLoss, TransferChange
@@ -161,7 +161,7 @@ def _ends_us(groups: Sequence[PhaseGroup]) -> dict[str, int]:
     return {job.name: phase.end_of(job) for group in groups for phase in group.phases for job in phase.jobs}
 
 
-def _first_start_us(job: JobPlan | ShapedJobPlan) -> int:
+def _first_start_us(job: JobPlan | TaskGraphJobPlan) -> int:
     """Return the earliest start of a job's operations in a repetition."""
     starts: Iterator[int] = (it.start_us for own in job.iterations for it in (*own.blocks, *own.transfers))
     return min(starts)

@@ -14,14 +14,14 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.operations import MOST_OPERATIONS
 from jigsaw_opt.problem.plan import Iteration as WorkerIteration
-from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["RemainingWork", "in_progress_at", "remaining_at", "shifted_jobs"]
 
-_Iteration = TypeVar("_Iteration", WorkerIteration, ShapedIteration)
+_Iteration = TypeVar("_Iteration", WorkerIteration, TaskGraphIteration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +128,14 @@ def _rest_of(phases: Sequence[Phase], moment: int) -> Iterator[Phase]:
             yield replace(phase, start_us=start_us, repeats=phase.count - turns)
 
 
-def _ended(phase: Phase, job: JobPlan | ShapedJobPlan, moment: int) -> int:
+def _ended(phase: Phase, job: JobPlan | TaskGraphJobPlan, moment: int) -> int:
     """Return how many iterations of a job have ended in all repetitions of a phase; they end in their order."""
     since = moment - phase.start_us
     each = ((since - _end_us(it)) // (phase.period_us or 1) + 1 for it in job.iterations)
     return sum(min(phase.count, max(0, ended)) for ended in each)
 
 
-def _between(phase: Phase, job: JobPlan | ShapedJobPlan, first: int, end: int) -> JobPlan | ShapedJobPlan:
+def _between(phase: Phase, job: JobPlan | TaskGraphJobPlan, first: int, end: int) -> JobPlan | TaskGraphJobPlan:
     """Return the iterations of a job from one up to another, counted over all repetitions of a phase."""
     numbers = [divmod(number, len(job.iterations)) for number in range(first, end)]
     period_us = phase.period_us or 0
@@ -151,14 +151,14 @@ def _later(iteration: _Iteration, us: int) -> _Iteration:
     return replace(iteration, blocks=tuple(blocks), transfers=tuple(transfers))
 
 
-def _span_us(jobs: Iterable[JobPlan | ShapedJobPlan]) -> int:
+def _span_us(jobs: Iterable[JobPlan | TaskGraphJobPlan]) -> int:
     """Return the time from the first start of jobs to their last end, in microseconds."""
     every = [own for job in jobs for own in job.iterations]
     starts: Iterator[int] = (it.start_us for own in every for it in (*own.blocks, *own.transfers))
     return max(1, max(map(_end_us, every)) - min(starts))
 
 
-def _end_us(iteration: WorkerIteration | ShapedIteration) -> int:
+def _end_us(iteration: WorkerIteration | TaskGraphIteration) -> int:
     ends: Iterator[int] = (it.end_us for it in (*iteration.blocks, *iteration.transfers))
     return max(ends)
 
@@ -217,7 +217,7 @@ def shifted_jobs(instance: Instance, plan: Plan, origin: int) -> tuple[Instance,
     return altered(instance, jobs=jobs), plan.with_jobs(plans)
 
 
-def _job_from(job: Job | ShapedJob, origin: int) -> Job | ShapedJob:
+def _job_from(job: Job | TaskGraphJob, origin: int) -> Job | TaskGraphJob:
     deadline = None if job.deadline_us is None else job.deadline_us - origin
     return altered(job, release_us=max(0, job.release_us - origin), deadline_us=deadline)
 

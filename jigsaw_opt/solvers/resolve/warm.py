@@ -91,10 +91,10 @@ def offer_repaired(solve_state: SolveState, plan: Plan) -> None:
     UsageError
         Some job has a task graph.
     """
-    if solve_state.operations.shaped:
-        name = solve_state.operations.instance.shaped[0].name
+    if solve_state.operations.task_graphs:
+        name = solve_state.operations.instance.task_graph_jobs[0].name
         raise UsageError(
-            f"no plan of another instance is repaired where a job has a shape, such as {name!r}",
+            f"no plan of another instance is repaired where a job has a task graph, such as {name!r}",
             code="unsupported",
             path="start",
         )

@@ -23,6 +23,7 @@ from jigsaw_opt.solvers.search.moves import Move, move_types
 from jigsaw_opt.solvers.search.opening import open_search
 from jigsaw_opt.solvers.search.selection import AdaptiveSelection
 from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.system.former_names import is_said
 
 __all__ = ["Driver"]
 
@@ -158,6 +159,6 @@ class Driver:
 
     def _kinds_left(self, context: Context) -> list[type[Move]]:
         """Return all classes of moves for jobs of these kinds that are not left out."""
-        kinds, shaped = (*self.kinds, *move_types()), bool(context.operations.shaped)
-        own = (kind for kind in kinds if getattr(kind, "shapes", False) == shaped)
+        kinds, task_graphs = (*self.kinds, *move_types()), bool(context.operations.task_graphs)
+        own = (kind for kind in kinds if is_said(kind, "task_graphs", "shapes") == task_graphs)
         return [kind for kind in own if kind.name not in context.params.without]

@@ -35,7 +35,7 @@ def open_search(context: Context, begun: Event) -> None:
         Set as soon as there are plans.
     """
     budget, solve_state = context.budget, context.solve_state
-    if context.operations.shaped:
+    if context.operations.task_graphs:
         offer_greedy(solve_state, context.operations, solve_state.options.seed, context.offer)
         begun.set()
         return

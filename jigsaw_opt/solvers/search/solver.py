@@ -30,7 +30,7 @@ class Search(OrtoolsSolver):
     display_name: str = "anytime search: annealing and CP-SAT on parts of the plan; any size, both horizons"
     moves: tuple[type[Move], ...] = ()
 
-    shapes: ClassVar[bool] = True
+    task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")

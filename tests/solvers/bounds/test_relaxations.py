@@ -24,7 +24,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import random_instance
-from tests.random_shapes import random_mixed_instance, random_shaped_instance
+from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 
 OBJECTIVES = (("finite", "makespan"), ("finite", "weighted_completion"), ("cyclic", "period"))
 OPERATORS: dict[type[ast.AST], Callable[..., Fraction | bool]] = {
@@ -77,8 +77,8 @@ SPREAD = [
     catalogue.load("rack/link-bound"),
 ]
 SHAPED = [
-    replace(instance, jobs=instance.shaped)
-    for instance in (random_shaped_instance(seed, *both) for seed in range(4) for both in OBJECTIVES)  # type: ignore[arg-type]
+    replace(instance, jobs=instance.task_graph_jobs)
+    for instance in (random_task_graph_instance(seed, *both) for seed in range(4) for both in OBJECTIVES)  # type: ignore[arg-type]
 ]
 MIXED = [random_mixed_instance(seed, *both) for seed in range(4) for both in OBJECTIVES]  # type: ignore[arg-type]
 

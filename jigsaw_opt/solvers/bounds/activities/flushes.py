@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 
 from jigsaw_opt.problem.clock import checking_deadline
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
-from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
+from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
@@ -27,18 +27,18 @@ _MOST_STEPS = 400_000
 
 
 def _fits(operations: Operations) -> bool:
-    flushing = (graph.shape.barrier != "none" for graph in operations.shaped)
+    flushing = (graph.shape.barrier != "none" for graph in operations.task_graphs)
     return operations.horizon == "cyclic" and any(flushing)
 
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     operations = context.operations
-    for graph in checking_deadline(operations.shaped):
+    for graph in checking_deadline(operations.task_graphs):
         if graph.shape.barrier != "none":
-            yield from _of_job(graph, ShapedData(graph, operations.cluster).least_us)
+            yield from _of_job(graph, TaskGraphData(graph, operations.cluster).least_us)
 
 
-def _of_job(graph: ShapedGraph, least_us: Sequence[int]) -> Iterator[Bound]:
+def _of_job(graph: CompiledTaskGraph, least_us: Sequence[int]) -> Iterator[Bound]:
     before, after = _neighbours(graph)
     down = list(TopologicalSorter(before).static_order())
     whole, steps = graph.shape.barrier == "job", 0
@@ -51,7 +51,7 @@ def _of_job(graph: ShapedGraph, least_us: Sequence[int]) -> Iterator[Bound]:
         yield _of_slot(graph, slot, [(heads[b], least_us[b], tails[b]) for b in blocks])
 
 
-def _neighbours(graph: ShapedGraph) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+def _neighbours(graph: CompiledTaskGraph) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
     """Return, by operation, those of its iteration that it waits for, and those that wait for it."""
     before: dict[int, list[int]] = {operation: [] for operation in range(graph.size)}
     after: dict[int, list[int]] = {operation: [] for operation in range(graph.size)}
@@ -82,7 +82,7 @@ def _longest(
     return passed
 
 
-def _of_slot(graph: ShapedGraph, slot: int, blocks: Sequence[tuple[int, int, int]]) -> Bound:
+def _of_slot(graph: CompiledTaskGraph, slot: int, blocks: Sequence[tuple[int, int, int]]) -> Bound:
     """Return the bound of the best pair of head and tail; blocks of the same head and tail count as one."""
     sums: dict[tuple[int, int], int] = {}
     for head, length, tail in blocks:
@@ -103,5 +103,5 @@ def _of_slot(graph: ShapedGraph, slot: int, blocks: Sequence[tuple[int, int, int
     return Bound(value, Proof(sentence, f"{job.iterations} * ({head} + {work} + {tail}) = {value}", terms, (job.name,)))
 
 
-FLUSHES = Relaxation("flushes", _bounds, frozenset({"period"}), instant=True, fits=_fits, shaped=True)
+FLUSHES = Relaxation("flushes", _bounds, frozenset({"period"}), instant=True, fits=_fits, task_graphs=True)
 """Spans between barriers."""

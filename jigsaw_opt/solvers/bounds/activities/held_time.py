@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from math import gcd
 
 from jigsaw_opt.problem.clock import checking_deadline
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
-from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
+from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
@@ -26,8 +26,8 @@ _MOST_STEPS = 300_000
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     operations = context.operations
-    for graph in checking_deadline(operations.shaped):
-        lengths = _least_lengths(graph, ShapedData(graph, operations.cluster).least_us)
+    for graph in checking_deadline(operations.task_graphs):
+        lengths = _least_lengths(graph, TaskGraphData(graph, operations.cluster).least_us)
         for slot in range(len(graph.shape.slots)):
             own = [
                 (hold.bytes, length)
@@ -39,7 +39,7 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
                 yield _of_slot(graph, slot, own, room)
 
 
-def _least_lengths(graph: ShapedGraph, least_us: list[int]) -> list[int]:
+def _least_lengths(graph: CompiledTaskGraph, least_us: list[int]) -> list[int]:
     """Return the least lengths of memory intervals, in microseconds, of as many as the limit of steps allows."""
     lengths, steps = list[int](), 0
     known: dict[int, dict[int, int]] = {}
@@ -55,13 +55,13 @@ def _least_lengths(graph: ShapedGraph, least_us: list[int]) -> list[int]:
     return lengths
 
 
-def _room(operations: Operations, graph: ShapedGraph, slot: int) -> int:
+def _room(operations: Operations, graph: CompiledTaskGraph, slot: int) -> int:
     """Return the most bytes that a GPU of the slot's types has beside the slot's own memory."""
     types, servers = graph.gpu_types[slot], operations.cluster.servers
     return max((it.gpu_memory for it in servers if it.gpu_type in types), default=0) - graph.shape.slots[slot].memory
 
 
-def _of_slot(graph: ShapedGraph, slot: int, own: list[tuple[int, int]], room: int) -> Bound:
+def _of_slot(graph: CompiledTaskGraph, slot: int, own: list[tuple[int, int]], room: int) -> Bound:
     job, name = graph.job, graph.shape.slots[slot].name
     # The bytes held are always a multiple of the common divisor of all sizes, so the rest of the room is never used.
     unit = gcd(*(size for size, _ in own))
@@ -73,5 +73,7 @@ def _of_slot(graph: ShapedGraph, slot: int, own: list[tuple[int, int]], room: in
     return Bound(value, Proof(sentence, f"ceil({taken} / {units}) = {value}", terms, (job.name,)))
 
 
-HELD_TIME = Relaxation("held_time", _bounds, frozenset({"makespan", "period"}), instant=True, shaped=True, moves=True)
+HELD_TIME = Relaxation(
+    "held_time", _bounds, frozenset({"makespan", "period"}), instant=True, task_graphs=True, moves=True
+)
 """The relaxation registered as ``held_time``."""

@@ -1,4 +1,4 @@
-"""The work of shaped and data-parallel jobs together, shared out among all GPUs."""
+"""The work of task-graph and data-parallel jobs together, shared out among all GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.critical import least_work_us
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
+from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
@@ -34,8 +34,8 @@ def _works(operations: Operations) -> Iterator[Term]:
         # Each level counts on the type that takes least for it, even if no single type is the best for all levels.
         costs = [min(table[level] for table in tables.values()) for level in range(job.levels)] if tables else [0]
         yield Term("work", least_work_us(job, costs) if tables else 0, jobs=(job.name,))
-    for graph in checking_deadline(operations.shaped):
-        data = ShapedData(graph, operations.cluster)
+    for graph in checking_deadline(operations.task_graphs):
+        data = TaskGraphData(graph, operations.cluster)
         once = sum(
             length * len(slots) for length, slots in zip(data.least_us, graph.takes_part[: graph.blocks], strict=False)
         )

@@ -12,21 +12,21 @@ from graphlib import TopologicalSorter
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Cluster
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 
-__all__ = ["SLOT_LOADS", "ShapedData", "earliest_end_us"]
+__all__ = ["SLOT_LOADS", "TaskGraphData", "earliest_end_us"]
 
 _MOST_LISTED = 20_000
 """Largest number of operations among which chains are searched."""
 
 
-class ShapedData:
+class TaskGraphData:
     """Least times of one job with a task graph, by operation of one iteration.
 
     Parameters
@@ -44,7 +44,7 @@ class ShapedData:
         Number of its iterations that are listed one by one; the others add to a chain as much as some of these do.
     """
 
-    def __init__(self, graph: ShapedGraph, cluster: Cluster) -> None:
+    def __init__(self, graph: CompiledTaskGraph, cluster: Cluster) -> None:
         self.graph = graph
         fabrics = [Channel((), it.fabric_bandwidth, it.fabric_latency_us) for it in cluster.servers if it.gpus > 1]
         links = [Channel((), it.bandwidth, it.latency_us) for it in cluster.links]
@@ -111,7 +111,7 @@ class ShapedData:
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     operations = context.operations
-    data = [ShapedData(graph, operations.cluster) for graph in checking_deadline(operations.shaped)]
+    data = [TaskGraphData(graph, operations.cluster) for graph in checking_deadline(operations.task_graphs)]
     yield from _gpu_load(operations, data)
     if operations.objective == "weighted_completion":
         yield _weighted(data)
@@ -120,7 +120,7 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
         yield from _of_job(it, operations.horizon == "cyclic")
 
 
-def _gpu_load(operations: Operations, data: list[ShapedData]) -> Iterator[Bound]:
+def _gpu_load(operations: Operations, data: list[TaskGraphData]) -> Iterator[Bound]:
     """Yield the mean load of a GPU; it says nothing about weighted completion times."""
     if operations.objective == "weighted_completion":
         return
@@ -136,7 +136,7 @@ def _gpu_load(operations: Operations, data: list[ShapedData]) -> Iterator[Bound]
     yield Bound(value, Proof("the work of all blocks shared out among all GPUs", arithmetic, tuple(terms)))
 
 
-def _of_job(it: ShapedData, cyclic: bool) -> Iterator[Bound]:
+def _of_job(it: TaskGraphData, cyclic: bool) -> Iterator[Bound]:
     """Yield the loads of the slots of a job and, on the finite horizon, its longest chain."""
     job = it.graph.job
     # Neighbouring periods overlap, so neither a head nor a tail is idle time there.
@@ -157,7 +157,7 @@ def _of_job(it: ShapedData, cyclic: bool) -> Iterator[Bound]:
         yield Bound(value, Proof(sentence, f"{job.release_us} + {longest} = {value}", parts, (job.name,)))
 
 
-def _weighted(data: list[ShapedData]) -> Bound:
+def _weighted(data: list[TaskGraphData]) -> Bound:
     """Return the weighted sum of the earliest ends, each job by itself."""
     terms, amounts = [], list[int]()
     for it in data:
@@ -168,7 +168,7 @@ def _weighted(data: list[ShapedData]) -> Bound:
     return Bound(total, Proof("every job as if it were alone", f"{added(amounts)} = {total}", tuple(terms)))
 
 
-def earliest_end_us(graph: ShapedGraph, cluster: Cluster) -> int:
+def earliest_end_us(graph: CompiledTaskGraph, cluster: Cluster) -> int:
     """Return a lower bound on the end of a job with a task graph on the finite horizon, alone on the cluster.
 
     Parameters
@@ -183,12 +183,12 @@ def earliest_end_us(graph: ShapedGraph, cluster: Cluster) -> int:
     int
         Time in microseconds.
     """
-    return _earliest_end(ShapedData(graph, cluster))
+    return _earliest_end(TaskGraphData(graph, cluster))
 
 
-def _earliest_end(it: ShapedData) -> int:
+def _earliest_end(it: TaskGraphData) -> int:
     return max(bound.value for bound in _of_job(it, cyclic=False))
 
 
-SLOT_LOADS = Relaxation("slot_loads", _bounds, instant=True, shaped=True, moves=True)
+SLOT_LOADS = Relaxation("slot_loads", _bounds, instant=True, task_graphs=True, moves=True)
 """Loads of slots and GPUs, and longest chains."""

@@ -33,8 +33,8 @@ _OWN = {
 class Move(Protocol):
     """A way to get from the best plan to a better one; a search makes one object of each class.
 
-    A class whose attribute `shapes` is true is for instances in which jobs have task graphs, any other for the rest.
-    An object whose attribute `exhausted` has become true is made no more.
+    A class whose attribute `task_graphs` is true is for instances in which jobs have task graphs, any other for the
+    rest. An object whose attribute `exhausted` has become true is made no more.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ __all__ = ["AnnealActivities", "ReorderWindow"]
 class _OrderMove:
     """A step of a search that goes on from the incumbent, or from its own last plan."""
 
-    shapes: ClassVar[bool] = True
+    task_graphs: ClassVar[bool] = True
     search: ClassVar[type[Annealing | WindowSearch]]
 
     def __init__(self, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""The checker and the referee, which share no code, judge plans of random shaped jobs alike."""
+"""The checker and the referee, which share no code, judge plans of random task-graph jobs alike."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jigsaw_opt.documents import decode_instance, decode_plan, encode_instance, 
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.instance import Horizon, Objective
 from tests.random_instances import GOALS, with_power_caps, with_promises, with_route_policies
-from tests.random_shapes import changed_plan, one_after_another, random_shaped_instance
+from tests.random_task_graphs import changed_plan, one_after_another, random_task_graph_instance
 
 _INSTANCES, _CHANGES = 30, 60
 
@@ -27,7 +27,7 @@ def test_both_judge_random_plans_alike(horizon: Horizon, objective: Objective) -
     """A walk through correct plans, which it makes denser: whatever is tried, both say the same of it."""
     rules: Counter[str] = Counter()
     for seed in range(_INSTANCES):
-        random, instance = Random(seed), random_shaped_instance(seed, horizon, objective)
+        random, instance = Random(seed), random_task_graph_instance(seed, horizon, objective)
         if seed % 2:
             instance = with_promises(instance, random, 60)
         if seed % 3:
@@ -53,7 +53,7 @@ def test_both_judge_damaged_documents_alike() -> None:
     """Numbers, GPUs, keys and lists changed at random: the checker raises on none of them."""
     found: Counter[bool] = Counter()
     for seed in range(_INSTANCES):
-        random, instance = Random(seed), random_shaped_instance(seed, *GOALS[seed % 3])
+        random, instance = Random(seed), random_task_graph_instance(seed, *GOALS[seed % 3])
         document, plan = json.loads(encode_instance(instance)), one_after_another(instance, random)
         for _ in range(_CHANGES // 2 if plan is not None and not violations(instance, plan) else 0):
             tried = changed(json.loads(encode_plan(replace(plan, solver={"name": "none"}))), random)
@@ -68,7 +68,7 @@ def test_both_judge_damaged_documents_alike() -> None:
 
 def test_documents_and_hashes_of_random_shapes() -> None:
     for seed in range(40):
-        instance = random_shaped_instance(seed)
+        instance = random_task_graph_instance(seed)
         data = encode_instance(instance)
         assert decode_instance(data) == instance
         assert sha256(json.loads(data)) == instance_sha256(instance)

@@ -1,4 +1,4 @@
-"""`auto` on jobs with a shape: never worse than `greedy`, as good as `cpsat` on small ones, the same for a seed."""
+"""`auto` on jobs with a task graph: never worse than `greedy`, as good as `cpsat` on small ones, one for a seed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.instances.shops import Shop, shop_instance
-from jigsaw_opt.problem import Instance, ShapedJob
+from jigsaw_opt.problem import Instance, TaskGraphJob
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
@@ -22,8 +22,8 @@ from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
-from tests.random_shapes import random_shaped_instance
-from tests.solvers.test_cpsat_shaped import instance_of, one_server, pipeline
+from tests.random_task_graphs import random_task_graph_instance
+from tests.solvers.test_cpsat_task_graphs import instance_of, one_server, pipeline
 
 pytest.importorskip("ortools")
 HORIZONS: list[tuple[Horizon, Objective]] = [
@@ -33,16 +33,16 @@ HORIZONS: list[tuple[Horizon, Objective]] = [
 ]
 
 
-def shaped_only(seed: int, horizon: Horizon = "finite", objective: Objective = "makespan") -> Instance:
-    instance = random_shaped_instance(seed, horizon, objective)
-    return replace(instance, jobs=instance.shaped)
+def task_graphs_only(seed: int, horizon: Horizon = "finite", objective: Objective = "makespan") -> Instance:
+    instance = random_task_graph_instance(seed, horizon, objective)
+    return replace(instance, jobs=instance.task_graph_jobs)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
 def test_small_instances_are_decided(seed: int, horizon: Horizon, objective: Objective, workers: int) -> None:
-    instance = shaped_only(seed, horizon, objective)
+    instance = task_graphs_only(seed, horizon, objective)
     found = solve(instance, "auto", Options(threads=workers, work_limit=20.0))
     best = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
     assert (found.status, found.objective) == (best.status, best.objective)
@@ -51,7 +51,7 @@ def test_small_instances_are_decided(seed: int, horizon: Horizon, objective: Obj
 @pytest.mark.slow
 @pytest.mark.parametrize("horizon", ["finite", "cyclic"])
 def test_it_is_never_worse_than_greedy_and_the_same_for_a_seed(horizon: Horizon) -> None:
-    job = ShapedJob("pipe", pipeline(4, 6, 1, "slot"), 2)
+    job = TaskGraphJob("pipe", pipeline(4, 6, 1, "slot"), 2)
     instance = instance_of(one_server(4, 2), job, replace(job, name="other", iterations=1), horizon=horizon)
     options = Options(threads=1, work_limit=0.05)
     first, second = (solve(instance, "auto", options) for _ in range(2))
@@ -63,7 +63,7 @@ def test_it_is_never_worse_than_greedy_and_the_same_for_a_seed(horizon: Horizon)
 
 
 @pytest.mark.slow
-def test_moves_of_shaped_jobs_are_chosen_and_left_out_as_others_are() -> None:
+def test_moves_of_task_graph_jobs_are_chosen_and_left_out_as_others_are() -> None:
     instance = shop_instance(Shop(6, 5, jobs=3, objective="weighted_completion"), "moves")
     options = Options(threads=1, work_limit=0.5)
     made = {move.name: move for move in solve(instance, "search", options).moves}
@@ -77,7 +77,7 @@ def test_moves_of_shaped_jobs_are_chosen_and_left_out_as_others_are() -> None:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
 def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Horizon, objective: Objective) -> None:
-    operations = compile_instance(shaped_only(seed, horizon, objective))
+    operations = compile_instance(task_graphs_only(seed, horizon, objective))
     placement = next(placements(operations, 0), None)
     if placement is None:
         assert solve(operations.instance, "cpsat", Options(work_limit=5.0)).status is Status.INFEASIBLE

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.solvers.infeasibility.room import joined_parts, more_memory, unjoined
 from jigsaw_opt.solvers.result import Conflict
 
-__all__ = ["causes_of_shape"]
+__all__ = ["causes_of_task_graph"]
 
 
-def causes_of_shape(operations: Operations, graph: ShapedGraph) -> Iterator[Conflict]:
+def causes_of_task_graph(operations: Operations, graph: CompiledTaskGraph) -> Iterator[Conflict]:
     """Yield the first cause why a job with a task graph has no place even alone.
 
     Slots are on GPUs of their own. So the slots that depend on some types, and take at least so much memory, are
@@ -45,7 +45,7 @@ def causes_of_shape(operations: Operations, graph: ShapedGraph) -> Iterator[Conf
 
 
 def _too_few(
-    graph: ShapedGraph, slots: Sequence[int], servers: Sequence[Server], here: frozenset[str]
+    graph: CompiledTaskGraph, slots: Sequence[int], servers: Sequence[Server], here: frozenset[str]
 ) -> tuple[str, str] | None:
     """Kind and message where slots that depend on some types are more than the GPUs of these; else None."""
     gpus = sum(server.gpus for server in servers)
@@ -65,7 +65,7 @@ def _too_few(
     return "reach", f"{message}, and the cluster has {gpus:,}; {len(slots) - gpus:,} more are wanted"
 
 
-def _too_small(graph: ShapedGraph, needs: list[int], servers: Sequence[Server]) -> tuple[str, str] | None:
+def _too_small(graph: CompiledTaskGraph, needs: list[int], servers: Sequence[Server]) -> tuple[str, str] | None:
     """Kind and message where so much memory is on fewer GPUs than slots take it; else None."""
     ascending, gpus_of = sorted(needs), Counter[int]()
     for server in servers:
@@ -82,7 +82,7 @@ def _too_small(graph: ShapedGraph, needs: list[int], servers: Sequence[Server]) 
     return None
 
 
-def _least_bytes(graph: ShapedGraph) -> list[int]:
+def _least_bytes(graph: CompiledTaskGraph) -> list[int]:
     """Return, by slot, what it takes at some moment in every plan: its memory, and what is surely held during a block.
 
     A hold from a block to the same is sure; one to another block holds nothing where that one ends first.

@@ -7,16 +7,26 @@ from random import Random
 import pytest
 
 from jigsaw_opt.formulations.cpsat_activities.symmetry import alike_parts, sorted_starts
-from jigsaw_opt.problem import Cluster, Edge, Instance, MemoryInterval, Server, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem import (
+    Cluster,
+    Edge,
+    Instance,
+    MemoryInterval,
+    Server,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+)
+from jigsaw_opt.problem.compiled_task_graph import compile_task_graph
 from jigsaw_opt.problem.instance import Horizon
-from jigsaw_opt.problem.shape import Barrier
-from jigsaw_opt.problem.shaped_graph import compile_shape
+from jigsaw_opt.problem.task_graph import Barrier
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
 pytest.importorskip("ortools")
 
-from tests.shaped_oracle import shaped_optimum
+from tests.task_graph_oracle import task_graph_optimum
 
 BARRIERS: tuple[Barrier, ...] = ("none", "slot", "job")
 
@@ -31,9 +41,9 @@ def alike(seed: int, horizon: Horizon) -> Instance:
     ahead = [(0, n, 0) for n in range(1, size) if random.random() < 0.7]
     edges = [*ahead, *([(size - 1, 0, 1)] if random.random() < 0.3 else [])]
     pairs = [(a, b) for a in range(size) for b in range(size) if slots[a] == slots[b] and random.random() < 0.6]
-    blocks = [ShapedBlock(f"{k}.{n}", (slots[n],), {"v": times[n]}) for k in range(copies) for n in range(size)]
-    blocks.append(ShapedBlock("alone", ("a",), {"v": 1}))
-    shape = Shape(
+    blocks = [TaskGraphBlock(f"{k}.{n}", (slots[n],), {"v": times[n]}) for k in range(copies) for n in range(size)]
+    blocks.append(TaskGraphBlock("alone", ("a",), {"v": 1}))
+    shape = TaskGraph(
         (Slot("a"), Slot("b")),
         tuple(blocks),
         (),
@@ -42,7 +52,7 @@ def alike(seed: int, horizon: Horizon) -> Instance:
         tuple(MemoryInterval(f"{k}.{a}", f"{k}.{b}", 1 + (a + b) % 2) for k in range(copies) for a, b in pairs),
     )
     cluster = Cluster((Server("s", "v", 2, random.choice((2, 3, 4)), 10**6),))
-    job = ShapedJob("job", shape, random.choice((1, 1, 2)) if size * copies < 6 else 1)
+    job = TaskGraphJob("job", shape, random.choice((1, 1, 2)) if size * copies < 6 else 1)
     return Instance("alike", cluster, {}, (job,), horizon, "period" if horizon == "cyclic" else "makespan")
 
 
@@ -51,19 +61,19 @@ def test_the_optimum_of_alike_parts(horizon: Horizon) -> None:
     found = []
     for seed in range(16):
         instance = alike(seed, horizon)
-        assert alike_parts(compile_shape(instance.shaped[0]))
+        assert alike_parts(compile_task_graph(instance.task_graph_jobs[0]))
         result = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
         found.append(result.objective)
-        assert result.objective == shaped_optimum(instance), seed
+        assert result.objective == task_graph_optimum(instance), seed
     assert None in found
     assert len(set(found)) > 4
 
 
 def test_starts_are_sorted_part_by_part() -> None:
-    blocks = tuple(ShapedBlock(f"{kind}{k}", ("s",), {"v": 1}) for k in range(2) for kind in "FB")
+    blocks = tuple(TaskGraphBlock(f"{kind}{k}", ("s",), {"v": 1}) for k in range(2) for kind in "FB")
     edges, holds = (
         tuple(made(f"F{k}", f"B{k}") for k in range(2)) for made in (Edge, lambda a, b: MemoryInterval(a, b, 1))
     )
-    shape = Shape((Slot("s"),), blocks, (), edges, "none", holds)
-    graph = compile_shape(ShapedJob("job", shape, 1))
+    shape = TaskGraph((Slot("s"),), blocks, (), edges, "none", holds)
+    graph = compile_task_graph(TaskGraphJob("job", shape, 1))
     assert sorted_starts(graph, [[4, 6, 0, 7]]) == [[0, 6, 4, 7]]

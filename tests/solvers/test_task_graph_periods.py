@@ -1,4 +1,4 @@
-"""Periods of shaped jobs whose iterations overlap: known answers, where memory or sharded blocks set the period."""
+"""Periods of task-graph jobs whose iterations overlap: known answers, where memory or sharded blocks set the period."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from jigsaw_opt.problem import (
     Instance,
     MemoryInterval,
     Server,
-    Shape,
-    ShapedBlock,
-    ShapedJob,
     Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
     compile_instance,
 )
 from jigsaw_opt.problem.timetable import Timetable
@@ -28,24 +28,24 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
-from tests.random_shapes import random_shaped_instance
+from tests.random_task_graphs import random_task_graph_instance
 
 pytest.importorskip("ortools")
 
 
 def there_and_back(devices: int, memory: int, *paths: list[int]) -> Instance:
     """Forward blocks of 1 along each path, backward ones of 3 back; 1 is held from the one to the other."""
-    blocks, edges, holds = list[ShapedBlock](), list[Edge](), list[MemoryInterval]()
+    blocks, edges, holds = list[TaskGraphBlock](), list[Edge](), list[MemoryInterval]()
     for number, path in enumerate(paths):
         chain = [f"f{number}.{device}" for device in path] + [f"b{number}.{device}" for device in path[::-1]]
         slots = [f"d{device}" for device in [*path, *path[::-1]]]
-        blocks += [ShapedBlock(n, (s,), {"v": 3 if n[0] == "b" else 1}) for n, s in zip(chain, slots, strict=True)]
+        blocks += [TaskGraphBlock(n, (s,), {"v": 3 if n[0] == "b" else 1}) for n, s in zip(chain, slots, strict=True)]
         edges += [Edge(before, after) for before, after in pairwise(chain)]
         holds += [MemoryInterval(f"f{number}.{device}", f"b{number}.{device}", 1) for device in path]
     own = tuple(Slot(f"d{device}") for device in range(devices))
-    shape = Shape(own, tuple(blocks), (), tuple(edges), "none", tuple(holds))
+    shape = TaskGraph(own, tuple(blocks), (), tuple(edges), "none", tuple(holds))
     cluster = Cluster((Server("s", "v", devices, memory, 10**6),))
-    return Instance("there and back", cluster, {}, (ShapedJob("job", shape, 1),), "cyclic", "period")
+    return Instance("there and back", cluster, {}, (TaskGraphJob("job", shape, 1),), "cyclic", "period")
 
 
 def solved(instance: Instance, solver: str = "auto") -> Result:
@@ -87,7 +87,7 @@ def test_modulo_schedules_overlap_periods(memory: int, period: int) -> None:
 def test_modulo_schedules_of_random_instances_are_correct() -> None:
     checked = 0
     for seed in range(40):
-        drawn = random_shaped_instance(seed, "cyclic", "period")
+        drawn = random_task_graph_instance(seed, "cyclic", "period")
         servers = tuple(replace(server, gpu_memory=6 + seed % 8) for server in drawn.cluster.servers)
         instance = drawn if seed % 2 else replace(drawn, cluster=replace(drawn.cluster, servers=servers))
         for timetable in modulo_timetables(instance, 200, seed):

@@ -1,4 +1,4 @@
-"""Causes why jobs with a shape have no place, and what would help; none is claimed where a plan exists."""
+"""Causes why jobs with a task graph have no place, and what would help; none is claimed where a plan exists."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from jigsaw_opt.problem import (
     Model,
     Segment,
     Server,
-    Shape,
-    ShapedBlock,
-    ShapedJob,
     Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
     compile_instance,
 )
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.infeasibility import certain_causes
-from tests.random_shapes import random_mixed_instance, random_shaped_instance
-from tests.shaped_oracle import shaped_optimum
+from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
+from tests.task_graph_oracle import task_graph_optimum
 
 GB = 10**9
 
@@ -34,15 +34,15 @@ def server(name: str = "s", gpus: int = 2, memory: int = 10 * GB, gpu_type: str 
     return Server(name, gpu_type, gpus, memory, 10**6)
 
 
-def job(memories: Sequence[int], gpu_types: Sequence[str] = ("v",), policy: str | None = None) -> ShapedJob:
+def job(memories: Sequence[int], gpu_types: Sequence[str] = ("v",), policy: str | None = None) -> TaskGraphJob:
     """One block on each slot."""
     slots = tuple(Slot(f"p{number}", memory) for number, memory in enumerate(memories))
     times = dict.fromkeys(gpu_types, 1)
-    blocks = tuple(ShapedBlock(f"b{number}", (slot.name,), times) for number, slot in enumerate(slots))
-    return ShapedJob("a", Shape(slots, blocks), 1, route_policy=policy)
+    blocks = tuple(TaskGraphBlock(f"b{number}", (slot.name,), times) for number, slot in enumerate(slots))
+    return TaskGraphJob("a", TaskGraph(slots, blocks), 1, route_policy=policy)
 
 
-def causes(jobs: Sequence[ShapedJob | Job], cluster: Cluster, model: Model | None = None) -> list[tuple[str, str]]:
+def causes(jobs: Sequence[TaskGraphJob | Job], cluster: Cluster, model: Model | None = None) -> list[tuple[str, str]]:
     instance = Instance("i", cluster, {"m": model} if model else {}, tuple(jobs), "finite", "makespan")
     return [(cause.kind, cause.message) for cause in certain_causes(compile_instance(instance))]
 
@@ -68,7 +68,7 @@ def causes(jobs: Sequence[ShapedJob | Job], cluster: Cluster, model: Model | Non
         (job([1] * 3), [server(), server("t")], "reach", "joined by links; links that join 1 more of them are wanted"),
     ],
 )
-def test_what_is_missing_is_told(asked: ShapedJob, servers: list[Server], kind: str, told: str) -> None:
+def test_what_is_missing_is_told(asked: TaskGraphJob, servers: list[Server], kind: str, told: str) -> None:
     ((found, message),) = causes([asked], Cluster(tuple(servers)))
     assert found == kind and told in message
 
@@ -81,7 +81,7 @@ def test_what_is_missing_is_told(asked: ShapedJob, servers: list[Server], kind: 
         (job([5, 11 * GB]), [server(gpus=1, memory=5), server("t", 1, 12 * GB)][::-1]),
     ],
 )
-def test_what_is_wanted_is_enough(asked: ShapedJob, servers: list[Server]) -> None:
+def test_what_is_wanted_is_enough(asked: TaskGraphJob, servers: list[Server]) -> None:
     links = (Link("l", ("s", "t"), 1),) if len(servers) > 1 else ()
     assert causes([asked], Cluster(tuple(servers), (), links)) == []
 
@@ -96,9 +96,9 @@ def test_links_that_a_route_policy_forbids() -> None:
 
 @pytest.mark.parametrize(("edges", "fits"), [((Edge("f", "g"),), False), ((), True)])
 def test_only_holds_that_are_sure_count(edges: tuple[Edge, ...], fits: bool) -> None:
-    blocks = tuple(ShapedBlock(name, ("p",), {"v": 1}) for name in "fg")
-    shape = Shape((Slot("p", GB),), blocks, (), edges, "none", (MemoryInterval("f", "g", 11 * GB),))
-    found = causes([ShapedJob("a", shape, 1)], Cluster((server(),)))
+    blocks = tuple(TaskGraphBlock(name, ("p",), {"v": 1}) for name in "fg")
+    shape = TaskGraph((Slot("p", GB),), blocks, (), edges, "none", (MemoryInterval("f", "g", 11 * GB),))
+    found = causes([TaskGraphJob("a", shape, 1)], Cluster((server(),)))
     assert fits == (not found)
     assert all("at least 2 GB more are wanted" in message for _, message in found)
 
@@ -114,8 +114,8 @@ def test_slots_and_workers_that_exceed_the_memory_together() -> None:
 def test_no_cause_is_claimed_where_a_plan_exists() -> None:
     claimed = 0
     for seed in range(150):
-        for instance in (random_shaped_instance(seed), random_mixed_instance(seed)):
+        for instance in (random_task_graph_instance(seed), random_mixed_instance(seed)):
             if certain_causes(compile_instance(instance)):
                 claimed += 1
-                assert shaped_optimum(instance) is None, instance.name
+                assert task_graph_optimum(instance) is None, instance.name
     assert claimed > 5

@@ -1,4 +1,4 @@
-"""Rules for a shape that the schema cannot state (specification: shaped-jobs)."""
+"""Rules for a task graph that the schema cannot state (specification: task-graph-jobs)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from jigsaw_opt.problem.rules.report import Place, Report, quoted
 from jigsaw_opt.problem.rules.unchecked import Names, all_names, check_unique, list_at, names_of
 
-__all__ = ["check_shape"]
+__all__ = ["check_task_graph"]
 
 Json = dict[str, Any]
 _SHOWN_OF_A_CYCLE = 8
 
 
-def check_shape(shape: Json, place: Place, report: Report) -> None:
-    """Report what is wrong with a shape besides its structure, which may be broken.
+def check_task_graph(shape: Json, place: Place, report: Report) -> None:
+    """Report what is wrong with a task graph besides its structure, which may be broken.
 
     Parameters
     ----------
     shape
-        The shape as a JSON object.
+        The task graph as a JSON object.
     place
         Path of the value in the document.
     report

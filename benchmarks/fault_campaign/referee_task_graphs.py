@@ -1,4 +1,4 @@
-"""The rules of shaped jobs for the referee, from the specification alone."""
+"""The rules of task-graph jobs for the referee, from the specification alone."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from .referee_network import Json, channel_of, homes_of, policy_of, route_between, wrong_gpus
 
-__all__ = ["copies_at", "held_bytes", "lanes_of_shape", "wrong_shaped_job"]
+__all__ = ["copies_at", "held_bytes", "lanes_of_task_graph", "wrong_task_graph_job"]
 
 
 def _uses(operation: Json) -> list[str]:
-    """The slots that an operation of a shape names."""
+    """The slots that an operation of a task graph names."""
     if "from" in operation:
         return [operation["from"], operation["to"]]
     return list(operation.get("slots", operation.get("among", [operation.get("slot")])))
 
 
-def wrong_shaped_job(instance: Json, given: Json, job: Json, period: int | None) -> Iterator[str]:
-    """A job with a shape (specification: shaped-jobs)."""
+def wrong_task_graph_job(instance: Json, given: Json, job: Json, period: int | None) -> Iterator[str]:
+    """A job with a task graph (specification: task-graph-jobs)."""
     shape, homes = given["shape"], homes_of(instance, job)
     yield from wrong_gpus(job, homes)
     at = dict(zip((slot["name"] for slot in shape["slots"]), homes))
@@ -49,7 +49,7 @@ def _transfers(shape: Json) -> list[Json]:
 
 
 def _moved(instance: Json, given: Json, transfer: Json, homes: Sequence[Json]) -> tuple[int, frozenset[str]]:
-    """Time and links of a transfer of a shape (specification: durations-of-shaped-operations)."""
+    """Time and links of a transfer of a task graph (specification: durations-of-task-graph-operations)."""
     one, other = homes[0], homes[-1]
     if "among" in transfer or one["name"] == other["name"]:
         rate, latency, links = channel_of(instance, given, homes)
@@ -94,7 +94,7 @@ def _waiting(shape: Json, table: Sequence[Json], period: int | None) -> Iterator
                 yield f"barrier: {barrier}"
 
 
-def lanes_of_shape(instance: Json, given: Json, job: Json) -> Iterator[tuple[str, Json]]:
+def lanes_of_task_graph(instance: Json, given: Json, job: Json) -> Iterator[tuple[str, Json]]:
     shape = given["shape"]
     names = [slot["name"] for slot in shape["slots"]]
     gpu, home = dict(zip(names, job["gpus"])), dict(zip(names, homes_of(instance, job)))

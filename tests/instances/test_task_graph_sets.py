@@ -1,4 +1,4 @@
-"""The bundled sets of jobs with a shape have what their names say."""
+"""The bundled sets of jobs with a task graph have what their names say."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import best_known, load, names
 from jigsaw_opt.instances.pipelines import PIPELINES, pipeline_instance
 from jigsaw_opt.instances.shops import SHOPS, shop_instance
-from jigsaw_opt.problem import Instance, Shape
+from jigsaw_opt.problem import Instance, TaskGraph
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
 
-def shape_of(instance: Instance) -> Shape:
-    return instance.shaped[0].shape
+def shape_of(instance: Instance) -> TaskGraph:
+    return instance.task_graph_jobs[0].shape
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -46,7 +46,7 @@ def test_stages_of_a_v_go_there_and_back() -> None:
 def test_every_order_goes_once_to_every_machine(name: str) -> None:
     recipe, instance = SHOPS[name], load(f"shop/{name}")
     assert len(instance.jobs) == recipe.jobs
-    for job in instance.shaped:
+    for job in instance.task_graph_jobs:
         visits = sorted((block.name.split(".")[0], *block.slots) for block in job.shape.blocks)
         assert visits == [(str(o), f"m{m}") for o in range(recipe.orders) for m in range(recipe.machines)]
         assert len(job.shape.edges) == recipe.orders * (recipe.machines - 1)
@@ -71,5 +71,5 @@ def test_every_shop_is_solved_to_proven_optimality() -> None:
 
 
 def test_a_solver_of_data_parallel_jobs_refuses_them_by_name() -> None:
-    with pytest.raises(UsageError, match="'ilp' does not take instance 'shop-job-6x4': job 'j0' has a shape"):
+    with pytest.raises(UsageError, match="'ilp' does not take instance 'shop-job-6x4': job 'j0' has a task graph"):
         solve(load("shop/job-6x4"), "ilp", Options(time_limit=1.0))

@@ -1,4 +1,4 @@
-"""Phased plans of shaped jobs: correct, the optimum where that is known, and bounds that expand no iterations."""
+"""Phased plans of task-graph jobs: correct, the optimum where that is known, and bounds that expand no iterations."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import pytest
 
 from jigsaw_opt import Instance, Options, UsageError
 from jigsaw_opt.checking import check
-from jigsaw_opt.problem.plan import JobPlan, ShapedJobPlan
-from jigsaw_opt.problem.shaped_graph import compile_shape
+from jigsaw_opt.problem.compiled_task_graph import compile_task_graph
+from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 from jigsaw_opt.solvers.bounds.activities import slot_loads
-from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
+from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
 from jigsaw_opt.solvers.phased import is_long, resolve_phased, solve_phased
 from jigsaw_opt.solvers.resolve import Fix
-from tests.random_shapes import random_shaped_instance
+from tests.random_task_graphs import random_task_graph_instance
 
 
 def long(seed: int, factor: int, objective: str = "makespan") -> Instance:
     """A random instance whose jobs have so many times as many iterations."""
-    found = random_shaped_instance(seed, "finite", objective)  # type: ignore[arg-type]
+    found = random_task_graph_instance(seed, "finite", objective)  # type: ignore[arg-type]
     return replace(found, jobs=tuple(replace(job, iterations=factor * job.iterations) for job in found.jobs))
 
 
@@ -39,24 +39,24 @@ def test_a_million_iterations_beside_a_data_parallel_job() -> None:
     result = solve_phased(asked, Options(threads=1))
     assert result.plan is not None and check(asked, result.plan) == ()
     kinds = {type(job) for _, _, phase in result.plan.all_phases() for job in phase.jobs}
-    assert kinds == {JobPlan, ShapedJobPlan}
+    assert kinds == {JobPlan, TaskGraphJobPlan}
 
 
 def test_a_phased_plan_with_shapes_is_not_gone_on_from() -> None:
     asked = long(2, 7)
     plan = solve_phased(asked, Options(threads=1)).plan
     assert plan is not None
-    with pytest.raises(UsageError, match=r"made from another .* has a shape"):
+    with pytest.raises(UsageError, match=r"made from another .* has a task graph"):
         resolve_phased(asked, plan, Fix(), Options(threads=1))
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_chains_of_many_iterations_are_not_longer_than_they_are(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = long(seed, 30)
-    for job in asked.shaped:
-        exact = ShapedData(compile_shape(job), asked.cluster).longest_us()
-        monkeypatch.setattr(slot_loads, "_MOST_LISTED", 10 * compile_shape(job).size)
-        repeated = ShapedData(compile_shape(job), asked.cluster)
+    for job in asked.task_graph_jobs:
+        exact = TaskGraphData(compile_task_graph(job), asked.cluster).longest_us()
+        monkeypatch.setattr(slot_loads, "_MOST_LISTED", 10 * compile_task_graph(job).size)
+        repeated = TaskGraphData(compile_task_graph(job), asked.cluster)
         assert repeated.listed == 10 < job.iterations
         assert 0.9 * exact <= repeated.longest_us() <= exact
         monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""`cpsat` on jobs with a shape: known answers, both horizons, and random instances."""
+"""`cpsat` on jobs with a task graph: known answers, both horizons, and random instances."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ from itertools import pairwise
 import pytest
 
 from jigsaw_opt.formulations.cpsat_activities.symmetry import alike_parts
-from jigsaw_opt.problem import Cluster, Edge, Instance, MemoryInterval, Server, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem import (
+    Cluster,
+    Edge,
+    Instance,
+    MemoryInterval,
+    Server,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+)
+from jigsaw_opt.problem.compiled_task_graph import compile_task_graph
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.problem.shape import Barrier
-from jigsaw_opt.problem.shaped_graph import compile_shape
+from jigsaw_opt.problem.task_graph import Barrier
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
-from tests.random_shapes import random_shaped_instance
+from tests.random_task_graphs import random_task_graph_instance
 
 pytest.importorskip("ortools")
 
@@ -34,7 +44,7 @@ def one_server(gpus: int, memory: int = 1000) -> Cluster:
     return Cluster((Server("s", "v", gpus, memory, 10**6),))
 
 
-def instance_of(cluster: Cluster, *jobs: ShapedJob, horizon: Horizon = "finite") -> Instance:
+def instance_of(cluster: Cluster, *jobs: TaskGraphJob, horizon: Horizon = "finite") -> Instance:
     return Instance("shapes", cluster, {}, jobs, horizon, "period" if horizon == "cyclic" else "makespan")
 
 
@@ -42,28 +52,28 @@ def solved(instance: Instance) -> Result:
     return solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
 
 
-def pipeline(stages: int, batches: int, activations: int = 0, barrier: Barrier = "none") -> Shape:
+def pipeline(stages: int, batches: int, activations: int = 0, barrier: Barrier = "none") -> TaskGraph:
     """Stages of one slot each; a forward pass takes 1 and a backward pass 2, and activations are held in between."""
     names = [(kind, batch, stage) for batch in range(batches) for stage in range(stages) for kind in "FB"]
-    blocks = tuple(ShapedBlock(f"{k}{b}.{s}", (f"s{s}",), {"v": 1 + (k == "B")}) for k, b, s in names)
+    blocks = tuple(TaskGraphBlock(f"{k}{b}.{s}", (f"s{s}",), {"v": 1 + (k == "B")}) for k, b, s in names)
     edges = []
     for batch in range(batches):
         chain = [f"F{batch}.{s}" for s in range(stages)] + [f"B{batch}.{s}" for s in reversed(range(stages))]
         edges += [Edge(before, after) for before, after in pairwise(chain)]
     holds = tuple(MemoryInterval(f"F{b}.{s}", f"B{b}.{s}", activations) for b in range(batches) for s in range(stages))
     slots = tuple(Slot(f"s{s}") for s in range(stages))
-    return Shape(slots, blocks, (), tuple(edges), barrier, holds if activations else ())
+    return TaskGraph(slots, blocks, (), tuple(edges), barrier, holds if activations else ())
 
 
-def ft06() -> ShapedJob:
+def ft06() -> TaskGraphJob:
     """A classic job shop as one job."""
     blocks = [
-        ShapedBlock(f"{j}.{k}", (f"m{machine}",), {"v": time})
+        TaskGraphBlock(f"{j}.{k}", (f"m{machine}",), {"v": time})
         for j, job in enumerate(FT06)
         for k, (machine, time) in enumerate(job)
     ]
     edges = [Edge(f"{j}.{k}", f"{j}.{k + 1}") for j in range(6) for k in range(5)]
-    return ShapedJob("shop", Shape(tuple(Slot(f"m{m}") for m in range(6)), tuple(blocks), (), tuple(edges)), 1)
+    return TaskGraphJob("shop", TaskGraph(tuple(Slot(f"m{m}") for m in range(6)), tuple(blocks), (), tuple(edges)), 1)
 
 
 def test_a_classic_job_shop() -> None:
@@ -78,21 +88,21 @@ def test_a_classic_job_shop() -> None:
     [(3, "none", 9), (3, "slot", 15), (1, "slot", 27)],
 )
 def test_periods_of_a_pipeline(memory: int, barrier: Barrier, period: int) -> None:
-    job = ShapedJob("pipe", pipeline(3, 3, 1, barrier), 1)
+    job = TaskGraphJob("pipe", pipeline(3, 3, 1, barrier), 1)
     result = solved(instance_of(one_server(3, memory), job, horizon="cyclic"))
     assert (result.status, result.objective) == (Status.OPTIMAL, period)
 
 
 def test_micro_batches_are_alike_and_chains_of_other_times_are_not() -> None:
-    graph = compile_shape(ShapedJob("pipe", pipeline(2, 3, 1), 1))
+    graph = compile_task_graph(TaskGraphJob("pipe", pipeline(2, 3, 1), 1))
     assert alike_parts(graph) == [[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]]
     blocks = graph.shape.blocks
     other = replace(graph.shape, blocks=(replace(blocks[0], duration_us={"v": 9}), *blocks[1:]))
-    assert alike_parts(compile_shape(ShapedJob("pipe", other, 1))) == [[[4, 5, 6, 7], [8, 9, 10, 11]]]
+    assert alike_parts(compile_task_graph(TaskGraphJob("pipe", other, 1))) == [[[4, 5, 6, 7], [8, 9, 10, 11]]]
 
 
 def test_a_hold_longer_than_the_period_counts_as_often_as_it_overlaps_itself() -> None:
-    job = ShapedJob("pipe", pipeline(4, 1, 1), 1)
+    job = TaskGraphJob("pipe", pipeline(4, 1, 1), 1)
     periods = {
         memory: solved(instance_of(one_server(4, memory), job, horizon="cyclic")).objective for memory in (1, 2, 4)
     }
@@ -101,7 +111,7 @@ def test_a_hold_longer_than_the_period_counts_as_often_as_it_overlaps_itself() -
 
 
 def test_memory_for_no_hold_is_proven_to_leave_no_plan() -> None:
-    job = ShapedJob("pipe", pipeline(2, 1, 5), 1)
+    job = TaskGraphJob("pipe", pipeline(2, 1, 5), 1)
     for horizon in ("finite", "cyclic"):
         result = solved(instance_of(one_server(2, 4), job, horizon=horizon))
         assert (result.status, result.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
@@ -109,7 +119,7 @@ def test_memory_for_no_hold_is_proven_to_leave_no_plan() -> None:
 
 
 def test_a_job_with_more_slots_than_gpus_has_no_plan() -> None:
-    assert solved(instance_of(one_server(1), ShapedJob("pipe", pipeline(2, 1), 1))).status is Status.INFEASIBLE
+    assert solved(instance_of(one_server(1), TaskGraphJob("pipe", pipeline(2, 1), 1))).status is Status.INFEASIBLE
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -117,7 +127,7 @@ def test_a_job_with_more_slots_than_gpus_has_no_plan() -> None:
     ("horizon", "objective"), [("finite", "makespan"), ("finite", "weighted_completion"), ("cyclic", "period")]
 )
 def test_random_instances_are_decided(seed: int, horizon: Horizon, objective: Objective) -> None:
-    instance = random_shaped_instance(seed, horizon, objective)
-    result = solved(replace(instance, jobs=instance.shaped))
+    instance = random_task_graph_instance(seed, horizon, objective)
+    result = solved(replace(instance, jobs=instance.task_graph_jobs))
     assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
     assert result.stopped_by is StoppedBy.PROOF

@@ -1,4 +1,4 @@
-"""Shaped jobs in instance documents: every mistake at its place, defaults, the hash, and jobs made in Python."""
+"""Task-graph jobs in instance documents: every mistake at its place, defaults, the hash, and jobs made in Python."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from test_wrong_documents import GONE, changed
 
-from jigsaw_opt import Instance, InstanceBuilder, InvalidInputError, Shape, ShapedJob, UsageError, solve
+from jigsaw_opt import Instance, InstanceBuilder, InvalidInputError, TaskGraph, TaskGraphJob, UsageError, solve
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import canonical_json, decode_instance, encode_instance, instance_sha256, schema
-from jigsaw_opt.problem import Edge, MemoryInterval, ShapedBlock, ShapedTransfer, Slot
+from jigsaw_opt.problem import Edge, MemoryInterval, Slot, TaskGraphBlock, TaskGraphTransfer
 from tests.work import lines_executed
 
 PIPE: dict[str, Any] = {
@@ -113,8 +113,8 @@ def problems(tree: object) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def the_shape(instance: Instance) -> Shape:
-    (job,) = instance.shaped
+def the_shape(instance: Instance) -> TaskGraph:
+    (job,) = instance.task_graph_jobs
     return job.shape
 
 
@@ -173,68 +173,68 @@ def test_canonical_form_letter_by_letter() -> None:
     assert instance_sha256(decode_instance(full)) == hashlib.sha256(full).hexdigest()
 
 
-def built(shape: Shape, **whole: Any) -> Instance:
+def built(shape: TaskGraph, **whole: Any) -> Instance:
     builder = InstanceBuilder("pipes")
     builder.add_server("m", gpu_type="v", gpus=2, gpu_memory=9000, fabric_bandwidth=1000000)
-    builder.add_shaped_job("pipe", shape, **{"iterations": 1, **whole})
+    builder.add_task_graph_job("pipe", shape, **{"iterations": 1, **whole})
     return builder.build()
 
 
 def test_a_shape_is_built_in_python_as_it_is_read() -> None:
-    shape = Shape(
+    shape = TaskGraph(
         slots=(Slot("s0", memory=4000), Slot("s1")),
         blocks=(
-            ShapedBlock("F0", ("s0",), {"v": 10}),
-            ShapedBlock("F1", ("s1",), {"v": 10}),
-            ShapedBlock("all", ("s0", "s1"), {"v": 20}),
+            TaskGraphBlock("F0", ("s0",), {"v": 10}),
+            TaskGraphBlock("F1", ("s1",), {"v": 10}),
+            TaskGraphBlock("all", ("s0", "s1"), {"v": 20}),
         ),
         transfers=(
-            ShapedTransfer("act", 1000, source="s0", target="s1"),
-            ShapedTransfer("sync", 1000, among=("s0", "s1")),
+            TaskGraphTransfer("act", 1000, source="s0", target="s1"),
+            TaskGraphTransfer("sync", 1000, among=("s0", "s1")),
         ),
         edges=(Edge("F0", "act"), Edge("act", "F1"), Edge("F1", "F0", lag=1)),
         holds=(MemoryInterval("F0", "F0", bytes=5), MemoryInterval("F0", "all", bytes=5, slot="s0")),
     )
     instance = built(shape)
     assert instance == decode_instance(json.dumps(PIPE)) == decode_instance(encode_instance(instance))
-    assert instance.shaped == (ShapedJob("pipe", shape, iterations=1),)
+    assert instance.task_graph_jobs == (TaskGraphJob("pipe", shape, iterations=1),)
     assert replace(instance) == instance
 
 
 def test_what_is_wrong_with_a_built_shape_has_its_path() -> None:
     wrong: Any = ("s0", {"v": 0, "w": 1})
     with pytest.raises(InvalidInputError) as caught:
-        ShapedBlock("a", *wrong)
+        TaskGraphBlock("a", *wrong)
     assert [problem.path for problem in caught.value.problems] == [
-        'ShapedBlock("a").slots',
-        'ShapedBlock("a").duration_us.v',
+        'TaskGraphBlock("a").slots',
+        'TaskGraphBlock("a").duration_us.v',
     ]
-    block, hold = ShapedBlock("b", ("s0",), {"v": 1}), MemoryInterval("b", "d", 1)
+    block, hold = TaskGraphBlock("b", ("s0",), {"v": 1}), MemoryInterval("b", "d", 1)
     with pytest.raises(InvalidInputError) as caught:
-        Shape((Slot("s0"), Slot("s1")), (block, block), edges=(Edge("b", "c"),), holds=(hold,))
+        TaskGraph((Slot("s0"), Slot("s1")), (block, block), edges=(Edge("b", "c"),), holds=(hold,))
     assert [problem.path for problem in caught.value.problems] == [
-        "Shape.blocks[1].name",
-        "Shape.slots[1]",
-        "Shape.edges[0][1]",
-        "Shape.holds[0].to",
+        "TaskGraph.blocks[1].name",
+        "TaskGraph.slots[1]",
+        "TaskGraph.edges[0][1]",
+        "TaskGraph.holds[0].to",
     ]
 
 
 def test_what_takes_data_parallel_jobs_alone_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     instance = decode_instance(json.dumps(PIPE))
-    with pytest.raises(UsageError, match="'ilp' does not take instance 'pipes': job 'pipe' has a shape"):
+    with pytest.raises(UsageError, match="'ilp' does not take instance 'pipes': job 'pipe' has a task graph"):
         solve(instance, "ilp")
     path = tmp_path / "pipes.json"
     path.write_bytes(encode_instance(instance))
     assert main(["solve", str(path), "--solver", "ilp"]) == 2
-    assert "has a shape" in capsys.readouterr().err
+    assert "has a task graph" in capsys.readouterr().err
     assert main(["validate", str(path)]) == 0
 
 
-def long_chain(count: int) -> Shape:
-    return Shape(
+def long_chain(count: int) -> TaskGraph:
+    return TaskGraph(
         tuple(Slot(f"s{k}") for k in range(100)),
-        tuple(ShapedBlock(f"b{k}", (f"s{k % 100}",), {"v": 1}) for k in range(count)),
+        tuple(TaskGraphBlock(f"b{k}", (f"s{k % 100}",), {"v": 1}) for k in range(count)),
         edges=tuple(Edge(f"b{k}", f"b{k + 1}") for k in range(count - 1)),
         holds=tuple(MemoryInterval(f"b{k}", f"b{k}", 1) for k in range(count)),
     )

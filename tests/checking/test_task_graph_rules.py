@@ -1,4 +1,4 @@
-"""For every rule of shaped jobs, the worked pipeline changed so that it breaks that rule where the checker says."""
+"""For every rule of task-graph jobs, the worked pipeline changed so that it breaks that rule where the checker says."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ BROKEN: list[tuple[Callable[[Json], object], str, str, str]] = [
         lambda p: p["jobs"][0]["iterations"][1]["blocks"].pop(),
         "document",
         f"{SECOND}.blocks",
-        "3 blocks, but the shape has 4",
+        "3 blocks, but the task graph has 4",
     ),
     (lambda p: p["jobs"][0]["iterations"][1]["transfers"].pop(), "document", f"{SECOND}.transfers", "1 transfers"),
     (lambda p: p["jobs"][0].update(gpus=["s0/0", "s0/0"]), "placement", "$.jobs[0].gpus[1]", "also holds slot 0"),
@@ -105,7 +105,7 @@ def test_no_operation_starts_before_the_release() -> None:
     ]
 
 
-def test_a_shaped_job_ends_by_its_deadline() -> None:
+def test_a_task_graph_job_ends_by_its_deadline() -> None:
     assert judged(lambda plan: None, lambda tree: tree["jobs"][0].update(deadline_us=132)) == []
     found = judged(lambda plan: None, lambda tree: tree["jobs"][0].update(deadline_us=100))
     assert [(v.rule, v.path) for v in found] == [("deadline", "$.jobs[0]")]
@@ -164,7 +164,7 @@ def test_operations_of_the_other_kind_of_job_are_no_plan() -> None:
                 item["level"] = 1
 
     found = judged(level)
-    assert ("$.jobs[0].iterations", "the operations have levels, but the job has a shape") in {
+    assert ("$.jobs[0].iterations", "the operations have levels, but the job has a task graph") in {
         (v.path, v.message) for v in found
     }
 

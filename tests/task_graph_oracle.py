@@ -1,8 +1,8 @@
-"""The optimum of tiny instances with shaped jobs, by a boolean for every start at every time on every placement.
+"""The optimum of tiny instances with task-graph jobs, by a boolean for every start at every time on every placement.
 
 Data-parallel jobs beside them are gone through with all levels that their depth rules allow.
 
-Written from the specification alone (shaped-jobs, iteration, depth-rules). It shares no code with formulations and
+Written from the specification alone (task-graph-jobs, iteration, depth-rules). It shares no code with formulations and
 solvers, and of the problem only documents and routes. CP-SAT is asked for booleans, integers and linear inequalities,
 and for no interval.
 
@@ -28,14 +28,14 @@ from jigsaw_opt.problem import (
     Instance,
     Job,
     Model,
-    ShapedBlock,
-    ShapedJob,
-    ShapedTransfer,
     StaircaseDepth,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
 )
 from jigsaw_opt.problem.cluster import Routes
 
-__all__ = ["shaped_optimum"]
+__all__ = ["task_graph_optimum"]
 
 Gpu = tuple[int, int]
 Key = tuple[int, int, str]
@@ -60,7 +60,7 @@ class Placed:
         return max(1, *self.lasts.values(), *(sum(self.lasts[key] for key in keys) for keys in self.uses.values()))
 
 
-def shaped_optimum(instance: Instance, best: int | None = None) -> int | None:
+def task_graph_optimum(instance: Instance, best: int | None = None) -> int | None:
     """Best objective of an instance below `best`, or else `best`, which is None where no plan exists."""
     rows = [_levels(instance, job) if isinstance(job, Job) else [()] for job in instance.jobs]
     for placement, levels in product(_placements(instance), product(*rows)):
@@ -224,7 +224,7 @@ def _add_workers(
                 placed.waits.add((key, (number, later, f"worker {k}"), periods, placed.lasts[key]))
 
 
-def _transfer(transfer: ShapedTransfer, at: dict[str, Gpu], routes: Routes) -> tuple[int, Sequence[int]]:
+def _transfer(transfer: TaskGraphTransfer, at: dict[str, Gpu], routes: Routes) -> tuple[int, Sequence[int]]:
     """Duration and links."""
     cluster = routes.cluster
     if transfer.among:
@@ -250,10 +250,10 @@ def _ceil(size: int, rate: int) -> int:
     return -(-size // rate)
 
 
-def _add_waits(placed: Placed, number: int, job: ShapedJob, cyclic: bool) -> None:
+def _add_waits(placed: Placed, number: int, job: TaskGraphJob, cyclic: bool) -> None:
     """Edges and barrier, pair by pair."""
     shape, count = job.shape, job.iterations
-    operations: list[ShapedBlock | ShapedTransfer] = [*shape.blocks, *shape.transfers]
+    operations: list[TaskGraphBlock | TaskGraphTransfer] = [*shape.blocks, *shape.transfers]
     steps = {(edge.before, edge.after, edge.lag) for edge in shape.edges}
     steps |= {(operation.name, operation.name, 1) for operation in operations}
     if shape.barrier == "slot":

@@ -1,4 +1,4 @@
-"""Tiny random instances with shaped jobs, plans that do one thing after another, and random changes of these."""
+"""Tiny random instances with task-graph jobs, plans that do one thing after another, and random changes of these."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from jigsaw_opt.problem import (
     Plan,
     Segment,
     Server,
-    Shape,
-    ShapedBlock,
-    ShapedIteration,
-    ShapedJob,
-    ShapedJobPlan,
-    ShapedTransfer,
     Slot,
     StaircaseDepth,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphIteration,
+    TaskGraphJob,
+    TaskGraphJobPlan,
+    TaskGraphTransfer,
     Transfer,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
 from tests.random_instances import MICRO, random_instance
 
 
-def random_shaped_instance(seed: int, horizon: Horizon = "finite", objective: Objective = "makespan") -> Instance:
-    """A valid instance of shaped jobs, and in some cases a data-parallel one; it may be infeasible.
+def random_task_graph_instance(seed: int, horizon: Horizon = "finite", objective: Objective = "makespan") -> Instance:
+    """A valid instance of task-graph jobs, and in some cases a data-parallel one; it may be infeasible.
 
     Same arguments, same instance. Covers sharded blocks, both kinds of transfer, mixed GPU types, edges with lags,
     every barrier, holds within and across blocks, memory of slots, releases, weights and latencies.
     """
     random = Random(f"shapes/{seed}/{horizon}/{objective}")
     cluster = _cluster(random)
-    jobs: list[Job | ShapedJob] = []
+    jobs: list[Job | TaskGraphJob] = []
     for number in range(random.choice((1, 1, 2))):
         release_us = random.choice((0, 0, 3)) if horizon == "finite" else 0
         shape = random_shape(random, random.randint(1, min(3, cluster.gpu_count)))
-        jobs.append(ShapedJob(f"p{number}", shape, random.choice((1, 1, 2)), release_us, random.choice((1, 3))))
+        jobs.append(TaskGraphJob(f"p{number}", shape, random.choice((1, 1, 2)), release_us, random.choice((1, 3))))
     models = {}
     if random.random() < 0.4:
         times = {"v": random.randint(1, 4), "w": 2}
@@ -67,16 +67,16 @@ def random_shaped_instance(seed: int, horizon: Horizon = "finite", objective: Ob
 def random_mixed_instance(
     seed: int, horizon: Horizon = "finite", objective: Objective = "makespan", operations: int = 4
 ) -> Instance:
-    """A valid instance of one shaped job and a few data-parallel ones, in any order; it may be infeasible.
+    """A valid instance of one task-graph job and a few data-parallel ones, in any order; it may be infeasible.
 
-    Same arguments, same instance. It has what `random_shaped_instance` and `tests.random_instances` cover, the
+    Same arguments, same instance. It has what `random_task_graph_instance` and `tests.random_instances` cover, the
     data-parallel jobs with at most about `operations` blocks and transfers.
     """
-    shaped = random_shaped_instance(seed, horizon, objective)
+    drawn = random_task_graph_instance(seed, horizon, objective)
     others = random_instance(seed, horizon, objective, operations)
-    jobs: list[Job | ShapedJob] = [*shaped.shaped[:1], *others.jobs]
+    jobs: list[Job | TaskGraphJob] = [*drawn.task_graph_jobs[:1], *others.jobs]
     Random(f"mixed/{seed}").shuffle(jobs)
-    return replace(shaped, name=f"mixed-{seed}", models=others.models, jobs=tuple(jobs))
+    return replace(drawn, name=f"mixed-{seed}", models=others.models, jobs=tuple(jobs))
 
 
 def _cluster(random: Random) -> Cluster:
@@ -101,8 +101,8 @@ def _cluster(random: Random) -> Cluster:
     return Cluster(servers, (), chain)
 
 
-def random_shape(random: Random, slots: int) -> Shape:
-    """A shape of a few operations over `slots` slots, on GPUs of types ``v`` and mostly also ``w``."""
+def random_shape(random: Random, slots: int) -> TaskGraph:
+    """A task graph of a few operations over `slots` slots, on GPUs of types ``v`` and mostly also ``w``."""
     names = [f"s{k}" for k in range(slots)]
     both = random.random() < 0.8
     uses = [(name,) for name in names]
@@ -111,13 +111,13 @@ def random_shape(random: Random, slots: int) -> Shape:
         for name in random.choices(names, k=random.randint(0, 3))
     ]
     random.shuffle(uses)
-    blocks = [ShapedBlock(f"b{k}", at, _times(random, both)) for k, at in enumerate(uses)]
+    blocks = [TaskGraphBlock(f"b{k}", at, _times(random, both)) for k, at in enumerate(uses)]
     transfers = [_transfer(random, f"t{k}", names) for k in range(random.choice((0, 1, 2)) if slots > 1 else 0)]
     # A random order keeps edges with lag 0 from going round.
     order = [operation.name for operation in (*blocks, *transfers)]
     random.shuffle(order)
     edges = {_edge(random, order) for _ in range(random.randint(0, len(order)))}
-    return Shape(
+    return TaskGraph(
         tuple(Slot(name, random.choice((0, 0, 5))) for name in names),
         tuple(blocks),
         tuple(transfers),
@@ -131,12 +131,12 @@ def _times(random: Random, both: bool) -> dict[str, int]:
     return {"v": random.randint(1, 5)} | ({"w": random.randint(1, 3)} if both else {})
 
 
-def _transfer(random: Random, name: str, slots: list[str]) -> ShapedTransfer:
+def _transfer(random: Random, name: str, slots: list[str]) -> TaskGraphTransfer:
     size = random.choice((0, 1, 3, 5))
     if random.random() < 0.5:
         source, target = random.sample(slots, 2)
-        return ShapedTransfer(name, size, source, target)
-    return ShapedTransfer(name, size, among=tuple(random.sample(slots, random.randint(2, len(slots)))))
+        return TaskGraphTransfer(name, size, source, target)
+    return TaskGraphTransfer(name, size, among=tuple(random.sample(slots, random.randint(2, len(slots)))))
 
 
 def _edge(random: Random, order: list[str]) -> Edge:
@@ -148,7 +148,7 @@ def _edge(random: Random, order: list[str]) -> Edge:
     return Edge(order[first], order[second], lag)
 
 
-def _hold(random: Random, blocks: list[ShapedBlock]) -> MemoryInterval | None:
+def _hold(random: Random, blocks: list[TaskGraphBlock]) -> MemoryInterval | None:
     start, end = random.choice(blocks), random.choice(blocks)
     shared = [slot for slot in start.slots if slot in end.slots]
     if not shared:
@@ -164,10 +164,10 @@ def one_after_another(instance: Instance, random: Random) -> Plan | None:
     """
     cluster = instance.cluster
     gpus = [cluster.gpu_name(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus)]
-    jobs: list[JobPlan | ShapedJobPlan] = []
+    jobs: list[JobPlan | TaskGraphJobPlan] = []
     now = 0
     for job in instance.jobs:
-        slots = len(job.shape.slots) if isinstance(job, ShapedJob) else job.workers
+        slots = len(job.shape.slots) if isinstance(job, TaskGraphJob) else job.workers
         if slots > len(gpus):
             return None
         chosen = tuple(random.sample(gpus, slots))
@@ -176,8 +176,8 @@ def one_after_another(instance: Instance, random: Random) -> Plan | None:
             planned, now = _worker_plan(instance, job, chosen, now)
             jobs.append(planned)
         else:
-            shaped, now = _shaped_plan(instance, job, chosen, now)
-            jobs.append(shaped)
+            drawn, now = _task_graph_plan(instance, job, chosen, now)
+            jobs.append(drawn)
     period = now if instance.horizon == "cyclic" else None
     return with_objective(
         instance, Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", 0, 0, period, tuple(jobs))
@@ -192,7 +192,9 @@ def _worker_plan(instance: Instance, job: Job, gpus: tuple[str, ...], now: int) 
     return JobPlan(job.name, gpus, (Iteration(blocks, transfers),)), now + 5
 
 
-def _shaped_plan(instance: Instance, job: ShapedJob, gpus: tuple[str, ...], now: int) -> tuple[ShapedJobPlan, int]:
+def _task_graph_plan(
+    instance: Instance, job: TaskGraphJob, gpus: tuple[str, ...], now: int
+) -> tuple[TaskGraphJobPlan, int]:
     """Operations in an order that the edges allow, each with room for its duration on any GPU."""
     shape = job.shape
     number = {operation.name: k for k, operation in enumerate((*shape.blocks, *shape.transfers))}
@@ -206,8 +208,8 @@ def _shaped_plan(instance: Instance, job: ShapedJob, gpus: tuple[str, ...], now:
             row[name] = Execution(now, now + lasts)
             now += lasts
         runs = tuple(row.values())
-        rows.append(ShapedIteration(runs[: len(shape.blocks)], runs[len(shape.blocks) :]))
-    return ShapedJobPlan(job.name, gpus, tuple(rows)), now
+        rows.append(TaskGraphIteration(runs[: len(shape.blocks)], runs[len(shape.blocks) :]))
+    return TaskGraphJobPlan(job.name, gpus, tuple(rows)), now
 
 
 def with_objective(instance: Instance, plan: Plan) -> Plan:

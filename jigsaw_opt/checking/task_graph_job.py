@@ -1,4 +1,4 @@
-"""Rules for a shaped job (specification: shaped-jobs, placement, duration, release, edges, barrier, period)."""
+"""Rules for a task-graph job (specification: task-graph-jobs, placement, duration, release, edges, barrier, period)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from jigsaw_opt.checking.network import RouteFinder
 from jigsaw_opt.checking.terms import transfer_duration
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
-from jigsaw_opt.problem.shape import Edge, Shape, ShapedBlock, ShapedJob, ShapedTransfer
+from jigsaw_opt.problem.plan import Execution, TaskGraphIteration, TaskGraphJobPlan
+from jigsaw_opt.problem.task_graph import Edge, TaskGraph, TaskGraphBlock, TaskGraphJob, TaskGraphTransfer
 
-__all__ = ["CheckedShapedJob", "OperationTerms", "checked_shape", "shaped"]
+__all__ = ["CheckedTaskGraphJob", "OperationTerms", "checked_task_graph", "task_graph_violations"]
 
 
 @dataclass(frozen=True, slots=True)
 class OperationTerms:
-    """The data of an operation of a shape once its slots are placed.
+    """The data of an operation of a task graph once its slots are placed.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ class OperationTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedShapedJob:
-    """A shaped job of the plan and the job of the instance that it claims to be.
+class CheckedTaskGraphJob:
+    """A task-graph job of the plan and the job of the instance that it claims to be.
 
     Parameters
     ----------
@@ -53,29 +53,29 @@ class CheckedShapedJob:
     joined
         Whether routes join all of these; True where some are not known.
     blocks, transfers
-        Its operations in the order of the shape.
+        Its operations in the order of the task graph.
     """
 
     path: str
-    job: ShapedJob
-    plan: ShapedJobPlan
+    job: TaskGraphJob
+    plan: TaskGraphJobPlan
     servers: tuple[int | None, ...]
     joined: bool
     blocks: tuple[OperationTerms, ...]
     transfers: tuple[OperationTerms, ...]
 
     @property
-    def shape(self) -> Shape:
-        """Its shape."""
+    def shape(self) -> TaskGraph:
+        """Its task graph."""
         return self.job.shape
 
-    def iterations(self) -> Iterator[tuple[str, ShapedIteration]]:
+    def iterations(self) -> Iterator[tuple[str, TaskGraphIteration]]:
         """Yield the iterations of the plan with their paths."""
         for index, iteration in enumerate(self.plan.iterations):
             yield f"{self.path}.iterations[{index}]", iteration
 
-    def is_complete(self, iteration: ShapedIteration) -> bool:
-        """Return whether the iteration has as many blocks and transfers as the shape."""
+    def is_complete(self, iteration: TaskGraphIteration) -> bool:
+        """Return whether the iteration has as many blocks and transfers as the task graph."""
         found = len(iteration.blocks), len(iteration.transfers)
         return found == (len(self.blocks), len(self.transfers))
 
@@ -87,7 +87,7 @@ class CheckedShapedJob:
 
     @property
     def end_us(self) -> int:
-        """Largest end of all operations, in microseconds (specification: end-of-a-shaped-job)."""
+        """Largest end of all operations, in microseconds (specification: end-of-a-task-graph-job)."""
         return max((it.end_us for i in self.plan.iterations for it in (*i.blocks, *i.transfers)), default=0)
 
     def held(self) -> Iterator[tuple[str, int, int, int]]:
@@ -104,14 +104,14 @@ class CheckedShapedJob:
                         yield gpu[slot], begin, stop, hold.bytes
 
 
-def checked_shape(
+def checked_task_graph(
     path: str,
-    job: ShapedJob,
-    plan: ShapedJobPlan,
+    job: TaskGraphJob,
+    plan: TaskGraphJobPlan,
     servers: tuple[int | None, ...],
     cluster: Cluster,
     routes: RouteFinder,
-) -> CheckedShapedJob:
+) -> CheckedTaskGraphJob:
     """Pair a job with its plan, with the durations and resources of its operations where the plan puts them.
 
     Parameters
@@ -136,7 +136,7 @@ def checked_shape(
     placed = {name: server for name, (_, server) in sites.items()}
     # Of servers that are not known nothing can be said here; their absence is reported as a placement.
     joined = len(sites) < len(names) or routes.exchange(list(placed.values())) is not None
-    return CheckedShapedJob(
+    return CheckedTaskGraphJob(
         path,
         job,
         plan,
@@ -147,14 +147,14 @@ def checked_shape(
     )
 
 
-def _block_terms(block: ShapedBlock, gpus: Mapping[str, str], types: Mapping[str, str]) -> OperationTerms:
+def _block_terms(block: TaskGraphBlock, gpus: Mapping[str, str], types: Mapping[str, str]) -> OperationTerms:
     """Return the terms of a block, which is as slow as the slowest of its GPUs."""
     here = [slot for slot in block.slots if slot in gpus]
     longest = max((block.duration_us.get(types[slot], 0) for slot in here), default=0)
     return OperationTerms(block.name, longest, gpus=tuple(dict.fromkeys(gpus[slot] for slot in here)))
 
 
-def _transfer_terms(transfer: ShapedTransfer, servers: Mapping[str, int], routes: RouteFinder) -> OperationTerms:
+def _transfer_terms(transfer: TaskGraphTransfer, servers: Mapping[str, int], routes: RouteFinder) -> OperationTerms:
     """Return the terms of a transfer: a ring among slots, or a route from one to another."""
     if transfer.source is None or transfer.target is None:
         there = [servers[slot] for slot in transfer.among if slot in servers]
@@ -173,8 +173,8 @@ def _transfer_terms(transfer: ShapedTransfer, servers: Mapping[str, int], routes
     return OperationTerms(transfer.name, takes, links=tuple(way.links))
 
 
-def shaped(job: CheckedShapedJob, cluster: Cluster, period_us: int | None) -> Iterator[Violation]:
-    """Check whatever is asked of one shaped job alone.
+def task_graph_violations(job: CheckedTaskGraphJob, cluster: Cluster, period_us: int | None) -> Iterator[Violation]:
+    """Check whatever is asked of one task-graph job alone.
 
     Parameters
     ----------
@@ -190,8 +190,8 @@ def shaped(job: CheckedShapedJob, cluster: Cluster, period_us: int | None) -> It
     yield from _barrier(job, period_us)
 
 
-def _contents(job: CheckedShapedJob) -> Iterator[Violation]:
-    """Check that there are as many GPUs, iterations and operations as the shape has (specification: document)."""
+def _contents(job: CheckedTaskGraphJob) -> Iterator[Violation]:
+    """Check that there are as many GPUs, iterations and operations as the task graph has (specification: document)."""
     slots, iterations = len(job.shape.slots), job.job.iterations
     if len(job.plan.gpus) != slots:
         yield Violation("document", f"{job.path}.gpus", f"{len(job.plan.gpus)} GPUs for {slots} slots")
@@ -202,12 +202,12 @@ def _contents(job: CheckedShapedJob) -> Iterator[Violation]:
         for kind, terms in (("blocks", job.blocks), ("transfers", job.transfers)):
             count = len(iteration.blocks if kind == "blocks" else iteration.transfers)
             if count != len(terms):
-                yield Violation("document", f"{path}.{kind}", f"{count} {kind}, but the shape has {len(terms)}")
+                yield Violation("document", f"{path}.{kind}", f"{count} {kind}, but the task graph has {len(terms)}")
 
 
-def _placement(job: CheckedShapedJob, cluster: Cluster) -> Iterator[Violation]:
+def _placement(job: CheckedTaskGraphJob, cluster: Cluster) -> Iterator[Violation]:
     """Check that GPUs exist, differ, and run the blocks of their slots, and that servers reach each other."""
-    needed: defaultdict[str, list[ShapedBlock]] = defaultdict(list)
+    needed: defaultdict[str, list[TaskGraphBlock]] = defaultdict(list)
     for block in job.shape.blocks:
         for slot in block.slots:
             needed[slot].append(block)
@@ -228,7 +228,7 @@ def _placement(job: CheckedShapedJob, cluster: Cluster) -> Iterator[Violation]:
         yield Violation("placement", f"{job.path}.gpus", "no route joins all the servers of the job")
 
 
-def _times(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
+def _times(job: CheckedTaskGraphJob, period_us: int | None) -> Iterator[Violation]:
     """Check durations, the release and the longest that fits a period."""
     release_us = job.job.release_us
     for path, iteration in job.iterations():
@@ -248,10 +248,10 @@ def _times(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
 
 
 _Row = tuple[Execution, ...]
-"""All operations of an iteration in the order of the shape."""
+"""All operations of an iteration in the order of the task graph."""
 
 
-def _rows(job: CheckedShapedJob) -> list[_Row | None]:
+def _rows(job: CheckedTaskGraphJob) -> list[_Row | None]:
     """Return the operations of each iteration; None where it is not complete."""
     complete = job.is_complete
     return [(*it.blocks, *it.transfers) if complete(it) else None for it in job.plan.iterations]
@@ -268,7 +268,7 @@ def _later(rows: Sequence[_Row | None], lag: int, period_us: int | None) -> Iter
             yield i, first, j, second, turns * (period_us or 0)
 
 
-def _edges(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
+def _edges(job: CheckedTaskGraphJob, period_us: int | None) -> Iterator[Violation]:
     """Check every edge, written or not (specification: edges, cyclic-horizon)."""
     rows, number = _rows(job), {term.name: k for k, term in enumerate((*job.blocks, *job.transfers))}
     # Each operation waits for itself an iteration before, also where no edge says so.
@@ -289,12 +289,12 @@ def _moment(start_us: int, offset: int) -> str:
     return f"{start_us + offset} ({start_us} and {offset} later)" if offset else str(start_us)
 
 
-def _path(job: CheckedShapedJob, iteration: int, number: int) -> str:
+def _path(job: CheckedTaskGraphJob, iteration: int, number: int) -> str:
     kind, index = ("blocks", number) if number < len(job.blocks) else ("transfers", number - len(job.blocks))
     return f"{job.path}.iterations[{iteration}].{kind}[{index}]"
 
 
-def _barrier(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
+def _barrier(job: CheckedTaskGraphJob, period_us: int | None) -> Iterator[Violation]:
     """Check what separates an iteration from the next one, around the period too (specification: barrier)."""
     rows = _rows(job)
     for numbers, what in _separated(job):
@@ -306,7 +306,7 @@ def _barrier(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation
                 yield Violation("barrier", _path(job, j, k), message)
 
 
-def _separated(job: CheckedShapedJob) -> Iterator[tuple[Sequence[int], str]]:
+def _separated(job: CheckedTaskGraphJob) -> Iterator[tuple[Sequence[int], str]]:
     """Yield the numbers of operations that the barrier keeps apart as a whole, and what they are."""
     if job.shape.barrier == "job":
         yield range(len(job.blocks) + len(job.transfers)), "the last operation"

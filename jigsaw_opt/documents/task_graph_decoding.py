@@ -1,4 +1,4 @@
-"""Reading what stands under `shape` in an instance (specification: shaped-jobs)."""
+"""Reading what stands under `shape` in an instance (specification: task-graph-jobs)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from jigsaw_opt.problem.rules.keyed import trusted
-from jigsaw_opt.problem.shape import Edge, MemoryInterval, Shape, ShapedBlock, ShapedTransfer, Slot
+from jigsaw_opt.problem.task_graph import Edge, MemoryInterval, Slot, TaskGraph, TaskGraphBlock, TaskGraphTransfer
 
-__all__ = ["decode_shape"]
+__all__ = ["decode_task_graph"]
 
 Json = dict[str, Any]
 
 
-def decode_shape(tree: Json) -> Shape:
-    """Return a shape from what stands under ``shape``, known to be right."""
+def decode_task_graph(tree: Json) -> TaskGraph:
+    """Return a task graph from what stands under ``shape``, known to be right."""
     return trusted(
-        Shape,
+        TaskGraph,
         slots=tuple(trusted(Slot, **slot) for slot in tree["slots"]),
         blocks=tuple(_block(**block) for block in tree["blocks"]),
         transfers=tuple(_transfer(**transfer) for transfer in tree.get("transfers", ())),
@@ -26,13 +26,13 @@ def decode_shape(tree: Json) -> Shape:
     )
 
 
-def _block(slot: str = "", slots: Sequence[str] = (), **others: Any) -> ShapedBlock:
-    return trusted(ShapedBlock, slots=tuple(slots) or (slot,), **others)
+def _block(slot: str = "", slots: Sequence[str] = (), **others: Any) -> TaskGraphBlock:
+    return trusted(TaskGraphBlock, slots=tuple(slots) or (slot,), **others)
 
 
-def _transfer(among: Sequence[str] = (), **others: Any) -> ShapedTransfer:
+def _transfer(among: Sequence[str] = (), **others: Any) -> TaskGraphTransfer:
     source, target = others.pop("from", None), others.pop("to", None)
-    return trusted(ShapedTransfer, source=source, target=target, among=tuple(among), **others)
+    return trusted(TaskGraphTransfer, source=source, target=target, among=tuple(among), **others)
 
 
 def _edge(before: str, after: str, lag: int = 0) -> Edge:

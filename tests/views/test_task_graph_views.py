@@ -1,4 +1,4 @@
-"""Pictures of plans whose jobs have shapes."""
+"""Pictures of plans whose jobs have task graphs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from jigsaw_opt.problem import (
     MemoryInterval,
     Plan,
     Server,
-    Shape,
-    ShapedBlock,
-    ShapedIteration,
-    ShapedJob,
-    ShapedJobPlan,
-    ShapedTransfer,
     Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphIteration,
+    TaskGraphJob,
+    TaskGraphJobPlan,
+    TaskGraphTransfer,
 )
 from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.image import timeline_image
@@ -31,28 +31,28 @@ from jigsaw_opt.views.memory import MemoryStep, memory_use
 from jigsaw_opt.views.perfetto import perfetto_trace
 from jigsaw_opt.views.text import timeline_text
 from tests.extras import needs_plot
-from tests.random_shapes import one_after_another, random_shaped_instance
+from tests.random_task_graphs import one_after_another, random_task_graph_instance
 from tests.views.test_views import embedded
 
 
 def pipe(period: int | None = None) -> tuple[Instance, Plan]:
     """Forward and backward on one GPU with two bytes held in between, a block on both GPUs, and a transfer."""
-    shape = Shape(
+    shape = TaskGraph(
         (Slot("s0", 10), Slot("s1")),
         (
-            ShapedBlock("F", ("s0",), {"v": 2}),
-            ShapedBlock("B", ("s0",), {"v": 4}),
-            ShapedBlock("both", ("s0", "s1"), {"v": 1}),
+            TaskGraphBlock("F", ("s0",), {"v": 2}),
+            TaskGraphBlock("B", ("s0",), {"v": 4}),
+            TaskGraphBlock("both", ("s0", "s1"), {"v": 1}),
         ),
-        (ShapedTransfer("act", 3, "s0", "s1"),),
+        (TaskGraphTransfer("act", 3, "s0", "s1"),),
         holds=(MemoryInterval("F", "B", 2),),
     )
     cluster = Cluster((Server("a", "v", 1, 100, 1), Server("b", "v", 1, 100, 1)), (), (Link("ab", ("a", "b"), 10**6),))
     horizon, objective = ("cyclic", "period") if period else ("finite", "makespan")
-    job = ShapedJob("pipe", shape, 1)
+    job = TaskGraphJob("pipe", shape, 1)
     instance = Instance("pipe", cluster, {}, (job,), horizon, objective)  # type: ignore[arg-type]
     blocks, transfers = (Execution(3, 5), Execution(8, 12), Execution(12, 13)), (Execution(5, 8),)
-    done = ShapedJobPlan("pipe", ("a/0", "b/0"), (ShapedIteration(blocks, transfers),))
+    done = TaskGraphJobPlan("pipe", ("a/0", "b/0"), (TaskGraphIteration(blocks, transfers),))
     return instance, Plan.of_jobs("pipe", "", "feasible", period or 13, 1, period, (done,))
 
 
@@ -111,7 +111,7 @@ def test_png_is_a_png() -> None:
 def test_memory_shown_is_never_more_than_there_is_in_a_correct_plan(horizon: str) -> None:
     shown = 0
     for seed in range(60):
-        instance = random_shaped_instance(seed, horizon)  # type: ignore[arg-type]
+        instance = random_task_graph_instance(seed, horizon)  # type: ignore[arg-type]
         plan = one_after_another(instance, Random(seed))
         if plan is None or any(v.rule != "memory" for v in check(instance, plan)):
             continue

@@ -1,6 +1,7 @@
-"""A compiled shaped job: its operations by number, and all that one of them waits for (specification: shaped-jobs).
+"""A compiled task-graph job: its operations by number, and all that one of them waits for (specification:
+task-graph-jobs).
 
-Operations of one iteration are numbered, the blocks first and then the transfers, both in the order of the shape.
+Operations of one iteration are numbered, the blocks first and then the transfers, both in the order of the task graph.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Routes
 from jigsaw_opt.problem.costs import ceil_div, transfer_us
 from jigsaw_opt.problem.instance import Horizon
-from jigsaw_opt.problem.shape import Barrier, Shape, ShapedJob
+from jigsaw_opt.problem.task_graph import Barrier, TaskGraph, TaskGraphJob
 
-__all__ = ["NumberedHold", "Precedence", "ShapedGraph", "compile_shape"]
+__all__ = ["CompiledTaskGraph", "NumberedHold", "Precedence", "compile_task_graph"]
 
 
 class Precedence(NamedTuple):
@@ -38,8 +39,8 @@ class NumberedHold(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ShapedGraph:
-    """One compiled shaped job.
+class CompiledTaskGraph:
+    """One compiled task-graph job.
 
     Parameters
     ----------
@@ -51,20 +52,21 @@ class ShapedGraph:
         ``takes_part[operation]``: numbers of its slots, which are those of a block, source and target, or all in the
         ring.
     edges
-        Every edge of the shape by number: before, after and lag. The edge of each operation to itself is among them.
+        Every edge of the task graph by number: before, after and lag. The edge of each operation to itself is among
+        them.
     holds
-        Every hold of the shape by number.
+        Every hold of the task graph by number.
     """
 
-    job: ShapedJob
+    job: TaskGraphJob
     gpu_types: tuple[tuple[str, ...], ...]
     takes_part: tuple[tuple[int, ...], ...]
     edges: tuple[tuple[int, int, int], ...]
     holds: tuple[NumberedHold, ...]
 
     @property
-    def shape(self) -> Shape:
-        """Its shape."""
+    def shape(self) -> TaskGraph:
+        """Its task graph."""
         return self.job.shape
 
     @property
@@ -133,7 +135,7 @@ class ShapedGraph:
 
         Notes
         -----
-        Specification: durations-of-shaped-operations.
+        Specification: durations-of-task-graph-operations.
         """
         transfer = self.shape.transfers[operation - self.blocks]
         if transfer.among:
@@ -226,8 +228,8 @@ class ShapedGraph:
         return tuple(found)
 
 
-def compile_shape(job: ShapedJob) -> ShapedGraph:
-    """Compile a shaped job: names become numbers, and the edge of each operation to itself is added."""
+def compile_task_graph(job: TaskGraphJob) -> CompiledTaskGraph:
+    """Compile a task-graph job: names become numbers, and the edge of each operation to itself is added."""
     shape = job.shape
     slot = {it.name: number for number, it in enumerate(shape.slots)}
     takes_part = [tuple(slot[name] for name in block.slots) for block in shape.blocks]
@@ -243,7 +245,7 @@ def compile_shape(job: ShapedJob) -> ShapedGraph:
         for it in shape.holds
         if it.bytes > 0
     )
-    return ShapedGraph(job, _gpu_types(shape), tuple(takes_part), tuple(edges), holds)
+    return CompiledTaskGraph(job, _gpu_types(shape), tuple(takes_part), tuple(edges), holds)
 
 
 def _slot_of(name: str | None, slot: Mapping[str, int], slots: Sequence[int]) -> int:
@@ -251,7 +253,7 @@ def _slot_of(name: str | None, slot: Mapping[str, int], slots: Sequence[int]) ->
     return slots[0] if name is None else slot[name]
 
 
-def _gpu_types(shape: Shape) -> tuple[tuple[str, ...], ...]:
+def _gpu_types(shape: TaskGraph) -> tuple[tuple[str, ...], ...]:
     """Return by slot the types that every block of the slot has a duration for."""
     types = []
     for slot in shape.slots:

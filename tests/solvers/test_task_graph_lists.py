@@ -1,4 +1,4 @@
-"""`greedy` on jobs with a shape: list schedules, placements, and memory that never locks them up."""
+"""`greedy` on jobs with a task graph: list schedules, placements, and memory that never locks them up."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
-from jigsaw_opt.problem import Edge, Instance, MemoryInterval, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem import Edge, Instance, MemoryInterval, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
+from jigsaw_opt.problem.compiled_task_graph import compile_task_graph
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.operations import compile_instance
-from jigsaw_opt.problem.shaped_graph import compile_shape
 from jigsaw_opt.solvers.activities.flat import one_iteration
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.memory import HeldMemory, serial_order
@@ -23,8 +23,8 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import find
 from jigsaw_opt.solvers.result import Result, Status
 from jigsaw_opt.solvers.solve import solve
-from tests.random_shapes import random_mixed_instance, random_shaped_instance
-from tests.solvers.test_cpsat_shaped import ft06, instance_of, one_server, pipeline
+from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
+from tests.solvers.test_cpsat_task_graphs import ft06, instance_of, one_server, pipeline
 
 HORIZONS: list[tuple[Horizon, Objective]] = [
     ("finite", "makespan"),
@@ -37,16 +37,16 @@ def greedy(instance: Instance, seed: int = 0) -> Result:
     return solve(instance, "greedy", Options(seed=seed))
 
 
-def shaped_only(seed: int, horizon: Horizon = "finite", objective: Objective = "makespan") -> Instance:
-    instance = random_shaped_instance(seed, horizon, objective)
-    return replace(instance, jobs=instance.shaped)
+def task_graphs_only(seed: int, horizon: Horizon = "finite", objective: Objective = "makespan") -> Instance:
+    instance = random_task_graph_instance(seed, horizon, objective)
+    return replace(instance, jobs=instance.task_graph_jobs)
 
 
 @pytest.mark.parametrize("seed", range(16))
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
 def test_a_plan_is_found_wherever_there_is_one(seed: int, horizon: Horizon, objective: Objective) -> None:
     pytest.importorskip("ortools")
-    instance = shaped_only(seed, horizon, objective)
+    instance = task_graphs_only(seed, horizon, objective)
     best = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
     found = greedy(instance)
     assert (found.plan is None) == (best.status is Status.INFEASIBLE)
@@ -67,7 +67,7 @@ def test_a_job_shop_comes_near_its_optimum() -> None:
     [(2, 5, 2, 18), (3, 3, 3, 15), (4, 8, 4, 33), (4, 8, 8, 33), (3, 3, 1, 27)],
 )
 def test_a_pipeline_that_flushes_becomes_1f1b(stages: int, batches: int, memory: int, period: int) -> None:
-    job = ShapedJob("pipe", pipeline(stages, batches, 1, "slot"), 1)
+    job = TaskGraphJob("pipe", pipeline(stages, batches, 1, "slot"), 1)
     assert greedy(instance_of(one_server(stages, memory), job, horizon="cyclic")).objective == period
 
 
@@ -87,7 +87,7 @@ def test_limits_ahead_make_zero_bubble_schedules(ahead: float, memory: int, idle
 def test_memory_never_locks_a_schedule_up() -> None:
     # Each forward pass fits by itself; started as they come, those of the first stage would leave no room to the
     # last stage's batch on the same GPUs.
-    first = ShapedJob("a", pipeline(2, 4, 6), 2)
+    first = TaskGraphJob("a", pipeline(2, 4, 6), 2)
     turned = replace(first, name="b", shape=replace(first.shape, slots=first.shape.slots[::-1]))
     for memory in (6, 11, 12, 13):
         result = greedy(instance_of(one_server(2, memory), first, turned))
@@ -97,19 +97,19 @@ def test_memory_never_locks_a_schedule_up() -> None:
 def test_an_order_that_holds_the_least_is_found_by_taking_choices_back() -> None:
     # `a` is begun first by its tail, but what it holds leaves no room for `c`, which `b` and then `d` wait for.
     names = ("a", "b", "c", "d")
-    blocks = tuple(ShapedBlock(name, ("s",), {"v": 1}) for name in names)
+    blocks = tuple(TaskGraphBlock(name, ("s",), {"v": 1}) for name in names)
     holds = (MemoryInterval("a", "d", 3), MemoryInterval("b", "b", 1), MemoryInterval("c", "c", 5))
-    shape = Shape((Slot("s"),), blocks, (), (Edge("c", "b"), Edge("b", "d"), Edge("a", "d")), holds=holds)
-    flat = one_iteration(compile_shape(ShapedJob("j", shape, 1)), [5])
+    shape = TaskGraph((Slot("s"),), blocks, (), (Edge("c", "b"), Edge("b", "d"), Edge("a", "d")), holds=holds)
+    flat = one_iteration(compile_task_graph(TaskGraphJob("j", shape, 1)), [5])
     order = serial_order(flat)
     assert order is not None
     assert order.index(2) < order.index(0)
-    assert serial_order(one_iteration(compile_shape(ShapedJob("j", shape, 1)), [4])) is None
+    assert serial_order(one_iteration(compile_task_graph(TaskGraphJob("j", shape, 1)), [4])) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_the_rank_every_activity_is_started_and_memory_suffices(seed: int) -> None:
-    operations = compile_instance(shaped_only(seed))
+    operations = compile_instance(task_graphs_only(seed))
     for placement in list(placements(operations, seed))[:3]:
         jobs = PlacedJobs(operations, placement)
         size = len(jobs.flat.duration_us)
@@ -125,7 +125,7 @@ def test_whatever_the_rank_every_activity_is_started_and_memory_suffices(seed: i
 
 def test_the_same_seed_gives_the_same_plan() -> None:
     for seed in range(4):
-        instance = shaped_only(seed, "cyclic", "period")
+        instance = task_graphs_only(seed, "cyclic", "period")
         first, second = greedy(instance, 3).plan, greedy(instance, 3).plan
         assert (first is None) == (second is None)
         if first is not None and second is not None:
@@ -163,6 +163,6 @@ def test_whatever_the_rank_workers_keep_what_they_wait_for(seed: int) -> None:
 def test_other_solvers_refuse_shapes_by_name() -> None:
     if find("ilp").unavailable() is not None:
         pytest.skip("its engine is not installed")
-    instance = next(it for it in map(random_shaped_instance, range(50)) if len(it.shaped) < len(it.jobs))
-    with pytest.raises(UsageError, match="has a shape"):
+    instance = next(it for it in map(random_task_graph_instance, range(50)) if len(it.task_graph_jobs) < len(it.jobs))
+    with pytest.raises(UsageError, match="has a task graph"):
         solve(instance, "ilp")
