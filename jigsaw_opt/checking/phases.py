@@ -280,7 +280,7 @@ def _paused(checked: CheckedPhase, parts: _Parts) -> Iterator[_Job]:
         if name in here:
             continue
         numbers = [other.number for other, _ in found if other.group == checked.group]
-        # Before its first phase a job has nothing in memory, and behind its last one no longer.
+        # A job has nothing in memory before its first phase, nor behind its last one.
         if numbers and min(numbers) < checked.number < max(numbers):
             yield _resting([job for other, job in found if other.group == checked.group])
 

@@ -49,7 +49,7 @@ class ScaledProgram:
         self.objective = float((original.costs * self._factors).max())
         values = original.values * self._factors[original.columns]
         largest = np.zeros(len(original.row_lower))
-        # Rows of integer columns alone stay as they are: their values are small counts.
+        # Only continuous columns count here: rows of integer columns alone stay as they are.
         np.maximum.at(largest, original.rows, np.where(original.integer[original.columns], 0.0, np.abs(values)))
         of_row = _powers_of_two(largest)
         self.program = replace(

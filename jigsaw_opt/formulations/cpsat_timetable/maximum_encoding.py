@@ -39,8 +39,7 @@ def encode_maximum(
     steps = tuple(model.new_bool_var("") for _ in values[1:])
     for above, below in pairwise(steps):
         model.add_implication(below, above)
-    # Steps are only pushed to 1. A step that is taken without need only makes something slower, which no optimum gains
-    # by.
+    # Steps are only pushed to 1: the value reached is at least that of all in use, and no plan gains by a larger one.
     for value, literal in uses:
         if value > values[0]:
             model.add_implication(literal, steps[values.index(value) - 1])

@@ -188,7 +188,7 @@ def _building_block(stages: Sequence[AsyncStage], pace: int) -> tuple[Starts, li
         # last microsecond of its backward pass would fall into.
         turns = (ready - begin + stage.backward_us - 1) // turn
         free = begin + turns * turn + stage.forward_us
-        # Behind its own forward pass the backward pass is free, so `turns` is not 0 here.
+        # In its own turn the backward pass is behind the forward pass anyway, so `turns` is at least 1 here.
         if ready < free:
             fits.append(ceil_div(ready - begin + stage.backward_us, turns * stage.replicas))
             ready = free

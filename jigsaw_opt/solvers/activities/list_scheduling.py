@@ -240,8 +240,8 @@ class _Openings:
         self.count = [0] * len(flat.room)
         self.most = [0] * len(flat.room)
         for gpu, _, times in waits.values():
-            # With n pairs on the way and one of them always running, a factor of 1 allows n and a factor of 2 allows 2
-            # n - 1: ZB-H1 and ZB-H2 of a pipeline.
+            # With n pairs on the way, a factor of 1 allows n and a factor of 2 allows 2 n - 1: ZB-H1 and ZB-H2 of a
+            # pipeline.
             self.most[gpu] = max(self.most[gpu], round(ahead * times - (ahead - 1)), 1)
 
     def hold_back(self, activity: int) -> bool:

@@ -112,8 +112,8 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
         return phased_result(options, started, bound)
     seconds = time.monotonic() - started
     best = min(plans, key=lambda found: found.objective)
+    # A plan from scratch has a bound of its own, which may be the larger one.
     best = replace(best, bound=max(best.bound, bound.value), solver={**best.solver, "seconds": round(seconds, 3)})
-    # The bound of the plan from scratch may be the larger one, and may prove a plan on the old placements optimal.
     best = replace(best, status="optimal" if best.bound == best.objective else "feasible")
     require_correct(instance, best, "re-solving of phased plans")
     return phased_result(options, started, Bound(best.bound, bound.proof), best)
