@@ -105,8 +105,8 @@ class _Span:
             most = 2 * it.graph.size * it.graph.job.iterations + 1
             periods: Expression = model.new_int_var(0, most, "") if self.modulo else 0
             whole = length + axis.limit * periods
-            # Without waits that lead from start to end, the end may come first. The hold then takes no time, and its
-            # length cannot be negative.
+            # Without waits that lead from start to end, the end may come first. The memory interval then takes no
+            # time, and its length cannot be negative.
             model.add(whole == end - start.start if forward else whole >= end - start.start)
             self.rows.append((start.phase, length, periods))
 

@@ -44,7 +44,7 @@ class HeldMemory:
         """Return whether memory suffices for an activity now."""
         done, held, room = self.done, self.held, self.room
         opens = self._opens[activity]
-        # Nearly every activity opens one hold, and this is called most of all.
+        # Nearly every activity begins one memory interval, and this is called most of all.
         if len(opens) == 1:
             gpu, amount, end = opens[0]
             return done[end] == 1 or held[gpu] + amount <= room[gpu]
