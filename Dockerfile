@@ -1,17 +1,15 @@
 # docker build -t jigsaw .
 # docker run --rm jigsaw solve server/demo --time-limit 20 --timeline
 # docker run --rm -v "$PWD:/work" -u "$(id -u):$(id -g)" jigsaw solve rack/plain --time-limit 10 -o plan.json
-# docker run --rm -v jigsaw-cache:/home/jigsaw/.cache jigsaw solvers --compile    # once; later runs with this volume are faster
-FROM python:3.11-slim AS build
+FROM python:3.11 AS build
 WORKDIR /source
 COPY constraints.txt pyproject.toml setup.py README.md LICENSE NOTICE ./
 COPY jigsaw_opt jigsaw_opt
 RUN python -m venv /opt/jigsaw \
-    && /opt/jigsaw/bin/pip install --no-cache-dir -c constraints.txt '.[fast,plot]'
+    && /opt/jigsaw/bin/pip install --no-cache-dir -c constraints.txt '.[plot]'
 
 FROM python:3.11-slim
 COPY --from=build /opt/jigsaw /opt/jigsaw
-# Functions are compiled for the processor that runs them, so not here.
 ENV PATH=/opt/jigsaw/bin:$PATH PYTHONUNBUFFERED=1 HOME=/home/jigsaw MPLCONFIGDIR=/tmp/matplotlib
 RUN useradd --create-home jigsaw && mkdir /work /home/jigsaw/.cache && chown jigsaw /work /home/jigsaw/.cache
 USER jigsaw

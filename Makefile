@@ -20,6 +20,7 @@ CORE_TESTS = tests/cli tests/executor tests/solvers tests/sweeps tests/views $(w
 LOWEST_TESTS = tests/checking tests/documents tests/formulations tests/planning tests/problem tests/routing tests/views
 PYTHON ?= python3
 BIN := $(VENV)/bin
+comma := ,
 DEMO ?= server/demo
 OUT ?= out
 COVERED ?= tests
@@ -28,6 +29,8 @@ COVERED ?= tests
 
 install: $(VENV)/.installed
 
+# A C compiler, where the system has none.
+FAST := $(if $(shell command -v cc gcc clang),,$(comma)fast)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 $(VENV)/bin/python:
@@ -35,11 +38,12 @@ $(VENV)/bin/python:
 
 # What the demo needs, without PyTorch; `install` makes it larger.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
-	test -e $(VENV)/.installed || $(PIP) -e '.[plot,fast]'
+	test -e $(VENV)/.installed || $(PIP) -e '.[plot$(FAST)]'
+	$(BIN)/jigsaw solvers --compile
 	touch $@
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) -e '.[plot,torch,ray,fast,routing,dev]'
+	$(PIP) -e '.[plot,torch,ray$(FAST),routing,dev]'
 	$(BIN)/jigsaw solvers --compile
 	touch $@
 
@@ -48,10 +52,9 @@ demo: $(VENV)/.demo
 	$(BIN)/jigsaw solve $(DEMO) --time-limit 20 --timeline -o $(OUT)/demo.plan.json
 	$(BIN)/jigsaw check $(DEMO) $(OUT)/demo.plan.json
 	$(BIN)/jigsaw plot $(DEMO) $(OUT)/demo.plan.json -o $(OUT)/demo.html
-	@echo 'compiling the fast functions of the search, once; Ctrl-C keeps those that are done'
-	$(BIN)/jigsaw solvers --compile
 
 test: install
+	$(BIN)/jigsaw solvers --compile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -68,7 +71,7 @@ test-core: $(CORE)/.installed
 test-lowest: | $(BIN)/python
 	$(PIP) uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
-	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct -e '.[plot,fast,routing,test]'
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct -e '.[plot,routing,test]'
 	$(LOWEST)/bin/python -m pytest -n 2 -m "not slow" $(LOWEST_TESTS)
 
 # Measures and fails nothing. Lines that run only in child processes or in compiled functions are not counted.

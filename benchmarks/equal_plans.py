@@ -3,7 +3,8 @@
 ``python benchmarks/equal_plans.py OLD NEW`` solves with both trees, which are directories with the package in them,
 and lists every plan that differs. Without OLD and NEW it prints the hashes of the code that PYTHONPATH leads to, as
 JSON; such a file may stand in the place of a tree. Solved are small bundled instances and crowded ones by every method
-that takes them, and the same with very many iterations by ``auto``, which makes phased plans.
+that takes them, and the same with very many iterations by ``auto``, which makes phased plans. With ``--interpreted``
+Python runs the functions that are else compiled.
 """
 
 from __future__ import annotations
@@ -113,8 +114,13 @@ def main() -> None:
     parser.add_argument("--most-gpus", type=int, default=16, help="of a crowded instance")
     parser.add_argument("--phased", type=int, default=12, help="how many instances are solved with long jobs, too")
     parser.add_argument("--work-limit", type=float, default=0.2, help="deterministic units for each solve")
+    parser.add_argument("--interpreted", action="store_true", help="without compiled functions")
     asked = parser.parse_args()
     if not asked.trees:
+        if asked.interpreted:
+            from jigsaw_opt.solvers.engines import compiled
+
+            compiled.library = lambda: None
         print(json.dumps(dict(hashes(asked)), indent=1))
         return
     if len(asked.trees) != 2:

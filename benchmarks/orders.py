@@ -16,7 +16,6 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.engines.compiled import prepare
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.options import Options
@@ -64,7 +63,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
-    prepare(None)
     print("| instance | by | seed | objective | s |")
     print("|---|---|---|---|---|")
     for name in arguments.instances:

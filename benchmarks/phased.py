@@ -24,7 +24,6 @@ from paired.request import percent
 
 from jigsaw_opt import Options, solve
 from jigsaw_opt.problem import Instance
-from jigsaw_opt.solvers.engines.compiled import prepare
 from jigsaw_opt.solvers.result import relative_gap
 
 HEADS = ("instance", "jobs", "objective", "factor", "phased", "time", "memory", "listed", "phased / listed")
@@ -114,7 +113,6 @@ def main() -> None:
     if asked.child:
         child(asked.sources[0], *json.loads(asked.child))
         return
-    prepare(None)  # Functions are compiled before anything is measured.
     print_table(HEADS, rows(asked.sources, asked.factors, asked.listed_to, asked.seconds))
 
 

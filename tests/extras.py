@@ -6,6 +6,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from jigsaw_opt.solvers.engines.compiled import library
+
 __all__ = ["needs_fast", "needs_plot", "needs_ray"]
 
 
@@ -13,6 +15,6 @@ def _needs(extra: str, module: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(find_spec(module) is None, reason=f"{module} is not installed (extra {extra})")
 
 
-needs_fast = _needs("fast", "numba")
+needs_fast = pytest.mark.skipif(library() is None, reason="not compiled here: jigsaw solvers --compile")
 needs_plot = _needs("plot", "matplotlib")
 needs_ray = _needs("ray", "ray")

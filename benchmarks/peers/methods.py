@@ -84,7 +84,7 @@ _CPSAT = ("ortools.sat.python.cp_model",)
 _SHOP = ("pyjobshop", "pyjobshop.solvers.ortools", "networkx")
 
 METHODS: Mapping[str, Method] = {
-    OURS: Method(_ours(OURS), _every, (*_CPSAT, "networkx", "numpy", "numba"), peer=False),
+    OURS: Method(_ours(OURS), _every, (*_CPSAT, "networkx", "numpy"), peer=False),
     "greedy": Method(_ours("greedy"), _every, ("networkx",), peer=False),
     "list": Method(list_scheduling.solve, list_scheduling.unsupported, ("networkx",)),
     "order-search": Method(order_search.solve, order_search.unsupported, ("networkx",)),

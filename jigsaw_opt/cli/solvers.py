@@ -13,7 +13,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--policies", action="store_true", help="the policies of jigsaw simulate instead")
     what.add_argument("--params", action="store_true", help="the parameters of the search instead, as a TOML file")
-    what.add_argument("--compile", action="store_true", help="compile the fast functions ahead: a minute, once")
+    what.add_argument(
+        "--compile",
+        action="store_true",
+        help="compile the functions of the search, if installing did not",
+    )
     parser.add_argument("--json", action="store_true", help="print them as JSON")
 
 
@@ -41,15 +45,20 @@ def _solvers(as_json: bool) -> int:
 
 
 def _compile() -> int:
-    """Have all compiled functions on disk, so that no solve has to do without them."""
+    """Compile the functions of the search, unless they are compiled already."""
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.errors import MissingEngineError
-    from jigsaw_opt.solvers.engines import code_cache
-    from jigsaw_opt.solvers.kernels import compile_all
+    from jigsaw_opt.solvers.engines.compiled import LIBRARY, library
+    from jigsaw_opt.solvers.engines.translation import build, compiler, sources
 
-    if not code_cache.available():
-        raise MissingEngineError("numba", "jigsaw-opt[fast]")
-    compile_all(lambda name: note(f"compiled {name}"))
+    if library() is not None:
+        note("the functions of the search are compiled")
+        return 0
+    if compiler() is None:
+        raise MissingEngineError("a C compiler", "jigsaw-opt[fast]")
+    build(LIBRARY, sources())
+    library.cache_clear()
+    note(f"compiled the functions of the search into {LIBRARY}")
     return 0
 
 

@@ -16,11 +16,9 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.cli import COMMANDS, main
 from jigsaw_opt.documents import load_instance, load_plan
 from jigsaw_opt.instances import load
-from jigsaw_opt.solvers.engines import code_cache
-from jigsaw_opt.solvers.engines.compiled import compiled, prepare
-from jigsaw_opt.solvers.engines.native import RECIPES
+from jigsaw_opt.solvers.engines import compiled, translation
 from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
-from tests.extras import needs_fast, needs_plot
+from tests.extras import needs_plot
 
 
 def run(*arguments: object) -> int:
@@ -115,13 +113,21 @@ def test_plot_as_png(pair_path: Path, pair_plan_path: Path, tmp_path: Path) -> N
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
-@needs_fast
-def test_functions_are_compiled_ahead(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("solvers", "--compile") == 0
-    assert capsys.readouterr().out == ""
-    prepare(None)  # reads them from the disk
-    assert compiled(anneal_sequence) is not None
-    assert code_cache.find(RECIPES[anneal_sequence]) is not None
+@pytest.mark.slow
+@pytest.mark.skipif(translation.compiler() is None, reason="there is no C compiler")
+def test_functions_are_compiled_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compiled, "LIBRARY", tmp_path / "kernels.bin")
+    compiled.library.cache_clear()
+    try:
+        assert run("solvers", "--compile") == 0
+        assert compiled.compiled(anneal_sequence) is not None
+        assert "compiled the functions of the search into" in capsys.readouterr().err
+        assert run("solvers", "--compile") == 0
+        assert "the functions of the search are compiled\n" in capsys.readouterr().err
+    finally:
+        compiled.library.cache_clear()
 
 
 def test_solvers_and_schema(capsys: pytest.CaptureFixture[str]) -> None:

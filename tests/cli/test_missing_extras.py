@@ -8,6 +8,7 @@ from __future__ import annotations
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 import jigsaw_opt
 from jigsaw_opt.cli import main
+from jigsaw_opt.solvers.engines import compiled, translation
 
 DATA = Path(__file__).parents[1] / "data"
 TRAINED, TRAINED_PLAN = str(DATA.parents[1] / "examples" / "two-cores.json"), "trained.json"
@@ -28,9 +30,8 @@ PAIR, PLAN = str(DATA / "pair.json"), str(DATA / "pair.plan.json")
         ("torch", "PyTorch", "torch", ("profile", "gpt", "-o", "model.json")),
         ("torch", "PyTorch", "torch", ("run", TRAINED_PLAN, "--instance", TRAINED, "-o", "replay.json")),
         ("ray", "Ray", "ray", ("bench", "tiny/000", "--engine", "ray", "--address", "auto", "-o", "out")),
-        ("numba", "numba", "fast", ("solvers", "--compile")),
     ],
-    ids=["plot", "profile", "run", "bench", "compile"],
+    ids=["plot", "profile", "run", "bench"],
 )
 def test_the_extra_is_named(
     module: str,
@@ -55,14 +56,35 @@ def test_the_extra_is_named(
     assert set(tmp_path.iterdir()) == before
 
 
-def test_without_numba_the_search_runs_as_python(capsys: pytest.CaptureFixture[str]) -> None:
-    if find_spec("numba") is not None:
-        pytest.skip("numba is installed; without the extra fast: make test-core")
-    assert main(["solve", "tiny/001", "--solver", "search", "--work-limit", "0.2", "--json"]) in (0, 5)
-    assert '"status": "optimal"' in capsys.readouterr().out
+@pytest.fixture
+def uncompiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package that was built without a C compiler, on a system that has none."""
+    monkeypatch.setattr(compiled, "LIBRARY", tmp_path / "missing.so")
+    monkeypatch.setattr(translation, "compiler", lambda: None)
+    for function in (compiled.library, compiled.warn_if_interpreted):
+        function.cache_clear()
+    yield
+    for function in (compiled.library, compiled.warn_if_interpreted):
+        function.cache_clear()
 
 
-def test_every_module_but_those_of_the_executor_loads_without_torch_ray_and_numba() -> None:
+@pytest.mark.usefixtures("uncompiled")
+def test_uncompiled_the_search_runs_as_python_and_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert main(["solve", "tiny/010", "--solver", "search", "--work-limit", "0.01", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.count('"status"') == 2
+    assert printed.err.count("jigsaw solvers --compile") == 1
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_without_a_c_compiler_the_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solvers", "--compile"]) == 6
+    printed = capsys.readouterr()
+    assert printed.err == "error: a C compiler is not installed; run: pip install 'jigsaw-opt[fast]'\n"
+
+
+def test_every_module_but_those_of_the_executor_loads_without_torch_and_ray() -> None:
     modules = [
         name
         for _, name, _ in pkgutil.walk_packages(jigsaw_opt.__path__, "jigsaw_opt.", onerror=lambda name: None)
@@ -72,7 +94,7 @@ def test_every_module_but_those_of_the_executor_loads_without_torch_ray_and_numb
     # None in `sys.modules` makes an import fail, so that the test says the same where the extras are installed.
     program = (
         "import importlib, sys\n"
-        "sys.modules.update(dict.fromkeys(('torch', 'ray', 'numba', 'matplotlib', 'plotly', 'topohub')))\n"
+        "sys.modules.update(dict.fromkeys(('torch', 'ray', 'matplotlib', 'plotly', 'topohub')))\n"
         "for name in sys.argv[1:]:\n"
         "    importlib.import_module(name)\n"
         "print('loaded')"

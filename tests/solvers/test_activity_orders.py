@@ -19,6 +19,7 @@ from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timing import timetable_of
 from jigsaw_opt.solvers.engines import compiled
+from jigsaw_opt.solvers.kernels.activity_annealing import anneal_activities
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
@@ -149,16 +150,12 @@ def test_transfers_within_a_server_are_mere_delays() -> None:
 @needs_fast
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
 def test_python_and_compiled_functions_find_the_same(horizon: Horizon, objective: Objective) -> None:
-    compiled_functions, found = compiled._compiled, []
     instance = instance_of(one_server(3, 6), TaskGraphJob("pipe", pipeline(3, 4, 1, "slot"), 1), horizon=horizon)
     instances = [instance, *(random_task_graph_instance(seed, horizon, objective) for seed in range(6))]
     starts = [start for start in map(starts_of, instances) if start is not None]
-    compiled.prepare(None)
     fast = [start.anneal(300) for start in starts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "_compiled", {})
-        patch.setattr(compiled, "prepare", lambda wait: None)
-        patch.setattr("jigsaw_opt.solvers.activities.order_search.prepare", lambda wait: None)
+        patch.setattr("jigsaw_opt.solvers.activities.order_search.compiled", lambda function: None)
         found = [start.anneal(300) for start in starts]
-    assert compiled_functions
+    assert compiled.compiled(anneal_activities) is not None
     assert fast == found

@@ -1,282 +1,122 @@
-"""Functions are compiled beside a solve, never after it; code on disk is read where it is whole and to be trusted."""
+"""Functions in C compute what Python does, and are only read where they were made of the functions that are here."""
 
 from __future__ import annotations
 
-import os
-import pickle
+import ast
+import ctypes
 import random
-import signal
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from jigsaw_opt.instances import load
-from jigsaw_opt.problem.operations import compile_instance
-from jigsaw_opt.solvers.engines import code_cache
-from jigsaw_opt.solvers.engines.native import RECIPES
-from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.search import opening
-from jigsaw_opt.solvers.search.driver import Driver
-from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.engines import compiled, translation
+from tests.extras import needs_fast
 from tests.solvers import small_kernels
+from tests.solvers.small_kernels import Pair
 
-ROOT = Path(__file__).parents[2]
-TOTAL = RECIPES[small_kernels.total]
+SMALL = Path(small_kernels.__file__)
 
-needs_numba = pytest.mark.skipif(not code_cache.available(), reason="numba is not installed")
-needs_owners = pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
-
-SOLVE = """
-import sys
-from jigsaw_opt.solvers.engines import code_cache, compiled, compiler
-from tests.solvers.small_kernels import total
-begun, start = [], compiler.start
-compiler.start = lambda recipes: begun.append(1) or start(recipes)
-{first}
-compiled.prepare(None)
-fast = compiled.compiled(total)
-print(len(begun), fast is not None, (fast or total)(compiled.arrays([1, 2, 3])))
-"""
-AHEAD = """
-from jigsaw_opt.solvers import kernels
-import tests.solvers.small_kernels
-kernels._MODULES = ()
-kernels.compile_all(print)
-"""
-SLOW = """
-from jigsaw_opt.solvers.engines import compiled
-import tests.solvers.slow_kernels
-compiled.prepare(0)
-while compiled._preparation._process is None:
-    pass
-print(compiled._preparation._process.pid, flush=True)
-{then}
-"""
+needs_compiler = pytest.mark.skipif(translation.compiler() is None, reason="there is no C compiler")
 
 
-def python(program: str, folder: Path) -> subprocess.Popen[str]:
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder), "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", program]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=environment, cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    path = tmp_path_factory.mktemp("native") / "small.so"
+    # With CHECKED, a place beyond an array ends the process.
+    translation.build(path, [SMALL], ["-DCHECKED"])
+    return ctypes.CDLL(str(path))
 
 
-def solved(folder: Path, first: str = "") -> str:
-    """What a process prints that has a function compiled: how often that began, whether it succeeded, and a result."""
-    process = python(SOLVE.format(first=first), folder)
-    printed, complaints = process.communicate(timeout=300)
-    assert (process.returncode, complaints) == (0, "")
-    return printed.strip()
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where a library is looked for."""
+    monkeypatch.setattr(compiled, "LIBRARY", tmp_path / "kernels.bin")
+    compiled.library.cache_clear()
+    yield tmp_path / "kernels.bin"
+    compiled.library.cache_clear()
 
 
-def kept(folder: Path) -> Path:
-    (file,) = (folder / "jigsaw-opt").iterdir()
-    return file
+@needs_compiler
+@pytest.mark.parametrize("name", ["orders", "signs", "rounded", "events"])
+def test_c_computes_what_python_does(built: ctypes.CDLL, name: str) -> None:
+    function: Callable[..., int] = getattr(small_kernels, name)
+    native, draw, found = compiled.loaded(built, function), random.Random(name), set()
+    for _ in range(100):
+        pair = Pair([draw.randrange(1 << 30) for _ in range(6)], [draw.uniform(0.0, 2.0) for _ in range(5)])
+        extra = [draw.randrange(1, 40), *(draw.randrange(-30, 30) for _ in range(8))]
+        ours, more, count = compiled.arrays(pair), compiled.arrays(extra), draw.randrange(1, 6)
+        value = function(pair, extra, count)
+        assert native(ours, more, count) == value
+        assert [*ours.numbers, *more] == [*pair.numbers, *extra]
+        assert list(ours.reals) == pair.reals  # to the last bit
+        found.add(value)
+    assert len(found) > 10
 
 
-def ended(pid: int) -> bool:
-    """Whether a process has ended, or does so within a minute."""
-    for _ in range(600):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.1)
-    return False
+@needs_compiler
+def test_arrays_of_other_numbers_are_refused(built: ctypes.CDLL) -> None:
+    native = compiled.loaded(built, small_kernels.signs)
+    pair, extra = compiled.arrays(Pair([1], [1.0])), np.arange(6)
+    assert native(pair, extra, 1) == small_kernels.signs(Pair([1], [1.0]), list(range(6)), 1)
+    for wrong in (extra.astype(np.int32), extra.astype(float), extra[::2]):
+        with pytest.raises(TypeError, match="no array of 64 bits"):
+            native(pair, wrong, 1)
+    with pytest.raises(TypeError, match="no array of 64 bits"):
+        native(Pair(np.arange(3), np.arange(3)), extra, 1)
 
 
-def truncate(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:100])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = [n for n in a]",
+        "x = a[0] and 2",
+        "x = a[-1:]",
+        "x = sum(a)",
+        "x = 7.0 // 2.0",
+        "x = 2 ** a[0]",
+        "x = a[0] is None",
+        "a[0] = 0.5",
+        "a[0] += 0.5",
+        "x, y = a",
+        "x = a.size",
+        "with a: pass",
+        "x = a",
+    ],
+)
+def test_what_has_no_translation_is_refused(line: str) -> None:
+    source = f"@kernel\ndef f(a: Numbers) -> int:\n    x = 0\n    {line}\n    return x\n"
+    ast.parse(source)
+    with pytest.raises(SyntaxError, match=r"m, line \d+: no translation"):
+        translation.Translation({"m": source})
 
 
-def flip(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
+@needs_fast
+def test_a_library_of_other_sources_is_not_used(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere.write_bytes(Path(translation.KERNELS, "kernels.bin").read_bytes())
+    assert compiled.library() is not None
+    compiled.library.cache_clear()
+    monkeypatch.setattr(compiled, "sources", lambda: [SMALL])
+    assert compiled.library() is None
+    assert compiled.compiled(small_kernels.signs) is None
 
 
-def replace(file: Path) -> None:
-    file.write_bytes(random.Random(1).randbytes(file.stat().st_size))
+@pytest.mark.parametrize("content", [None, b"", b"not a library"])
+def test_a_damaged_library_is_not_used(content: bytes | None, elsewhere: Path) -> None:
+    if content is not None:
+        elsewhere.write_bytes(content)
+    assert compiled.library() is None
 
 
-DAMAGES: list[Callable[[Path], object]] = [
-    truncate,
-    flip,
-    replace,
-    lambda file: file.write_bytes(b""),
-    Path.unlink,
-]
-
-
-@needs_numba
-def test_functions_are_compiled_once_and_then_read(tmp_path: Path) -> None:
-    assert solved(tmp_path) == "1 True 16"
-    assert solved(tmp_path) == "0 True 16"
-
-
-@needs_numba
-def test_those_not_compiled_are_told_once(tmp_path: Path) -> None:
-    program = SOLVE.format(first="import logging; logging.basicConfig()")
-    told = [python(program, tmp_path).communicate(timeout=300)[1] for _ in range(2)]
-    assert "(1 to do); all in a minute: jigsaw solvers --compile" in told[0]
-    assert told[1] == ""
-
-
-@needs_numba
-def test_all_are_compiled_ahead_and_named(tmp_path: Path) -> None:
-    printed = [python(AHEAD, tmp_path).communicate(timeout=300)[0] for _ in range(2)]
-    assert printed == ["total\n", ""]
-    assert solved(tmp_path) == "0 True 16"
-
-
-@needs_numba
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_code_is_made_anew(damage: Callable[[Path], object], tmp_path: Path) -> None:
-    solved(tmp_path)
-    whole = kept(tmp_path).read_bytes()
-    damage(kept(tmp_path))
-    assert solved(tmp_path) == "1 True 16"
-    assert len(kept(tmp_path).read_bytes()) >= len(whole) // 2
-    assert solved(tmp_path) == "0 True 16"
-
-
-@needs_numba
-def test_code_of_other_settings_is_not_read_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    solved(tmp_path)
-    before = kept(tmp_path)
-    monkeypatch.setenv("NUMBA_OPT", "1")
-    assert solved(tmp_path) == "1 True 16"
-    assert before.exists()
-    assert len(list((tmp_path / "jigsaw-opt").iterdir())) == 2
-
-
-@needs_numba
-def test_two_processes_may_fill_a_cache_at_once(tmp_path: Path) -> None:
-    both = [python(SOLVE.format(first=""), tmp_path) for _ in range(2)]
-    for process in both:
-        printed, complaints = process.communicate(timeout=300)
-        assert (printed.split()[1:], complaints) == (["True", "16"], "")
-    assert solved(tmp_path) == "0 True 16"
-
-
-@needs_numba
-def test_where_nothing_can_be_written_code_still_comes(tmp_path: Path) -> None:
-    nowhere = "code_cache._folders = lambda: iter(())"
-    child = f"from jigsaw_opt.solvers.engines import code_cache; {nowhere}; main("
-    first = f"{nowhere}; compiler._PROGRAM = compiler._PROGRAM.replace('main(', {child!r})"
-    for _ in range(2):
-        assert solved(tmp_path, first) == "1 True 16"
+def test_a_compiler_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "false")
+    with pytest.raises(OSError, match="false failed"):
+        translation.build(tmp_path / "small.so", [SMALL])
+    monkeypatch.setenv("CC", str(tmp_path / "missing"))
+    with pytest.raises(FileNotFoundError):
+        translation.build(tmp_path / "small.so", [SMALL])
+    monkeypatch.setattr(translation, "compiler", lambda: None)
+    with pytest.raises(FileNotFoundError, match="no C compiler"):
+        translation.build(tmp_path / "small.so", [SMALL])
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("told", [True, False])
-def test_folders_that_cannot_be_written_are_passed_over(
-    told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    blocked, temporary = tmp_path / "file", tmp_path / "temporary"
-    blocked.write_text("")
-    monkeypatch.setattr(code_cache, "__file__", str(blocked / "code_cache.py"))
-    monkeypatch.setattr(code_cache, "_owners", lambda: {os.geteuid()})
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(blocked) if told else "")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(temporary))
-    file = code_cache.keep(TOTAL, b"code")
-    assert file is not None
-    assert file.is_relative_to(temporary)
-    assert code_cache.find(TOTAL) == b"code"
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(blocked))
-    assert code_cache.keep(TOTAL, b"code") is None
-
-
-@needs_numba
-def test_without_a_process_functions_are_left_as_they_are(tmp_path: Path) -> None:
-    assert solved(tmp_path, "sys.executable = ''") == "1 False 16"
-
-
-@needs_numba
-def test_without_numba_nothing_is_begun(tmp_path: Path) -> None:
-    assert solved(tmp_path, "code_cache._environment = lambda: None") == "0 False 16"
-
-
-class Forged:
-    """Runs code when it is unpickled."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self.marker,)
-
-
-@needs_numba
-@needs_owners
-@pytest.mark.parametrize("open_to_others", ["file", "folder"])
-def test_code_that_others_could_have_written_is_not_read(
-    open_to_others: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "other"))
-    code = pickle.dumps(Forged(tmp_path / "marker"))
-    file = code_cache.keep(TOTAL, code)
-    assert file is not None
-    assert code_cache.find(TOTAL) == code
-    (file if open_to_others == "file" else file.parent).chmod(0o777)
-    assert code_cache.find(TOTAL) is None
-    if open_to_others == "folder":
-        elsewhere = code_cache.keep(TOTAL, code)
-        assert elsewhere is not None
-        assert not elsewhere.is_relative_to(file.parent)
-
-
-@needs_owners
-def test_code_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    file = code_cache.keep(TOTAL, b"code")
-    assert file is not None
-    assert code_cache.find(TOTAL) == b"code"
-    someone = os.geteuid() + 1
-    monkeypatch.setattr(os, "geteuid", lambda: someone)
-    monkeypatch.setattr(code_cache, "_owners", lambda: {someone})
-    assert code_cache.find(TOTAL) is None
-
-
-@needs_numba
-def test_compiling_ends_with_the_process(tmp_path: Path) -> None:
-    process = python(SLOW.format(then=""), tmp_path)
-    printed, complaints = process.communicate(timeout=300)
-    assert (process.returncode, complaints) == (0, "")
-    assert ended(int(printed))
-
-
-@needs_numba
-def test_compiling_ends_with_a_killed_process(tmp_path: Path) -> None:
-    process = python(SLOW.format(then="input()"), tmp_path)
-    assert process.stdout is not None
-    compiles = int(process.stdout.readline())
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=300)
-    assert ended(compiles)
-
-
-@pytest.mark.parametrize(("limit", "most"), [(1.0, 0.5), (100.0, 2.0), (None, 2.0)])
-def test_the_wait_for_functions_is_within_the_limit(
-    limit: float | None, most: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(time, "monotonic", lambda: 0.0)  # However slow the machine is, no time passes.
-    options = Options(threads=1, time_limit=limit)
-    solve_state = SolveState("test", compile_instance(load("server/weighted")), options, lambda event: None)
-    waits: list[float] = []
-
-    def prepare(wait: float) -> None:
-        waits.append(wait)
-        options.cancel.set()
-
-    monkeypatch.setattr(opening, "prepare", prepare)
-    Driver(solve_state).run()
-    assert waits
-    assert max(waits) <= most

@@ -8,7 +8,6 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.bounds.packing.knapsack import Item, best_pattern
-from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.magnitude import beyond, engine_holds, largest_objective, orders_fit, schedules_fit
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import find, names
@@ -34,7 +33,6 @@ def test_products_beyond_64_bits_keep_a_checked_plan_and_an_honest_bound(solver:
 def test_schedules_beyond_64_bits_are_exact_beside_compiled_functions(
     solver: str, workers: int, objective: Objective
 ) -> None:
-    compiled.prepare(None)
     instance = enlarged(generate("tiny", 1, objective=objective))
     assert not schedules_fit(compile_instance(instance))
     result = solve(instance, solver, Options(threads=workers, work_limit=0.01))

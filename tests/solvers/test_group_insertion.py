@@ -218,7 +218,6 @@ def test_jobs_timed_together_leave_what_is_taken_to_others() -> None:
 @needs_fast
 @pytest.mark.parametrize("threads", [1, 2])
 def test_compiled_functions_move_jobs_as_they_do_uncompiled(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
-    compiled.prepare(None)
     assert compiled.compiled(anneal_assignment) not in (None, anneal_assignment)
     assert compiled.compiled(reassign_pairs) not in (None, reassign_pairs)
     data = ground_of(CROWDED)

@@ -169,13 +169,11 @@ def test_too_many_visits_are_not_affordable(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(order_insertion, "_MOST_VISITS", 10)
     monkeypatch.setattr(order_insertion, "_MOST_COMPILED_VISITS", 10)
     assert not affordable(table.operations)
-    monkeypatch.setattr(order_insertion, "prepare", lambda wait: None)
     assert inserted_by_ratio(table) is None
 
 
 @needs_fast
 def test_the_compiled_function_inserts_as_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled.prepare(None)
     assert compiled.compiled(insert_in_order) not in (None, insert_in_order)
 
     def all_inserted() -> list[tuple[int, int, Timetable]]:

@@ -22,11 +22,10 @@ from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.params import DriverParams, InsertionParams, OpeningParams, SearchParams
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
-from jigsaw_opt.solvers.search import SEARCH, opening
+from jigsaw_opt.solvers.search import SEARCH
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Context
 from jigsaw_opt.solvers.search.cyclic.moves import BestFitInsertion
-from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves import names
 from jigsaw_opt.solvers.search.moves.cp_repair import Repair
@@ -103,21 +102,6 @@ def test_is_better_than_the_placements_that_it_begins_with(objective: Objective)
         assert result.objective <= min(first)
         better += result.objective < min(first)
     assert better > 0
-
-
-def test_jobs_are_listed_before_functions_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search waits for them, and should have more than the heuristic's placements by then."""
-    found = []
-    for name in ("rack/mixed-types", "rack/weighted", "rack/tight-memory"):
-        operations = compile_instance(load(name))
-        options = Options(threads=1, work_limit=1.0)
-        solve_state = SolveState("test", operations, options, lambda event: None)
-        monkeypatch.setattr(opening, "prepare", lambda wait, cancel=options.cancel: cancel.set())
-        reason = Driver(solve_state).run()
-        assert reason is StoppedBy.PROOF or options.cancel.is_set()
-        assert solve_state.objective is not None
-        found.append(solve_state.objective / min(values_of_placements(operations)))
-    assert max(found) < 1.0
 
 
 def test_without_any_work_the_first_placement_stays() -> None:

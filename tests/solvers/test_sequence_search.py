@@ -238,7 +238,6 @@ CASES = [("tiny", 5, 400), ("server", 1, 300), ("server", 2, 300), ("server", 7,
 @needs_fast
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_compiled_annealing_does_as_it_does_uncompiled(monkeypatch: pytest.MonkeyPatch, objective: Objective) -> None:
-    compiled.prepare(None)
     for function in (anneal_sequence, anneal_cyclic_sequence):
         assert compiled.compiled(function) not in (None, function)
     fast = [schedules(*case, objective=objective) for case in CASES]

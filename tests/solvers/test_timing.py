@@ -44,7 +44,6 @@ def outcomes(family: str, seed: int) -> list[tuple[Outcome, tuple[JobPlan, ...]]
 @pytest.mark.slow
 @needs_fast
 def test_compiled_functions_schedule_as_they_do_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled.prepare(None)
     assert compiled.compiled(list_schedule) not in (None, list_schedule)
     assert compiled.compiled(repeat_list_schedule) not in (None, repeat_list_schedule)
     fast = [outcomes(*case) for case in CASES]
@@ -73,7 +72,6 @@ def test_begins_and_ends_are_those_of_the_timetable() -> None:
 
 @needs_fast
 def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled.prepare(None)
     expected = [timetable for _, timetable in outcomes("server", 3)]
 
     def fail(*arguments: object) -> int:

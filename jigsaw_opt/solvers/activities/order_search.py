@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jigsaw_opt.solvers.activities.contraction import contracted, in_order, with_delays
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.activities.memory import longest_tails
-from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, integers, prepare
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, integers
 from jigsaw_opt.solvers.kernels.activity_annealing import anneal_activities
 from jigsaw_opt.solvers.kernels.activity_order import ActivityGraph, ActivityOrder
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
@@ -66,8 +66,6 @@ class OrderSearch:
         # 2^55 / 10^4 is less than 2^42, and weights below 2^20 keep weighted sums of such times within 63 bits.
         self._fits = self._fits and max(flat.release_us, default=0) < _LARGEST and sum(weights) < 2**20
         self._compiled = False
-        if self._fits:
-            prepare(0)
 
     def anneal(
         self,
@@ -117,7 +115,7 @@ class OrderSearch:
         return arrays(numbers) if self._compiled else numbers
 
     def _function(self) -> Callable[..., int]:
-        """Return the annealing, compiled as soon as the native code is ready."""
+        """Return the annealing, compiled where it can be."""
         fast = compiled(anneal_activities) if self._fits else None
         if fast is not None and not self._compiled:
             self._compiled = True

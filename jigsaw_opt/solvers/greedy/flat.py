@@ -7,26 +7,18 @@ from contextlib import nullcontext
 from itertools import chain
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.problem.clock import check_deadline, checking_deadline, halting, left
+from jigsaw_opt.problem.clock import check_deadline, checking_deadline, halting
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Layout
-from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled, integers, prepare
+from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled, integers
 from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph
 from jigsaw_opt.solvers.kernels.list_scheduling import ListInput, ListScheduleState, list_schedule, repeat_list_schedule
 from jigsaw_opt.solvers.kernels.period import blank_period
 from jigsaw_opt.solvers.magnitude import beyond, orders_fit, schedules_fit
 
-__all__ = ["LEAST_LEFT", "MOMENT", "Flat"]
+__all__ = ["Flat"]
 
-_PATIENCE = 400_000
-"""Operations that are scheduled before compiled functions are asked for: a fraction of a second."""
-_CROWD = 50
-"""Number of jobs waiting at a link that take as long as an operation, each time that the link becomes free."""
-LEAST_LEFT = 2.0
-"""Seconds that a solve must have left for that: importing numba takes one of them, and more beside a large instance."""
-MOMENT, _MOMENT_OF_CROWD = 0.5, 1.5
-"""Seconds to wait for them at most, and where not even one schedule is worth its time without them."""
 _LONG = {True: 50_000, False: 2_000}
 """Numbers of operations from which a schedule, compiled or not, may take too long between two checks of the clock."""
 
@@ -47,7 +39,7 @@ class Flat:
         self._flat = FlatGraph(operations, layout)
         self._cyclic = operations.horizon == "cyclic"
         self._large = not (orders_fit(operations) if self._cyclic else schedules_fit(operations))
-        self._scheduled, self._size = 0, operations.blocks + operations.transfers
+        self._size = operations.blocks + operations.transfers
         size, resources, jobs = self._flat.size, self._flat.resources, len(operations.jobs)
         groups, widest = len(self._flat.graph.use_at), max(job.slots for job in operations.jobs)
         self._given = ListInput([0] * groups, [0] * jobs, [0] * size, [0.0] * jobs, [0] * jobs)
@@ -135,7 +127,7 @@ class Flat:
         self._schedule.duration[own] = list(chain.from_iterable([*[0] * slots, *row, 0] for row in exchange))
 
     def _hasten(self) -> None:
-        """Take the compiled functions as soon as there are any; ask for them once they are worth it."""
+        """Take the compiled functions if there are any."""
         if self._flat.compiled or self._large:
             return
         if compiled(list_schedule) and (compiled(repeat_list_schedule) or not self._cyclic):
@@ -143,12 +135,6 @@ class Flat:
             self._given, self._schedule = arrays(self._given), arrays(self._schedule)
             self._trial = arrays(self._trial)
             self._share()
-        elif self._scheduled < _PATIENCE:
-            work = self._size * (1 + len(self._given.earliest) // _CROWD)
-            self._scheduled += work
-            if self._scheduled >= _PATIENCE and left() > LEAST_LEFT:
-                prepare(MOMENT if work < _PATIENCE else _MOMENT_OF_CROWD)
-                self._hasten()
 
     def _share(self) -> None:
         """Let the period be sought for the schedule."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from jigsaw_opt.problem.clock import check_deadline, halting, left
+from jigsaw_opt.problem.clock import check_deadline, halting
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
 from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Demand
-from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers, prepare
-from jigsaw_opt.solvers.greedy.flat import LEAST_LEFT, MOMENT
+from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers
 from jigsaw_opt.solvers.greedy.insertion_lists import InsertionLists, operations_of_iteration
 from jigsaw_opt.solvers.kernels.order_insertion import insert_in_order
 from jigsaw_opt.solvers.magnitude import beyond, orders_fit
@@ -39,8 +38,6 @@ def inserted_by_ratio(table: AssignmentTable) -> tuple[int, Timetable] | None:
 
     The result is None where it takes too long, or memory leaves some job no place.
     """
-    if _visits(table.operations) > _MOST_VISITS and left() > LEAST_LEFT:
-        prepare(MOMENT)
     if not affordable(table.operations):
         return None
     insertion = OrderInsertion(table)

@@ -46,7 +46,7 @@ def _undo(order: ActivityOrder, first: int, last: int) -> None:
     take_back(order, first, last)
 
 
-@kernel()
+@kernel
 def anneal_activities(
     graph: ActivityGraph,
     order: ActivityOrder,

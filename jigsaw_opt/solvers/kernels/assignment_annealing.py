@@ -1,6 +1,6 @@
 """Jobs moved between candidate server sets by simulated annealing, on flat numbers.
 
-Python runs `anneal_assignment` and `reassign_pairs`, or numba has compiled them (`engines.compiled`). They draw their
+Python runs `anneal_assignment` and `reassign_pairs`, or they are compiled (`engines.compiled`). They draw their
 own numbers, by multiplication modulo the prime 2^31 - 1 (Park and Miller, 1988), and take exponential ones from a
 table, so both do the same.
 """
@@ -190,7 +190,7 @@ def insert(options: CandidateSets, amount: Reals, load: Reals, state: GroupAssig
         occupancy[s] += 1
 
 
-@kernel()
+@kernel
 def anneal_assignment(
     options: CandidateSets,
     amount: Reals,
@@ -328,7 +328,7 @@ def jobs_inside(options: CandidateSets, state: GroupAssignment, buffers: Buffers
     return count
 
 
-@kernel()
+@kernel
 def reassign_pairs(
     options: CandidateSets,
     amount: Reals,

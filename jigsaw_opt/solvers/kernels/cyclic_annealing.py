@@ -253,7 +253,7 @@ def evaluate_first(graph: Graph, state: CyclicState, trial: Period) -> None:
     save_incumbent(graph, state, trial.level)
 
 
-@kernel()
+@kernel
 def anneal_cyclic_sequence(
     graph: Graph,
     state: CyclicState,

@@ -428,7 +428,7 @@ def start_transfer(graph: Graph, state: ListScheduleState, j: int, now: int) -> 
     return moment, kind, j
 
 
-@kernel(lists=True)
+@kernel
 def list_schedule(graph: Graph, given: ListInput, state: ListScheduleState, halt: Numbers) -> int:
     """Schedule all operations, and return how many were scheduled.
 
@@ -501,7 +501,7 @@ def list_schedule(graph: Graph, given: ListInput, state: ListScheduleState, halt
     return scheduled[0]
 
 
-@kernel()
+@kernel
 def repeat_list_schedule(graph: Graph, state: ListScheduleState, trial: Period) -> int:
     """Repeat a list schedule on the cyclic horizon, in its order, and return the period in microseconds.
 

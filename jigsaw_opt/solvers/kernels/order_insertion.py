@@ -526,7 +526,7 @@ def withdraw(given: InsertionInput, state: InsertionState) -> None:
     state.busy[0], state.inserted[0] = state.mark[n], n
 
 
-@kernel()
+@kernel
 def insert_in_order(given: InsertionInput, state: InsertionState, order: Numbers, limits: Numbers) -> int:
     """Insert all jobs in an order, each where it ends first; jobs that the last order began with as well stay.
 

@@ -1,6 +1,6 @@
 """Simulated annealing of placements and levels until the loads of GPUs and links are alike, on flat numbers.
 
-Python runs `anneal_placement`, or numba has compiled it (`engines.compiled`).
+Python runs `anneal_placement`, or it is compiled (`engines.compiled`).
 """
 
 from __future__ import annotations
@@ -398,7 +398,7 @@ def largest_load(state: PlacementState) -> int:
     return most
 
 
-@kernel()
+@kernel
 def settle_placement(graph: PlacementGraph, state: PlacementState) -> int:
     """Compute the counts of blocks, the occupants and all loads from the GPUs and levels of an assignment.
 
@@ -425,7 +425,7 @@ def settle_placement(graph: PlacementGraph, state: PlacementState) -> int:
     return largest_load(state)
 
 
-@kernel()
+@kernel
 def anneal_placement(
     graph: PlacementGraph,
     state: PlacementState,

@@ -315,7 +315,7 @@ def set_rates(table: SharingTable, state: SharingState, order: Numbers, now_us: 
             state.free[table.resource[e]] -= _SHARING_COST * rate * table.load_us[e]
 
 
-@kernel()
+@kernel
 def share_processors(table: SharingTable, state: SharingState, order: Numbers) -> int:
     """Compute when each job ends.
 

@@ -179,7 +179,7 @@ def undo(state: SequenceState, changed: int, reached: int, final: int) -> None:
         after[n] = state.sequence[n]
 
 
-@kernel()
+@kernel
 def anneal_sequence(
     graph: Graph,
     state: SequenceState,

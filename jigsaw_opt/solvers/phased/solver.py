@@ -21,7 +21,7 @@ from jigsaw_opt.problem.plan import PhaseGroup, Plan, PlanStatus
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
-from jigsaw_opt.solvers.engines.compiled import prepare
+from jigsaw_opt.solvers.engines.compiled import warn_if_interpreted
 from jigsaw_opt.solvers.infeasibility import too_wide
 from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.laxity import LeastLaxityPolicy, wrap_around_us
@@ -56,8 +56,6 @@ _PROMISING = 1.02
 """Factor of the best objective so far up to which all policies are tried with what local search finds."""
 _ROUNDS = 4
 """Number of rounds of local search after all policies."""
-_READING_SECONDS = 1.0
-"""Seconds for reading compiled functions from the disk, at most a quarter of a time limit."""
 
 
 def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
@@ -126,7 +124,7 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
     """Return the best plan on several placements, as far as time goes; stop once one is at the bound."""
     timer = PhaseTimer(instance, options, started)
     if len(instance.jobs) > 1:
-        prepare(_READING_SECONDS if options.time_limit is None else min(_READING_SECONDS, options.time_limit / 4))
+        warn_if_interpreted()
     found: list[_PlacedGroups] = []
     try:
         for one in _candidates(instance, timer, options, bound.value):

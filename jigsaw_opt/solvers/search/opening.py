@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Event
 
-from jigsaw_opt.solvers.engines.compiled import prepare
+from jigsaw_opt.solvers.engines.compiled import warn_if_interpreted
 from jigsaw_opt.solvers.greedy.heuristic import PLAIN_TRIALS
 from jigsaw_opt.solvers.greedy.order_insertion import inserted_by_ratio
 from jigsaw_opt.solvers.greedy.solver import offer_greedy
@@ -19,9 +19,6 @@ _PATIENCE = 25
 """Placements in a row without a better plan after which construction ends: moves then gain more for the same work."""
 _STEPS = 60
 """Most steps of annealing of the best placement: it only smooths the start, since the moves anneal at length."""
-_COMPILE_SECONDS = 2.0
-"""Longest wait for compiled functions, and at most half of the time: reading them takes less; compiling them, which
-takes a minute, is not waited for."""
 
 
 def open_search(context: Context, begun: Event) -> None:
@@ -34,7 +31,8 @@ def open_search(context: Context, begun: Event) -> None:
     begun
         Set as soon as there are plans.
     """
-    budget, solve_state = context.budget, context.solve_state
+    solve_state = context.solve_state
+    warn_if_interpreted()
     if context.operations.task_graphs:
         offer_greedy(solve_state, context.operations, solve_state.options.seed, context.offer)
         begun.set()
@@ -45,10 +43,6 @@ def open_search(context: Context, begun: Event) -> None:
     if inserted is not None:
         context.propose(context.candidate(inserted[1]))
     _construct(context)
-    if not budget.over():
-        # Until functions are read the search hardly moves, and keeps the thread beside it from running.
-        left = solve_state.remaining
-        prepare(_COMPILE_SECONDS if left is None else min(_COMPILE_SECONDS, left / 2))
 
 
 def _construct(context: Context) -> None:

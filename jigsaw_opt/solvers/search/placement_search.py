@@ -10,7 +10,7 @@ from itertools import accumulate
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.levels import LevelPlan
 from jigsaw_opt.solvers.assignments.placement import level_caps
-from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers, prepare
+from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers
 from jigsaw_opt.solvers.greedy.flat_graph import exchange_scope
 from jigsaw_opt.solvers.kernels.placement_annealing import anneal_placement, settle_placement
 from jigsaw_opt.solvers.kernels.placement_state import (
@@ -89,7 +89,6 @@ class PlacementSearch:
             Called now and then with the number of steps since; true ends the run.
         """
         graph, state, exponentials = self._graph(before.assignments), self._state(before), EXPONENTIALS
-        prepare(0)
         anneal, settle = compiled(anneal_placement), compiled(settle_placement)
         if anneal is None or settle is None:
             anneal, settle = anneal_placement, settle_placement

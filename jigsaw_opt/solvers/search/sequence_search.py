@@ -12,7 +12,7 @@ from typing import Any
 
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, objective_of
 from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled
 from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph, exchange_scope
 from jigsaw_opt.solvers.kernels.cyclic_annealing import CyclicState, anneal_cyclic_sequence
 from jigsaw_opt.solvers.kernels.graph import FIXED, predecessors
@@ -86,7 +86,6 @@ class SequenceSearch:
         self._exchanges: dict[tuple[int, int, int], list[int]] = {}
         self._states: tuple[Any, ...] = self._cyclic_states() if self.cyclic else (self._finite_state(),)
         self._exponentials: Reals = EXPONENTIALS
-        self._asked = False
         self._large = not orders_fit(eligibility.operations)
 
     def given(self, plan: Timetable) -> SequencedSchedule:
@@ -229,13 +228,10 @@ class SequenceSearch:
         return max(range(len(ends)), key=ends.__getitem__)
 
     def _function(self) -> Callable[..., int]:
-        """Return the annealing, compiled as soon as the native code is ready."""
+        """Return the annealing, compiled where it can be."""
         function = anneal_cyclic_sequence if self.cyclic else anneal_sequence
         if self._large:
             return function
-        if not self._asked:
-            self._asked = True
-            prepare(0)
         fast = compiled(function)
         if fast is not None and not self._flat.compiled:
             self._flat.compile()

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any
 
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline, halting
-from jigsaw_opt.solvers.engines.compiled import Reals, arrays, compiled, prepare
+from jigsaw_opt.solvers.engines.compiled import Reals, arrays, compiled
 from jigsaw_opt.solvers.kernels.assignment import Buffers, GroupAssignment
 from jigsaw_opt.solvers.kernels.assignment_annealing import (
     anneal_assignment,
@@ -136,7 +136,6 @@ class HierarchicalAssignment:
         ]
         self._families = _meeting(resources)
         self._family = {group: k for k, family in enumerate(self._families) for group in family}
-        prepare(0)
 
     def common_group(self, servers: Iterable[int]) -> int | None:
         """Return the group of some servers; None where it is not the same for all."""
