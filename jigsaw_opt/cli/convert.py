@@ -13,14 +13,17 @@ from jigsaw_opt.cli.parser import file_or_stdout
 
 if TYPE_CHECKING:
     from jigsaw_opt.instances.gpus import GpuType
+    from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.layers import LayerGraph
     from jigsaw_opt.problem.model import Model
 
-HELP = "make an instance or a layer profile from measured profiles"
+HELP = "make an instance or a layer profile from measured profiles, or an instance from a shop"
 _FORMATS = (
     "format; DAPPLE's profiles are pipedream's, kineto is a trace of the PyTorch profiler, "
-    "and huggingface is a config.json, of which times are estimated"
+    "huggingface is a config.json, of which times are estimated; "
+    "jsplib, fjsplib and psplib are shops and projects, with options --name and -o alone"
 )
+_SHOPS = ("jsplib", "fjsplib", "psplib")
 _LONGEST = 15
 _ESTIMATE = ("tokens", "peak_flops", "memory_bandwidth", "efficiency")
 _MOST_SEGMENTS = 6
@@ -29,9 +32,9 @@ _COUNTS = ("servers", "gpus", "gpu_memory", "bandwidth", "fabric_bandwidth", "wo
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("format", choices=("pipedream", "deeppool", "kineto", "huggingface"), help=_FORMATS)
+    parser.add_argument("format", choices=("pipedream", "deeppool", "kineto", "huggingface", *_SHOPS), help=_FORMATS)
     parser.add_argument("profiles", nargs="+", type=Path, metavar="FILE", help="one measured profile a job")
-    parser.add_argument("--gpu-type", required=True, metavar="TYPE", help="what they were measured on, as in v100")
+    parser.add_argument("--gpu-type", metavar="TYPE", help="what they were measured on, as in v100")
     parser.add_argument(
         "--batch",
         type=int,
@@ -77,6 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=file_or_stdout, metavar="FILE", help="where to write (default: standard output)"
     )
+    parser.set_defaults(default_of=parser.get_default)
 
 
 def _configure_cluster(group: argparse._ArgumentGroup) -> None:
@@ -153,6 +157,11 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.instances.measured import MeasuredSetting, instance_of
 
     require_output(arguments.output, *arguments.profiles)
+    if arguments.format in _SHOPS:
+        emit(encode_instance(_shop(arguments)), arguments.output)
+        return 0
+    if arguments.gpu_type is None:
+        raise UsageError("give --gpu-type: what the profile was measured on", code="missing-option", path="--gpu-type")
     arguments.gpu_type = type_name(arguments.gpu_type)
     for name in (*_COUNTS, *(each for each in (*_ESTIMATE, "state_factor") if getattr(arguments, each) is not None)):
         if getattr(arguments, name) < 1:
@@ -174,6 +183,25 @@ def run(arguments: argparse.Namespace) -> int:
     emit(encode_model(*models.values()) if arguments.only_model else document, arguments.output)
     warn_of_spb(None if arguments.only_model else arguments.depth)
     return 0
+
+
+def _shop(arguments: argparse.Namespace) -> Instance:
+    """Return the instance of a shop, which takes no option that describes GPUs or jobs."""
+    from jigsaw_opt.documents.readers.shops import SHOP_FORMATS
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.errors import Problem, UsageError
+
+    own = {"command", "debug", "default_of", "format", "profiles", "name", "output", "run"}
+    given = [it for it, value in vars(arguments).items() if it not in own and value != arguments.default_of(it)]
+    options = [f"--{it.replace('_', '-')}" for it in given]
+    wrong = [Problem(it, f"{it} does not go with {arguments.format}", code="not-together") for it in options]
+    if len(arguments.profiles) > 1:
+        wrong.append(Problem("FILE", f"{arguments.format} takes one file", code="wrong-count"))
+    if wrong:
+        raise UsageError.of(wrong)
+    path = arguments.profiles[0]
+    name = arguments.name or path.name.split(".")[0]
+    return SHOP_FORMATS[arguments.format](read_file(path), str(path), name)
 
 
 def _check_options(arguments: argparse.Namespace) -> None:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.pipeline.torch_csv import CsvFormat
     from jigsaw_opt.problem.instance import Instance
 
-HELP = "export a plan (perfetto, or a pipeline for PyTorch and others) or a mixed-integer program (mps, lp)"
+HELP = (
+    "export a plan (perfetto, or a pipeline for PyTorch and others), a program (mps, lp) or a shop (jsplib, minizinc)"
+)
 EXAMPLE = "jigsaw export server/demo --to mps -o program.mps"
 _PIPELINES = ("torch-csv", "torchtitan", "megatron-layout")
 _OF_STAGES = ("torchtitan", "megatron-layout")
@@ -33,10 +35,12 @@ _SECONDS_BETWEEN_NOTES = 2.0
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
-    parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN", help="a plan document; not for mps and lp")
+    parser.add_argument(
+        "plan", nargs="?", type=Path, metavar="PLAN", help="a plan document; not for a program or a shop"
+    )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, traced beside it")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--to", choices=("perfetto", "mps", "lp", *_PIPELINES), help="format")
+    what.add_argument("--to", choices=("perfetto", "mps", "lp", "jsplib", "minizinc", *_PIPELINES), help="format")
     what.add_argument(
         "--read-solution",
         type=Path,
@@ -109,6 +113,8 @@ def run(arguments: argparse.Namespace) -> int:
         "perfetto": _trace,
         "mps": _program,
         "lp": _program,
+        "jsplib": _shop,
+        "minizinc": _shop,
         "torch-csv": _torch_csv,
         "torchtitan": _torchtitan,
         "megatron-layout": _megatron_layout,
@@ -251,6 +257,14 @@ def _program(arguments: argparse.Namespace) -> bytes:
 
     most = MOST_EXPORTED if arguments.max_coefficients is None else arguments.max_coefficients
     return model_document(instance_from(arguments.instance), arguments.to, most, _progress())
+
+
+def _shop(arguments: argparse.Namespace) -> bytes:
+    from jigsaw_opt.documents.job_shops import jsplib_text, minizinc_text
+    from jigsaw_opt.instances.sources import instance_from
+
+    text = jsplib_text if arguments.to == "jsplib" else minizinc_text
+    return text(instance_from(arguments.instance)).encode()
 
 
 def _progress() -> Callable[[int, int], None]:
