@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.cli import main
+from jigsaw_opt.cli.output import print_error
+from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
 
 
 def refused(error: InvalidInputError | UsageError) -> list[str]:
@@ -29,3 +31,20 @@ def misuse(*expected: str) -> Iterator[pytest.ExceptionInfo[UsageError]]:
     with pytest.raises(UsageError) as caught:
         yield caught
     assert refused(caught.value) == [one for text in expected for one in text.split("; ")]
+
+
+def ends(expected: str, *words: object) -> None:
+    """Expect a command to end with an exit code and to refuse what stands behind it, as in ``3: cycle $.jobs; ...``.
+
+    Of an error without problems it is the name of its type, as in ``4: InfeasibleError``.
+    """
+    told: list[str] = []
+
+    def shown(error: JigsawError) -> None:
+        told.extend(refused(error) if isinstance(error, InvalidInputError | UsageError) else [type(error).__name__])
+        print_error(error)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jigsaw_opt.cli.output.print_error", shown)
+        code = main([str(word) for word in words])
+    assert f"{code}: {'; '.join(told)}" == expected

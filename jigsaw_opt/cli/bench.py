@@ -128,7 +128,9 @@ def _compare(arguments: argparse.Namespace, problems: Problems, gate: Gate | Non
     rows: Rows = ()
     if arguments.against is None:
         raise UsageError(
-            "nothing to solve: name instances, or older runs to compare with (--against DIR)", code="missing-option"
+            "nothing to solve: name instances, or older runs to compare with (--against DIR)",
+            code="missing-option",
+            path="instance",
         )
     with problems.of("-o"):
         rows = [*read_rows(arguments.output / ROWS, is_row).values()]

@@ -80,7 +80,7 @@ class Gate:
         """
         if not any(key in self._old for key in keys):
             what = f"none of its {len(self._old)} runs has the instance, solver, seed, limits and threads of a new one"
-            raise InvalidInputError([Problem(str(self.folder), what, code="unreadable")])
+            raise InvalidInputError([Problem(str(self.folder), what, code="mismatch")])
 
     def judge(self, rows: Rows) -> Mapping[str, Any]:
         """Compare runs with the older ones; what the summary says of it."""

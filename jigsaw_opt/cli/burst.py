@@ -85,11 +85,15 @@ def _costs(arguments: argparse.Namespace) -> BurstCosts:
     if likely_form(data) in ("layers", "model", "pipedream"):
         return _measured_costs(arguments)
     if len(arguments.costs) > 1:
-        raise UsageError("only layer profiles, each of another batch size, are several files", code="unsupported")
+        raise UsageError(
+            "only layer profiles, each of another batch size, are several files", code="unsupported", path="profile"
+        )
     if data.lstrip().startswith(b"{"):
         if any(value is not None for value in stated) or arguments.released_costs:
             raise UsageError(
-                "a document of costs states GPUs, batch and rates; leave these options out", code="not-together"
+                "a document of costs states GPUs, batch and rates; leave these options out",
+                code="not-together",
+                path="--gpus",
             )
         return read_burst_costs(data, source=source)
     return profiled_costs(read_deeppool_runs(data, source=source), _setting(arguments))
@@ -101,7 +105,7 @@ def _setting(arguments: argparse.Namespace) -> BurstSetting:
 
     stated = (arguments.gpus, arguments.global_batch, arguments.bandwidth)
     if any(value is None for value in stated):
-        raise UsageError("a profile needs --gpus, --global-batch and --bandwidth", code="missing-option")
+        raise UsageError("a profile needs --gpus, --global-batch and --bandwidth", code="missing-option", path="--gpus")
     return BurstSetting(*stated, arguments.released_costs)
 
 

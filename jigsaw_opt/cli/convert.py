@@ -166,7 +166,9 @@ def run(arguments: argparse.Namespace) -> int:
     for name in (*_COUNTS, *(each for each in (*_ESTIMATE, "state_factor") if getattr(arguments, each) is not None)):
         if getattr(arguments, name) < 1:
             raise UsageError(
-                f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}", code="out-of-range"
+                f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}",
+                code="out-of-range",
+                path=f"--{name.replace('_', '-')}",
             )
     if arguments.latency_us < 0:
         raise UsageError(
@@ -260,6 +262,7 @@ def _models(arguments: argparse.Namespace) -> dict[str, Model]:
             raise UsageError(
                 f"two profiles are called {name!r}; each file is one job and needs a name of its own",
                 code="duplicate-name",
+                path="--name",
             )
         try:
             with _reading(path, arguments.format) as data:
@@ -383,6 +386,8 @@ def _sizes(option: str, words: Sequence[str]) -> dict[str, int]:
     for word in words:
         name, _, size = word.rpartition("=")
         if not name or name in stated or not size.isascii() or not size.isdecimal() or len(size) > _LONGEST:
-            raise UsageError(f"--{option} takes LAYER=BYTES, each layer once; not {word!r}", code="malformed")
+            raise UsageError(
+                f"--{option} takes LAYER=BYTES, each layer once; not {word!r}", code="malformed", path=f"--{option}"
+            )
         stated[name] = int(size)
     return stated

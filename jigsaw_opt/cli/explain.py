@@ -48,11 +48,15 @@ def run(arguments: argparse.Namespace) -> int:
     if folder.is_dir():
         if arguments.job is not None:
             raise UsageError(
-                f"{folder} is the folder of a simulation, of which one job is asked for at most", code="wrong-count"
+                f"{folder} is the folder of a simulation, of which one job is asked for at most",
+                code="wrong-count",
+                path="jobs",
             )
         return _of_simulation(folder, arguments.plan, arguments.json)
     if arguments.plan is None:
-        raise UsageError(f"a plan is missing; {folder} is no folder of a simulation", code="missing-option")
+        raise UsageError(
+            f"a plan is missing; {folder} is no folder of a simulation", code="missing-option", path="plan"
+        )
     return _of_plan(arguments)
 
 
@@ -70,6 +74,7 @@ def _of_simulation(folder: Path, job: str | None, as_json: bool) -> int:
                 f"no job {job!r} has ended in {folder}",
                 suggestion(job, names) or f"ended: {named(names)}",
                 code="unknown-name",
+                path="jobs",
             )
         times = [times[names.index(job)]]
     if as_json:

@@ -102,7 +102,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"a plan goes with {_formats(planned)} only", code="not-together", path="--to")
     for option, formats in _ONLY.items():
         if getattr(arguments, option) is not None and arguments.to not in formats:
-            raise UsageError(f"--{option.replace('_', '-')} goes with {_formats(formats)} only", code="not-together")
+            raise UsageError(
+                f"--{option.replace('_', '-')} goes with {_formats(formats)} only",
+                code="not-together",
+                path=f"--{option.replace('_', '-')}",
+            )
     if arguments.to in _OF_STAGES and arguments.partition is None:
         raise UsageError(
             f"{arguments.to} has the modules of each stage: give the partition, --partition FILE",

@@ -142,7 +142,7 @@ def require_output(path: Path | None, *inputs: str | Path | None) -> None:
         It cannot be written, or is one of the inputs, or ``-``.
     """
     if path == Path("-"):
-        raise UsageError("'-' is standard output, and this goes to a file: name one", code="unwritable")
+        raise UsageError("'-' is standard output, and this goes to a file: name one", code="unwritable", path="-o")
     if path is not None:
         from jigsaw_opt.documents import require_writable
 

@@ -147,4 +147,4 @@ def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
         f"--{name.replace('_', '-')}" for name, value in values.items() if value is not None and value is not False
     ]
     if given:
-        raise UsageError(f"{why}; leave out {', '.join(given)}", code="not-together")
+        raise UsageError(f"{why}; leave out {', '.join(given)}", code="not-together", path=", ".join(given))

@@ -133,7 +133,11 @@ def _run_piper(arguments: argparse.Namespace, data: bytes) -> int:
     for name in ("devices", "micro_batches", "memory"):
         value = getattr(arguments, name)
         if value is not None and not 1 <= value < 2**53:
-            raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {value}", code="out-of-range")
+            raise UsageError(
+                f"--{name.replace('_', '-')} is at least 1, not {value}",
+                code="out-of-range",
+                path=f"--{name.replace('_', '-')}",
+            )
     own = {
         "devices": arguments.devices,
         "micro_batches": arguments.micro_batches,
@@ -203,7 +207,9 @@ def _levels(arguments: argparse.Namespace) -> list[Level]:
     from jigsaw_opt.planning.partition import Level
 
     if arguments.machines is None or arguments.bandwidth is None:
-        raise UsageError("a profile of layers needs --machines and --bandwidth", code="missing-option")
+        raise UsageError(
+            "a profile of layers needs --machines and --bandwidth", code="missing-option", path="--machines"
+        )
     machines = _positive("--machines", arguments.machines)
     rates = _positive("--bandwidth", arguments.bandwidth)
     if len(machines) != len(rates):
@@ -221,7 +227,9 @@ def _positive(option: str, text: str) -> list[int]:
 
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < int(part) < 2**53 for part in parts):
-        raise UsageError(f"{option} is a list of whole numbers above 0, as in 8,2, not {text!r}", code="malformed")
+        raise UsageError(
+            f"{option} is a list of whole numbers above 0, as in 8,2, not {text!r}", code="malformed", path=option
+        )
     return [int(part) for part in parts]
 
 

@@ -148,7 +148,9 @@ def _require_job(arguments: argparse.Namespace) -> None:
     for name in ("plan", "horizon", "memory"):
         if getattr(arguments, name) is not None:
             raise UsageError(
-                f"the instance has horizon and memory, and no plan yet; leave out --{name}", code="not-together"
+                f"the instance has horizon and memory, and no plan yet; leave out --{name}",
+                code="not-together",
+                path=f"--{name}",
             )
     if arguments.output is None:
         raise UsageError("--into writes an instance: give -o FILE", code="missing-option", path="-o")
@@ -163,10 +165,16 @@ def _partition(arguments: argparse.Namespace) -> Partition | None:
     given = [f"--{name.replace('_', '-')}" for name in LISTS if getattr(arguments, name) is not None]
     if arguments.partition is None:
         if arguments.forward_us is None or arguments.backward_us is None:
-            raise UsageError("give a partition, or --forward-us and --backward-us", code="missing-option")
+            raise UsageError(
+                "give a partition, or --forward-us and --backward-us", code="missing-option", path="--forward-us"
+            )
         return None
     if given:
-        raise UsageError(f"a partition has costs of its own; leave out {', '.join(given)}", code="not-together")
+        raise UsageError(
+            f"a partition has costs of its own; leave out {', '.join(given)}",
+            code="not-together",
+            path=", ".join(given),
+        )
     path = "/dev/stdin" if arguments.partition == "-" else arguments.partition
     return decode_partition(read_file(path), source=arguments.partition)
 
@@ -188,6 +196,7 @@ def _layout(arguments: argparse.Namespace, stages: int, split: bool) -> Pipeline
         raise UsageError(
             f"{stages} stages on {gpus} GPUs with {batches} micro-batches: each GPU has as many stages",
             code="contradiction",
+            path="--gpus",
         )
     chunks, schedule = stages // gpus, arguments.schedule
     if schedule == "v-half" and chunks != 2:

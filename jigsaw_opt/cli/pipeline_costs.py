@@ -57,7 +57,7 @@ def costs_of_options(arguments: argparse.Namespace) -> PipelineCosts:
         if len(own) == 1:
             values[name] = own * count
     if not stages:
-        raise UsageError("there are no stages", code="empty")
+        raise UsageError("there are no stages", code="empty", path="--forward-us")
     return PipelineCosts(**values)
 
 
@@ -70,6 +70,8 @@ def _numbers(arguments: argparse.Namespace, name: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) < 2**53 for part in parts):
         raise UsageError(
-            f"--{name.replace('_', '-')} is a list of whole numbers, as in 10,12, not {text!r}", code="malformed"
+            f"--{name.replace('_', '-')} is a list of whole numbers, as in 10,12, not {text!r}",
+            code="malformed",
+            path=f"--{name.replace('_', '-')}",
         )
     return tuple(map(int, parts))

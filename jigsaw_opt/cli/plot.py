@@ -65,7 +65,11 @@ def _with_foreground(picture: Picture, names: str) -> Picture:
     known = [job.name for job in picture.instance.jobs]
     unknown = sorted(chosen.difference(known))
     if unknown:
-        raise UsageError(*(f"the plan has no job {it!r}; {nearest(it, known)}" for it in unknown), code="unknown-name")
+        raise UsageError(
+            *(f"the plan has no job {it!r}; {nearest(it, known)}" for it in unknown),
+            code="unknown-name",
+            path="--foreground",
+        )
     return replace(picture, foreground=chosen)
 
 

@@ -151,7 +151,9 @@ def _check(arguments: argparse.Namespace) -> None:
     for name in _COUNTS:
         if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
             raise UsageError(
-                f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}", code="out-of-range"
+                f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}",
+                code="out-of-range",
+                path=f"--{name.replace('_', '-')}",
             )
     Options(threads=arguments.threads, seed=arguments.seed)  # the same ranges everywhere
     if arguments.all_reduce is not None and arguments.all_reduce < 2:
@@ -164,7 +166,9 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError("--cuts is for a model of your own, in one process", code="not-together", path="--cuts")
     if arguments.model is None and (arguments.all_reduce is None or arguments.output):
         raise UsageError(
-            "nothing to measure: name a model, or --all-reduce N; only a model can be written", code="missing-option"
+            "nothing to measure: name a model, or --all-reduce N; only a model can be written",
+            code="missing-option",
+            path="model",
         )
     if arguments.to == "layers" and arguments.output is None:
         raise UsageError("--to layers is what -o writes: give -o FILE", code="missing-option", path="-o")

@@ -169,7 +169,9 @@ def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:
 
     given = [it for it in (arguments.instance, arguments.first, arguments.second) if it is not None]
     if len(given) != 2:
-        raise UsageError("an instance and a plan are wanted, as in: jigsaw run INSTANCE PLAN", code="missing-option")
+        raise UsageError(
+            "an instance and a plan are wanted, as in: jigsaw run INSTANCE PLAN", code="missing-option", path="plan"
+        )
     return given[0], Path(given[1])
 
 
@@ -209,7 +211,9 @@ def _say_who_has_own_settings(arguments: argparse.Namespace, instance: Instance)
         return
     if len(own) == len(instance.jobs):
         raise UsageError(
-            f"{' and '.join(given)}: every job trains as its own code says, so nobody heeds it", code="unsupported"
+            f"{' and '.join(given)}: every job trains as its own code says, so nobody heeds it",
+            code="unsupported",
+            path=", ".join(given),
         )
     note(f"{' and '.join(given)}: not for {named(own)}, which train as their own code says")
 

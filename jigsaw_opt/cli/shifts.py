@@ -68,7 +68,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     low = {"--placements": (arguments.placements, 0), "--most": (arguments.most, 1), "--grid": (arguments.grid, 1)}
     for name, (value, least) in low.items():
         if value is not None and value < least:
-            raise UsageError(f"{name} is at least {least}, not {value}", code="out-of-range")
+            raise UsageError(f"{name} is at least {least}, not {value}", code="out-of-range", path=name)
     return effort(arguments)
 
 

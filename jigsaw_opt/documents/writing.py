@@ -77,7 +77,7 @@ def require_writable(path: str | os.PathLike[str], inputs: Iterable[str | os.Pat
     except (OSError, ValueError) as error:
         why = reason_of(error)
     if why is not None:
-        raise UsageError(f"cannot write {target}: {why}", code="unwritable")
+        raise UsageError(f"cannot write {target}: {why}", code="unwritable", path=str(target))
 
 
 def make_folder(folder: Path, files: Iterable[str], inputs: Iterable[str | os.PathLike[str] | None] = ()) -> None:
@@ -100,11 +100,15 @@ def make_folder(folder: Path, files: Iterable[str], inputs: Iterable[str | os.Pa
         It cannot be made, or one of the files cannot be written, or it is ``-``.
     """
     if folder == Path("-"):
-        raise UsageError("'-' is standard output, and this goes to a folder: name one", code="unwritable")
+        raise UsageError(
+            "'-' is standard output, and this goes to a folder: name one", code="unwritable", path="output"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot make the folder {folder}: {reason_of(error)}", code="unwritable") from error
+        raise UsageError(
+            f"cannot make the folder {folder}: {reason_of(error)}", code="unwritable", path=str(folder)
+        ) from error
     remove_abandoned(folder)
     inputs = tuple(inputs)
     for name in files:

@@ -136,7 +136,7 @@ def replica(network: Network, bounds: Sequence[int], batch_size: int, levels: Se
     """
     names, units = list(network.units), list(network.units.values())
     if not any(parameter.requires_grad for unit in units for parameter in unit.parameters()):
-        raise UsageError("the network has no parameter that is trained", code="empty")
+        raise UsageError("the network has no parameter that is trained", code="empty", path="network")
     segments = [units[low] if high == low + 1 else nn.Sequential(*units[low:high]) for low, high in pairwise(bounds)]
     called = [run_name(names[low:high]) for low, high in pairwise(bounds)]
     model = SegmentedModel(called, segments, network.loss, levels or range(1, len(segments) + 1))
@@ -241,14 +241,19 @@ def _require_row(model: nn.Sequential) -> None:
         raise UsageError(
             "the torch.nn.Sequential has a forward of its own, which units do not have: make it a module",
             code="unsupported",
+            path="forward",
         )
     if any(hooks for name, hooks in vars(model).items() if name.endswith("_hooks") and "state_dict" not in name):
         raise UsageError(
-            "the torch.nn.Sequential has hooks, which units do not have: hook its modules", code="unsupported"
+            "the torch.nn.Sequential has hooks, which units do not have: hook its modules",
+            code="unsupported",
+            path="hooks",
         )
     if any(map(is_lazy, chain(model.parameters(), model.buffers()))):
         raise UsageError(
-            "the torch.nn.Sequential has lazy modules: run it on a batch once before it is returned", code="unsupported"
+            "the torch.nn.Sequential has lazy modules: run it on a batch once before it is returned",
+            code="unsupported",
+            path="lazy",
         )
 
 

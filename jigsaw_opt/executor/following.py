@@ -253,6 +253,7 @@ class PlanTurns:
                         f"iteration {iteration} of job {self._order.jobs[job].name!r} is behind in the plan: one model "
                         "follows a job, iteration after iteration; enter following() anew for another one",
                         code="wrong-order",
+                        path="iteration",
                     )
             else:
                 self._wait(lambda step=step: self._has_ended(step), [(step.job, step.slot)])  # type: ignore[misc]

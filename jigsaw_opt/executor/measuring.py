@@ -134,6 +134,7 @@ def _require_none(given: Mapping[str, object]) -> None:
         raise UsageError(
             f"{', '.join(unheeded)}: not for a model with a batch or an optimiser of its own; see --cuts",
             code="unsupported",
+            path=", ".join(unheeded),
         )
 
 

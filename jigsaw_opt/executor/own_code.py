@@ -78,7 +78,7 @@ def own_function(name: str, arguments: Mapping[str, Any], place: Place) -> Calla
         function: Callable[..., Any] = getattr(imported, called)
     except (ImportError, AttributeError) as error:
         raise UsageError(
-            f"cannot import {name}: {error}; PYTHONPATH=FOLDER says where else to look", code="failed"
+            f"cannot import {name}: {error}; PYTHONPATH=FOLDER says where else to look", code="failed", path=name
         ) from error
     report = Report()
     try:

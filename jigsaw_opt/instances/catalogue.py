@@ -94,7 +94,7 @@ def names(set_name: str | None = None) -> tuple[str, ...]:
     if set_name is None:
         return tuple(name for each in _RECIPES for name in names(each))
     if set_name not in _RECIPES:
-        raise UsageError(f"no set {set_name!r}; {nearest(set_name, _RECIPES)}", code="unknown-name")
+        raise UsageError(f"no set {set_name!r}; {nearest(set_name, _RECIPES)}", code="unknown-name", path="set_name")
     if set_name in _SEEDS:
         return tuple(f"{set_name}/{seed:03}" for seed in range(_SEEDS[set_name]))
     return tuple(f"{set_name}/{recipe}" for recipe in _RECIPES[set_name])
@@ -111,7 +111,9 @@ def resolve(name: str) -> str:
     known = name if "/" in name else name.replace("-", "/", 1)
     if known not in names():
         raise UsageError(
-            "; ".join(filter(None, (f"no bundled instance {name!r}", suggestion(known, names())))), code="unknown-name"
+            "; ".join(filter(None, (f"no bundled instance {name!r}", suggestion(known, names())))),
+            code="unknown-name",
+            path="name",
         )
     return known
 

@@ -46,11 +46,13 @@ def require_place(folder: Path, resume: bool = False, force: bool = False) -> No
         raise UsageError(
             f"{folder} holds the results of another run; take another folder, or --force to replace them",
             code="mismatch",
+            path=str(folder),
         )
     if exists(folder / SNAPSHOT):
         raise UsageError(
             f"{folder} holds a simulation that was interrupted; --resume goes on, --force begins anew",
             code="unwritable",
+            path=str(folder),
         )
 
 
@@ -77,7 +79,7 @@ def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:
     if not resume:
         return simulation
     if not exists(path):
-        raise UsageError(f"there is no {path} to go on from", code="unreadable")
+        raise UsageError(f"there is no {path} to go on from", code="unreadable", path=str(path))
     return restore(read_file(path), simulation, setting.inputs(), str(path))
 
 

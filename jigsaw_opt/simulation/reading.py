@@ -357,7 +357,9 @@ def _trace(asked: Mapping[str, Any], accept: Accept) -> Workload:
     text, columns = asked["workload"], columns_of(asked["columns"])
     name, colon, file = text.partition(":")
     if colon and name not in READERS and name.isalnum() and not exists(text):
-        raise UsageError(f"no format {name!r} of traces; {nearest(name, sorted(READERS))}", code="unknown-value")
+        raise UsageError(
+            f"no format {name!r} of traces; {nearest(name, sorted(READERS))}", code="unknown-value", path="workload"
+        )
     if name not in READERS or not file:
         name, file = "csv", text
     data, source = read_file(workload_path(file)), readable(file)

@@ -108,6 +108,7 @@ class RayEngine:
             raise UsageError(
                 f"a task takes {self.cores} cores, but no node of the Ray cluster has more than {most:g}",
                 code="does-not-fit",
+                path="cores",
             )
 
 

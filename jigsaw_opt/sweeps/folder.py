@@ -73,7 +73,9 @@ def require_own(folder: Path) -> None:
     """
     table = next((name for name in TABLES if exists(folder / name)), None)
     if table is not None and not exists(folder / ROWS):
-        raise UsageError(f"{folder} holds the {table} of another run; take another folder", code="mismatch")
+        raise UsageError(
+            f"{folder} holds the {table} of another run; take another folder", code="mismatch", path=str(folder)
+        )
 
 
 def sweep_into(

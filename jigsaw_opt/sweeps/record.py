@@ -56,7 +56,7 @@ class Record:
         with ExitStack() as undo:
             undo.callback(os.close, self._file)
             if not stat.S_ISREG(os.fstat(self._file).st_mode):
-                raise UsageError(f"cannot write {path}: it is no regular file", code="unwritable")
+                raise UsageError(f"cannot write {path}: it is no regular file", code="unwritable", path=str(path))
             self._lock()
             self.rows: dict[str, dict[str, Any]] = self._read()
             undo.pop_all()

@@ -93,7 +93,7 @@ def timeline_image(picture: Picture, form: ImageForm = "png", dots_per_inch: int
         The plan ends so late that no axis of floats reaches there.
     """
     if picture.end_us > _MOST_US:
-        raise UsageError(f"a plan of more than {_MOST_US} us cannot be drawn to scale", code="too-large")
+        raise UsageError(f"a plan of more than {_MOST_US} us cannot be drawn to scale", code="too-large", path="end_us")
     unit = next((it for it in reversed(_UNITS) if picture.end_us >= _TICKS * it[0]), _UNITS[0])
 
     def draw(axes: Axes) -> None:

@@ -20,6 +20,7 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from tests.refusals import ends
 
 DATA = Path(__file__).parents[1] / "data"
 SIMULATE = ("simulate", "--cluster", "2x4", "-o", "none")
@@ -67,15 +68,14 @@ def test_a_misspelt_word_has_a_suggestion(
     assert not Path("none").exists()
 
 
-def test_what_follows_two_dashes_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("solve", "--", "--time-limt") == 3
-    assert "--time-limt: cannot be read" in capsys.readouterr().err
+def test_what_follows_two_dashes_is_no_option() -> None:
+    ends("3: unreadable --time-limt", "solve", "--", "--time-limt")
 
 
 def test_a_word_that_resembles_none_is_told_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run("export", "server/demo", "--to", "x", "-o", "none")
-    assert "invalid choice: 'x'; there are perfetto, mps, lp" in capsys.readouterr().err
+    assert "perfetto, mps, lp" in capsys.readouterr().err
 
 
 def test_a_plan_of_another_instance_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,18 +84,18 @@ def test_a_plan_of_another_instance_is_one_message(tmp_path: Path, capsys: pytes
     assert found is not None
     save_plan(found, plan)
     assert run("check", "server/demo", plan) == 7
-    assert capsys.readouterr().out == f"{plan} is a plan of instance 'tiny-000', not of 'server-demo'\n"
-    assert run("plot", "server/demo", plan, "-o", tmp_path / "x.html") == 7
-    assert "is a plan of instance 'tiny-000'" in capsys.readouterr().err
+    told = capsys.readouterr().out
+    assert "'tiny-000'" in told and "'server-demo'" in told and told.count("\n") == 1
+    ends("7: CheckFailedError", "plot", "server/demo", plan, "-o", tmp_path / "x.html")
+    assert "'tiny-000'" in capsys.readouterr().err
     assert run("check", "server/demo", plan, "--json") == 7
     assert len(json.loads(capsys.readouterr().out)["violations"]) > 1
 
 
-def test_a_run_names_an_instance_and_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("run", DATA / "pair.plan.json") == 2
-    assert "jigsaw run INSTANCE PLAN" in capsys.readouterr().err
+def test_a_run_names_an_instance_and_a_plan() -> None:
+    ends("2: missing-option plan", "run", DATA / "pair.plan.json")
     assert load_plan(DATA / "pair.plan.json").instance == "pair"
-    assert run("run", "server/demo", DATA / "pair.plan.json") == 7
+    ends("7: CheckFailedError", "run", "server/demo", DATA / "pair.plan.json")
 
 
 def test_no_plan_in_time_says_what_may_help(
@@ -105,7 +105,8 @@ def test_no_plan_in_time_says_what_may_help(
     late = replace(found, stopped_by=StoppedBy.TIME)
     monkeypatch.setattr("jigsaw_opt.cli.solve._solved", lambda *_: late)
     assert run("solve", "tiny/000") == 5
-    assert "--time-limit may find one, and so may --solver greedy" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "--time-limit" in told and "--solver greedy" in told
 
 
 def test_the_progress_line_has_the_limit() -> None:
@@ -143,7 +144,8 @@ def test_a_former_name_still_works_and_says_so(
 ) -> None:
     for option in (old, new):
         assert run("solve", "tiny/000", "--solver", "greedy", option, *values) == 0
-        assert (f"{old} is called {new} now" in capsys.readouterr().err) == (option == old)
+        told = capsys.readouterr().err
+        assert (old in told and new in told) == (option == old)
     asked = [parser_of(COMMANDS).parse_args(["solve", "x", option, *map(str, values)]) for option in (old, new)]
     assert asked[0] == asked[1] != parser_of(COMMANDS).parse_args(["solve", "x"])
 
@@ -159,8 +161,8 @@ def test_the_examples_of_the_help_are_right() -> None:
 
 def test_a_picture_of_an_unknown_ending_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = ("plot", DATA / "pair.json", DATA / "pair.plan.json", "-o", tmp_path / "x.pdf")
-    assert run(*files) == 2
-    assert "has the ending '.pdf'; known are .html, .htm, .png, .svg, .txt, others take --to" in capsys.readouterr().err
+    ends("2: unknown-format -o", *files)
+    assert ".html, .htm, .png, .svg, .txt" in capsys.readouterr().err
     assert not (tmp_path / "x.pdf").exists()
     assert run(*files, "--to", "text") == 0
 
@@ -173,8 +175,7 @@ def test_a_dash_is_standard_output_or_refused(
     assert capsys.readouterr().out.startswith("<!")
     assert run("generate", "tiny", "-o", "-") == 0
     assert json.loads(capsys.readouterr().out)["objective"]
-    assert run("solve", "tiny/000", "-o", "-") == 2
-    assert "error: '-' is standard output, and this goes to a file: name one" in capsys.readouterr().err
+    ends("2: unwritable -o", "solve", "tiny/000", "-o", "-")
     assert not list(tmp_path.iterdir())
 
 

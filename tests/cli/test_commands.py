@@ -66,14 +66,16 @@ def test_solve_says_that_the_exact_model_is_too_large(
     assert (result["stopped_by"] == "model_too_large") is (solver == "cpsat")
     assert result["exact_model"]["built"] is False
     reason = result["exact_model"]["reason"]
-    assert reason.endswith("optional intervals, and at most 10 are taken")
-    assert f"exact model of {result['solver']}: not built: {reason}" in printed.err
+    assert "at most 10" in reason
+    [line] = [line for line in printed.err.splitlines() if reason in line]
+    assert result["solver"] in line
 
 
 def test_solve_shows_the_timeline_and_the_proof(pair_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("solve", pair_path, "--solver", "cpsat", "--threads", 1, "--timeline") == 0
     printed = capsys.readouterr().out
-    assert "s0/1 |" in printed and "proof: no plan is better than 1800" in printed
+    [proof] = [line for line in printed.splitlines() if line.startswith("proof:")]
+    assert "s0/1 |" in printed and " 1800 " in proof
 
 
 def test_instances_lists_best_known_values(capsys: pytest.CaptureFixture[str]) -> None:

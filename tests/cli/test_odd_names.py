@@ -14,6 +14,7 @@ from jigsaw_opt.cli.output import print_error, print_table
 from jigsaw_opt.documents import encode_instance, save_instance
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem import Instance
+from tests.refusals import ends
 
 PACKAGE = Path(jigsaw_opt.cli.__file__).parent
 EVIL = "\x1b[2Jx\r\n\x9b\u202e\u200b\u2028:smile:[red]"
@@ -62,12 +63,11 @@ def test_what_is_wrong(evil: Path, pair_plan_path: Path, capsys: pytest.CaptureF
     assert SEEN in printed(capsys)
     evil.write_text("{}")
     assert main(["solve", str(evil)]) == 3
-    assert main(["solve", f"no{EVIL}"]) == 3
-    assert f"  no{SEEN}: cannot be read" in printed(capsys)
-    assert main(["generate", f"no{EVIL}", "--seed", "0"]) == 2
-    assert main(["solve", "x", "-o", f"{evil}/plan.json"]) == 2
-    told = printed(capsys)
-    assert "error: cannot write " in told and told.count(SEEN) >= 2
+    ends(f"3: unreadable no{EVIL}", "solve", f"no{EVIL}")
+    assert f"  no{SEEN}: " in printed(capsys)
+    ends("2: unknown-name family", "generate", f"no{EVIL}", "--seed", 0)
+    ends(f"2: unwritable {evil}/plan.json", "solve", "x", "-o", f"{evil}/plan.json")
+    assert printed(capsys).count(SEEN) >= 2
     for wrong in (["solve", "x", f"--no{EVIL}"], [EVIL], ["solve", "x", "--seed", EVIL]):
         with pytest.raises(SystemExit):
             main(wrong)
@@ -97,27 +97,28 @@ def test_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main([*simulate, "fifo", "-o", str(tmp_path / EVIL)]) == 0
     assert f"wrote {tmp_path}/{SEEN}/jobs.csv" in printed(capsys)
     assert "\n'=1+1,'@m,1," in (tmp_path / EVIL / "jobs.csv").read_text()
-    assert main([*simulate, EVIL, "-o", str(tmp_path / "out")]) == 2
-    assert "no policy" in printed(capsys)
+    ends("2: unknown-name policy", *simulate, EVIL, "-o", tmp_path / "out")
+    assert printed(capsys)
 
 
 def test_an_internal_error(capsys: pytest.CaptureFixture[str]) -> None:
     from jigsaw_opt.cli import _report_internal_error
 
     _report_internal_error(ValueError, ValueError(EVIL), None)
-    assert f"internal error: ValueError: {SEEN}\nrun again" in printed(capsys)
+    assert printed(capsys).splitlines()[0].endswith(f": ValueError: {SEEN}")
 
 
 def test_lists_of_errors_are_cut_and_end_with_the_last(capsys: pytest.CaptureFixture[str]) -> None:
     print_error(InvalidInputError([Problem("$", f"{k}\n") for k in range(60)]))
     lines = printed(capsys).splitlines()
-    assert lines[0] == "error: 60 problems" and lines[1] == r"  $: 0\n" and lines[50] == r"  $: 49\n"
-    assert lines[51:] == ["  and 10 more (all with: jigsaw validate --json), at last:", r"  $: 59\n"]
+    assert "60" in lines[0] and lines[1] == r"  $: 0\n" and lines[50] == r"  $: 49\n"
+    assert " 10 " in lines[51] and "jigsaw validate --json" in lines[51] and lines[52:] == [r"  $: 59\n"]
     print_error(InvalidInputError([Problem(f"trace.csv:{k}", "no") for k in range(60)]))
-    assert printed(capsys).splitlines()[51] == "  and 10 more, at last:"
+    last = printed(capsys).splitlines()[51]
+    assert " 10 " in last and "jigsaw" not in last
     print_error(UsageError(*(f"{k}\r" for k in range(60))))
     lines = printed(capsys).splitlines()
-    assert lines[:2] == [r"error: 0\r", r"  1\r"] and lines[-2:] == ["  and 9 more, at last:", r"  59\r"]
+    assert lines[:2] == [r"error: 0\r", r"  1\r"] and " 9 " in lines[-2] and lines[-1] == r"  59\r"
 
 
 def test_tables_show_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
+from tests.refusals import ends
 
 DATA = Path(__file__).parents[1] / "data"
 PAIR, PLAN = str(DATA / "pair.json"), str(DATA / "pair.plan.json")
@@ -41,23 +42,20 @@ def test_folders_above_an_output_are_made(command: str, here: Path) -> None:
     assert (here / name / inside).is_file()
 
 
-def test_results_of_another_run_are_not_lost(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_of_another_run_are_not_lost(here: Path) -> None:
     run = ["simulate", *SIMULATION, "-o", "x"]
     assert main(run) == 0
     before = (here / "x" / "jobs.csv").read_text()
-    capsys.readouterr()
-    assert main([*run[:-3], "las", "-o", "x"]) == 2
-    assert "holds the results of another run; take another folder, or --force" in capsys.readouterr().err
+    ends("2: mismatch x", *run[:-3], "las", "-o", "x")
     assert (here / "x" / "jobs.csv").read_text() == before
-    assert main([*run, "--sweep"]) == 2
+    ends("2: mismatch x", *run, "--sweep")
     assert main([*run, "--force"]) == 0
 
 
-def test_an_interrupted_simulation_is_not_lost(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_simulation_is_not_lost(here: Path) -> None:
     (here / "x").mkdir()
     (here / "x" / "snapshot").write_text("{}")
-    assert main(["simulate", *SIMULATION, "-o", "x"]) == 2
-    assert "--resume goes on, --force begins anew" in capsys.readouterr().err
+    ends("2: unwritable x", "simulate", *SIMULATION, "-o", "x")
     assert main(["simulate", *SIMULATION, "-o", "x", "--force"]) == 0
 
 
@@ -71,20 +69,17 @@ def test_a_sweep_goes_on_from_its_own_rows(here: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--sweep",)])
-def test_bench_leaves_the_results_of_simulations_alone(
-    more: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bench_leaves_the_results_of_simulations_alone(more: tuple[str, ...], here: Path) -> None:
     assert main(["simulate", *SIMULATION, "-o", "x", *more]) == 0
     before = {path.name: path.read_text() for path in (here / "x").iterdir()}
-    assert main(["bench", *CASES["bench"][0], "-o", "x"]) == (3 if more else 2)
-    assert "take another folder" in capsys.readouterr().err
+    refused = "3: malformed x/rows.jsonl:1" if more else "2: mismatch x"
+    ends(refused, "bench", *CASES["bench"][0], "-o", "x")
     assert {path.name: path.read_text() for path in (here / "x").iterdir()} == before
 
 
 @pytest.mark.parametrize(
     "words", [("simulate", *SIMULATION), ("simulate", *SIMULATION, "--sweep"), ("bench", *CASES["bench"][0])]
 )
-def test_a_dash_is_no_folder(words: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*words, "-o", "-"]) == 2
-    assert "'-' is standard output, and this goes to a folder: name one" in capsys.readouterr().err
+def test_a_dash_is_no_folder(words: tuple[str, ...], here: Path) -> None:
+    ends("2: unwritable output", *words, "-o", "-")
     assert [path.name for path in here.iterdir()] == ["jobs.csv"]

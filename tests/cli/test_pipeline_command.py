@@ -20,6 +20,7 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Model
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from tests.cli.test_partition_command import MACHINES, PROFILE
+from tests.refusals import ends
 
 COSTS = ["--forward-us", "2,2,2", "--backward-us", "2", "--weight-us", "2", "--activation-bytes", "10"]
 
@@ -83,14 +84,13 @@ def test_the_first_stage_has_its_whole_backward_pass_at_once(
         assert isinstance(job, TaskGraphJob)
         lengths = {it.name: it.duration_us["gpu"] for it in job.shape.blocks}
         assert {kind: lengths[f"{kind}0.0"] for kind in "BW"} == times
-    assert main([*given[:5], "--first-stage", "whole"]) == 2
-    assert "backward passes are not split" in capsys.readouterr().err
+    ends("2: not-together --first-stage", *given[:5], "--first-stage", "whole")
 
 
 def test_the_table_names_every_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", *COSTS, "--micro-batches", "6"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "1f1b: makespan 44 us, period 44 us, bubble 18.2 %, split backward passes"
+    assert lines[0].startswith("1f1b") and re.findall(r"[\d.]+ (?:us|%)", lines[0]) == ["44 us", "44 us", "18.2 %"]
     assert [line.split()[0] for line in lines[-3:]] == ["0", "1", "2"]
 
 
@@ -104,9 +104,8 @@ def test_copies_of_a_stage_take_turns(partition: Path, tmp_path: Path, capsys: p
     assert main(["check", str(instance), str(plan)]) == 0
 
 
-def test_copies_of_a_stage_are_for_the_steady_state_alone(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pipeline", str(partition), "--schedule", "gpipe"]) == 2
-    assert "only --schedule async takes such ones" in capsys.readouterr().err
+def test_copies_of_a_stage_are_for_the_steady_state_alone(partition: Path) -> None:
+    ends("2: unsupported partition", "pipeline", partition, "--schedule", "gpipe")
 
 
 def test_a_search_is_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,40 +131,38 @@ def test_a_search_is_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(("horizon", "measure"), [("finite", "makespan"), ("cyclic", "period")])
 def test_a_bound_is_told_with_what_it_bounds(horizon: str, measure: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", *COSTS, "--horizon", horizon]) == 0
-    assert f": no {measure} is below " in capsys.readouterr().out
+    [bound] = [line for line in capsys.readouterr().out.splitlines() if " below " in line]
+    assert measure in bound and ("makespan" in bound) == (measure == "makespan")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+    ("arguments", "told"),
     [
-        ([], 2, "give a partition, or --forward-us and --backward-us"),
-        (["--forward-us", "1,x", "--backward-us", "1"], 2, "list of whole numbers"),
-        (["--forward-us", "1,2", "--backward-us", "1,2,3"], 2, "backward_us has 3 values"),
-        ([*COSTS, "--gpus", "2"], 2, "each GPU has as many stages"),
-        ([*COSTS, "--schedule", "v-half"], 2, "two stages a GPU"),
-        ([*COSTS, "--schedule", "interleaved"], 2, "several stages a GPU"),
-        ([*COSTS, "--schedule", "async", "--micro-batches", "3"], 2, "async has no end"),
-        ([*COSTS, "--schedule", "async", "--backward", "split"], 2, "leave out --backward split"),
-        (["--forward-us", "1", "--backward-us", "1", "--backward", "split"], 2, "say by --weight-us"),
-        ([*COSTS, "--schedule", "zb-h1", "--backward", "combined"], 2, "zero-bubble schedules move"),
-        (["--forward-us", "1,1", "--backward-us", "1", "--schedule", "zb-h2"], 2, "--weight-us"),
-        ([*COSTS, "--in-flight", "3"], 2, "--in-flight is for"),
-        ([*COSTS, "--schedule", "gpipe", "--memory", "20"], 4, "gpipe holds"),
-        (["--forward-us", "1", "--backward-us", "1", "none.json"], 2, "leave out --forward-us, --backward-us"),
-        (["none.json"], 3, "none.json"),
-        ([*COSTS, "--iterations", "2"], 2, "are for --into"),
-        ([*COSTS, "--transfer-bytes", "2"], 2, "--transfer-bytes is for --into"),
-        ([*COSTS, "--into", "pair/plain", "--schedule", "search"], 2, "leave out --schedule search"),
-        ([*COSTS, "--into", "pair/plain", "--memory", "9"], 2, "leave out --memory"),
-        ([*COSTS, "--into", "pair/plain"], 2, "give -o FILE"),
-        ([*COSTS, "--into", "no-such", "-o", "never.json"], 3, "no-such"),
+        ([], "2: missing-option --forward-us"),
+        (["--forward-us", "1,x", "--backward-us", "1"], "2: malformed --forward-us"),
+        (["--forward-us", "1,2", "--backward-us", "1,2,3"], "2: wrong-count backward_us"),
+        ([*COSTS, "--gpus", "2"], "2: contradiction --gpus"),
+        ([*COSTS, "--schedule", "v-half"], "2: contradiction --gpus"),
+        ([*COSTS, "--schedule", "interleaved"], "2: missing-option --gpus"),
+        ([*COSTS, "--schedule", "async", "--micro-batches", "3"], "2: not-together --schedule"),
+        ([*COSTS, "--schedule", "async", "--backward", "split"], "2: not-together --backward"),
+        (["--forward-us", "1", "--backward-us", "1", "--backward", "split"], "2: missing-option --weight-us"),
+        ([*COSTS, "--schedule", "zb-h1", "--backward", "combined"], "2: missing-option weight_us"),
+        (["--forward-us", "1,1", "--backward-us", "1", "--schedule", "zb-h2"], "2: missing-option weight_us"),
+        ([*COSTS, "--in-flight", "3"], "2: missing-option --in-flight"),
+        ([*COSTS, "--schedule", "gpipe", "--memory", "20"], "4: InfeasibleError"),
+        (["--forward-us", "1", "--backward-us", "1", "none.json"], "2: not-together --forward-us, --backward-us"),
+        (["none.json"], "3: unreadable none.json"),
+        ([*COSTS, "--iterations", "2"], "2: missing-option --into"),
+        ([*COSTS, "--transfer-bytes", "2"], "2: missing-option --transfer-bytes"),
+        ([*COSTS, "--into", "pair/plain", "--schedule", "search"], "2: not-together --schedule"),
+        ([*COSTS, "--into", "pair/plain", "--memory", "9"], "2: not-together --memory"),
+        ([*COSTS, "--into", "pair/plain"], "2: missing-option -o"),
+        ([*COSTS, "--into", "no-such", "-o", "never.json"], "3: unreadable no-such"),
     ],
 )
-def test_wrong_arguments_are_named(
-    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["pipeline", *arguments]) == code
-    assert message in capsys.readouterr().err
+def test_wrong_arguments_are_named(arguments: list[str], told: str) -> None:
+    ends(told, "pipeline", *arguments)
 
 
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-h2"])
@@ -233,8 +230,7 @@ def test_a_time_is_a_size_where_a_byte_takes_a_microsecond(tmp_path: Path, capsy
     both = load_instance(added(tmp_path, *costs, "--name", "second", into=str(alone)))
     assert {transfer.bytes for job in both.task_graph_jobs for transfer in job.shape.transfers} == {7}
     arguments = ["--into", "server/plain", "-o", str(tmp_path / "never.json")]
-    assert main(["pipeline", *costs, *arguments]) == 2
-    assert "give its bytes in place of its microseconds" in capsys.readouterr().err
+    ends("2: not-together transfer_us", "pipeline", *costs, *arguments)
 
 
 def test_gpus_of_the_right_type_must_suffice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,12 +274,11 @@ def test_cuts_and_schedule_of_a_profile(tmp_path: Path, capsys: pytest.CaptureFi
     assert main([*given, "--memory", "2GB", "--baseline", "1f1b", "-o", str(instance), "--plan", str(plan)]) == 0
     told = capsys.readouterr().out
     assert re.search(r"^found +\d+ .* yes *$", told, re.MULTILINE)
-    assert "no pipeline that was allowed is below" in told
-    assert "shorter than with 1f1b on the balanced cut" in told
+    assert re.search(r"shorter than with 1f1b", told)
     assert main(["check", str(instance), str(plan)]) == 0
     capsys.readouterr()
     assert main([*given, "--memory", "90010", "--baseline", "gpipe"]) == 0
-    assert "gpipe on the balanced cut does not fit into the memory" in capsys.readouterr().out
+    assert re.search(r"^gpipe .* memory", capsys.readouterr().out, re.MULTILINE)
     assert main([*given, "--json"]) == 0
     document = printed(capsys)
     assert document["bound_us"] <= document["makespan_us"] == document["schedules"][-1]["makespan_us"]
@@ -294,30 +289,35 @@ def test_cuts_and_schedule_of_a_profile(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["--stages", "2", "--schedule", "1f1b"], "leave out --schedule"),
-        (["--stages", "2", "--horizon", "cyclic"], "leave out --horizon"),
-        (["--bandwidth", "5"], "leave out --bandwidth"),
-        (["--stages", "2", "--placement", "v"], "--placement is of several stages a device"),
-        (["--stages", "0"], "at least 1 device"),
-        (["--stages", "2", "--baseline", "zb-h1"], "layers have weight_us"),
-        (["--stages", "2", "--backward", "split"], "layers have weight_us"),
-        (["--stages", "2", "--backward", "combined", "--first-stage", "whole"], "leave out --first-stage"),
-        (["--stages", "2", "--latency-us", "-1"], "the latency of a message is 0 us to"),
-        (["--latency-us", "5"], "leave out --latency-us"),
-        (["--stages", "2", "--micro-batches", "2..3"], "a range of micro-batches"),
-        (["--stages", "2", "--memory", "3 pounds"], "a size is at least 1 byte"),
-        (["--stages", "2", "--micro-batches", "3..2"], "as in 8..32"),
+        (["--stages", "2", "--schedule", "1f1b"], "2: not-together --schedule"),
+        (["--stages", "2", "--horizon", "cyclic"], "2: not-together --horizon"),
+        (["--bandwidth", "5"], "2: not-together --bandwidth"),
+        (["--stages", "2", "--placement", "v"], "2: missing-option --placement"),
+        (["--stages", "0"], "2: out-of-range devices; out-of-range micro_batches"),
+        (["--stages", "2", "--baseline", "zb-h1"], "2: missing-field --baseline"),
+        (["--stages", "2", "--backward", "split"], "2: missing-field --backward"),
+        (["--stages", "2", "--backward", "combined", "--first-stage", "whole"], "2: not-together --backward"),
+        (["--stages", "2", "--latency-us", "-1"], "2: out-of-range latency_us"),
+        (["--latency-us", "5"], "2: not-together --latency-us"),
+        (["--stages", "2", "--micro-batches", "2..3"], "2: missing-option batch"),
     ],
 )
-def test_what_makes_no_sense_with_cuts_is_refused(
-    given: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_makes_no_sense_with_cuts_is_refused(given: list[str], told: str, tmp_path: Path) -> None:
+    profile = tmp_path / "small.graph.txt"
+    profile.write_text(PROFILE)
+    ends(told, "pipeline", profile, *given)
+
+
+@pytest.mark.parametrize(("option", "word"), [("--memory", "3 pounds"), ("--micro-batches", "3..2")])
+def test_words_of_options_with_cuts_that_are_none(
+    option: str, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile = tmp_path / "small.graph.txt"
     profile.write_text(PROFILE)
     with pytest.raises(SystemExit) as ended:
-        raise SystemExit(main(["pipeline", str(profile), *given]))
-    assert ended.value.code == 2
-    assert told in capsys.readouterr().err
+        main(["pipeline", str(profile), "--stages", "2", option, word])
+    told = capsys.readouterr().err
+    assert ended.value.code == 2 and option in told and repr(word) in told
 
 
 def test_backward_passes_of_a_profile_that_splits_them_may_be_whole(
@@ -349,8 +349,7 @@ def test_a_baseline_that_was_not_allowed_may_be_better(tmp_path: Path, capsys: p
     given = ["pipeline", str(path), "--stages", "2", "--micro-batches", "1", "--virtual", "2", "--work-limit", "1"]
     assert main([*given, "--bandwidth", "1000000", "--baseline", "1f1b"]) == 0
     told = capsys.readouterr().out
-    assert "100.0 % longer than with 1f1b" in told
-    assert "a step, 1 micro-batch;" in told
+    assert "100.0 % longer" in told and "1 micro-batch;" in told
 
 
 def test_no_file_is_written_where_one_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,6 +374,6 @@ def test_the_samples_that_a_profile_states_are_not_overridden(
     path = tmp_path / "layers.json"
     path.write_text(json.dumps(tree))
     cut = ["pipeline", str(path), "--stages", "2", "--micro-batches", "2", "-q", "--profile-batch"]
-    assert main([*cut, "8"]) == 2
-    assert "says that 4 samples were measured" in capsys.readouterr().err
+    ends("2: not-together --profile-batch", *cut, "8")
+    assert "4 samples" in capsys.readouterr().err
     assert main([*cut, "4"]) == 0

@@ -9,6 +9,7 @@ import pytest
 
 from jigsaw_opt.cli import main
 from tests.cli.test_simulate import interrupt_at_take
+from tests.refusals import ends
 
 
 def simulate(trace: Path, folder: Path, failures: str, *more: str) -> int:
@@ -53,9 +54,14 @@ def test_an_interrupt_between_failures_changes_nothing(
 
 
 def test_failures_that_make_no_sense(long_trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert simulate(long_trace, tmp_path / "out", "mtbf=0,mtr=1") == 2
-    told = capsys.readouterr().err
-    assert "'mtbf' of the failures is a time above 0" in told
-    assert "no word 'mtr' in the failures; did you mean 'mttr'?" in told
-    assert simulate(long_trace, tmp_path / "out", str(tmp_path / "none.csv")) == 3
+    command = ("simulate", "--workload", long_trace, "--cluster", "2x4", "--policy", "srtf", "-o", tmp_path / "out")
+    ends(
+        "2: out-of-range failures; unknown-option failures; missing-option failures",
+        *command,
+        "--failures",
+        "mtbf=0,mtr=1",
+    )
+    lines = capsys.readouterr().err.splitlines()
+    assert "'mtbf'" in lines[0] and "'mttr'" in lines[1]
+    ends(f"3: unreadable {tmp_path / 'none.csv'}", *command, "--failures", tmp_path / "none.csv")
     assert not (tmp_path / "out").exists()

@@ -40,7 +40,7 @@ def test_short_jobs_that_do_not_fit_together_get_a_phased_plan(
     plan = tmp_path / "p.json"
     assert main(["solve", str(CASE), "--time-limit", "20", "--threads", "1", "-q", "--json", "-o", str(plan)]) == 0
     told = capsys.readouterr()
-    assert "no plan that lists all iterations was found" in told.err
+    assert told.err.count("\n") == 1
     assert json.loads(told.out)["objective"] == 56
     assert load_plan(plan).is_phased
     assert main(["check", str(CASE), str(plan)]) == 0

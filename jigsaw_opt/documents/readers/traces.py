@@ -58,7 +58,9 @@ def read_trace(
         With every line that is wrong.
     """
     if name not in READERS:
-        raise UsageError(f"no format {name!r} of traces; {nearest(name, sorted(READERS))}", code="unknown-value")
+        raise UsageError(
+            f"no format {name!r} of traces; {nearest(name, sorted(READERS))}", code="unknown-value", path="workload"
+        )
     if columns and name != "csv":
         raise UsageError(
             f"names of columns are for workloads in our own format, and {readable(source)} is {name!r}",

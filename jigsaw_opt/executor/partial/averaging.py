@@ -55,7 +55,9 @@ class ParameterRun:
         there = [(view, grad) for view, grad in zip(self._views, own, strict=True) if grad is not None]
         if any(grad.layout is not torch.strided for _, grad in there):
             raise UsageError(
-                "sparse gradients cannot be averaged: build embeddings with sparse=False", code="unsupported"
+                "sparse gradients cannot be averaged: build embeddings with sparse=False",
+                code="unsupported",
+                path="module",
             )
         if len(there) < len(own):
             self.flat.zero_()
@@ -180,6 +182,7 @@ class GradientAverage:
                     "a parameter got a second gradient in one backward pass, after the first one was sent; "
                     "with activation checkpointing use use_reentrant=False",
                     code="unsupported",
+                    path="checkpointing",
                 )
             self._arrived.append(parameter)
             self._missing[at].discard(parameter)
@@ -201,7 +204,9 @@ class GradientAverage:
         self._agreed.result()
         if is_taken:
             raise UsageError(
-                "a hook took gradients before they were averaged: optimisers step after backward()", code="wrong-order"
+                "a hook took gradients before they were averaged: optimisers step after backward()",
+                code="wrong-order",
+                path="optimiser",
             )
         for run, sent in zip(self._runs, self._sent, strict=True):
             sent.result()

@@ -38,6 +38,7 @@ class ModuleWrapper(nn.Module):
         raise UsageError(
             "DataParallel around PartialBackprop would train copies of it: start a process for each device",
             code="unsupported",
+            path="module",
         )
 
     def compile(self, *args: Any, **kwargs: Any) -> None:

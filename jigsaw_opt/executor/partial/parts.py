@@ -115,6 +115,7 @@ def split(model: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> M
         raise UsageError(
             "checkpointing with use_reentrant=True loses gradients behind a cut: use use_reentrant=False",
             code="unsupported",
+            path="checkpointing",
         )
     named = _found(model, order, cuts) if isinstance(cuts, int) else _in_order(model, order, cuts)
     moments = [order.calls[name] for name in named]

@@ -59,13 +59,16 @@ class UpdateWatch:
             raise UsageError(
                 "an optimiser stepped before gradients were averaged: optimisers step after backward()",
                 code="wrong-order",
+                path="optimiser",
             )
 
     def require_unchanged(self) -> None:
         """Raise `UsageError` if a parameter has been changed in place; changes of its `data` are not seen."""
         if self._count() != self._versions:
             raise UsageError(
-                "a hook changed parameters before gradients were averaged: do that after backward()", code="wrong-order"
+                "a hook changed parameters before gradients were averaged: do that after backward()",
+                code="wrong-order",
+                path="parameters",
             )
 
 

@@ -82,5 +82,9 @@ def place_in(group: dist.ProcessGroup | None) -> tuple[int, int]:
             )
         return dist.get_rank(group), dist.get_world_size(group)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UsageError("WORLD_SIZE is above 1: call torch.distributed.init_process_group first", code="wrong-order")
+        raise UsageError(
+            "WORLD_SIZE is above 1: call torch.distributed.init_process_group first",
+            code="wrong-order",
+            path="WORLD_SIZE",
+        )
     return 0, 1

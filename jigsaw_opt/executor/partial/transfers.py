@@ -117,7 +117,7 @@ def next_number(group: dist.ProcessGroup | None) -> int:
 def _whole(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
     whole = group or dist.group.WORLD
     if whole is None:
-        raise UsageError("the process group of this training has been destroyed", code="wrong-order")
+        raise UsageError("the process group of this training has been destroyed", code="wrong-order", path="group")
     return whole
 
 

@@ -156,7 +156,9 @@ class PartialBackprop(ModuleWrapper):
         parts = self.prepare(*args, **kwargs)
         if parts.buckets.keys() != set(self.module.parameters()):
             raise UsageError(
-                "parameters have been replaced or added since the first pass: wrap the module anew", code="mismatch"
+                "parameters have been replaced or added since the first pass: wrap the module anew",
+                code="mismatch",
+                path="module",
             )
         self._follow_frozen(parts)
         if self._is_time_to_compare():
@@ -279,6 +281,7 @@ class PartialBackprop(ModuleWrapper):
                 "another PartialBackprop of the same parameters has had a forward pass since this one: do the "
                 "backward pass of each before, or wrap one module that holds both",
                 code="wrong-order",
+                path="module",
             )
         if forward in self._pending:
             self._pending.remove(forward)
@@ -304,6 +307,7 @@ class PartialBackprop(ModuleWrapper):
                     "a backward pass begins from an output that is in no tuple, list, dictionary or dataclass, after "
                     "forward passes with and without no_sync(): do the backward pass of each before the next one",
                     code="wrong-order",
+                    path="outputs",
                 )
             self._begin(self._pending[-1] if self._pending else self._last)
         running = self._running
@@ -371,11 +375,15 @@ class PartialBackprop(ModuleWrapper):
         """Return what is pickled; raise `UsageError` where the processes or the levels cannot be."""
         if self._group is not None:
             raise UsageError(
-                "a wrapper with a process group of its own cannot be pickled: save its state_dict()", code="unsupported"
+                "a wrapper with a process group of its own cannot be pickled: save its state_dict()",
+                code="unsupported",
+                path="group",
             )
         if "<" in getattr(self._levels, "__qualname__", ""):
             raise UsageError(
-                "levels of a function within another one cannot be pickled: save state_dict()", code="unsupported"
+                "levels of a function within another one cannot be pickled: save state_dict()",
+                code="unsupported",
+                path="levels",
             )
         return {name: value for name, value in self._unhooked().items() if name != "_rule"}
 

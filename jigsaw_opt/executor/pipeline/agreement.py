@@ -111,4 +111,5 @@ def require_same_batch(inputs: Sequence[Tensor], targets: Tensor, group: dist.Pr
             f"the first batch of process {other} is not that of process 0: "
             "all processes of a job in stages take the same batches, so draw them alike whatever the rank",
             code="mismatch",
+            path="batch",
         )

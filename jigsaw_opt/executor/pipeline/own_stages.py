@@ -159,7 +159,9 @@ def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tu
             )
             shown = ", ".join(map(repr, known)) or f"a model of type {type(model).__name__}"
             raise UsageError(
-                f"{wanted}; {name} returns {shown}, and the cuts are {', '.join(map(repr, cuts))}", code="wrong-type"
+                f"{wanted}; {name} returns {shown}, and the cuts are {', '.join(map(repr, cuts))}",
+                code="wrong-type",
+                path="cuts",
             )
         modules: list[nn.Module] = [_part(named[a:b]) for a, b in pairwise([0, *at, len(named)])]
         names = [""] * stages
@@ -172,6 +174,7 @@ def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tu
                 f"the plan has {stages} stages, and the model that {name} returns is {shown}: "
                 'return a module a stage, or a Sequential and say its "cuts"',
                 code="mismatch",
+                path="model",
             )
     owner: dict[nn.Parameter, int] = {}
     for stage, module in enumerate(modules):
@@ -180,6 +183,7 @@ def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tu
                 raise UsageError(
                     f"stages {owner[parameter]} and {stage} of what {name} returns share a parameter",
                     code="duplicate-name",
+                    path="model",
                 )
     return modules, names
 

@@ -79,6 +79,7 @@ class Checkpoint:
             raise UsageError(
                 f"{self._folder} holds a checkpoint: go on from it with {resumed}, or name another folder",
                 code="unwritable",
+                path="checkpoint",
             )
         make_folder(self._folder, [self._statement.name])
         write_atomically(self._statement, json.dumps(self._belongs, indent=2).encode())

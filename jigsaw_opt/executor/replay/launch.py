@@ -181,7 +181,9 @@ def _joined(
     count = int(os.environ["WORLD_SIZE"])
     if count != len(gpus):
         raise UsageError(
-            f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}", code="mismatch"
+            f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}",
+            code="mismatch",
+            path="plan",
         )
     with _EndAtOnce():
         dist.init_process_group(request.backend, timeout=TIMEOUT)

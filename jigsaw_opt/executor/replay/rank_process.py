@@ -220,7 +220,9 @@ class _RankProcess:
         all_passes = [(part, part.repeats or passes) for part in self._all_parts]
         if all(most and all(map(ge, part.done(done), part.iterations(most))) for part, most in all_passes):
             more = "--iterations takes more, except of a plan that counts its phases"
-            raise UsageError(f"the checkpoint has all of {passes} passes over the plan; {more}", code="empty")
+            raise UsageError(
+                f"the checkpoint has all of {passes} passes over the plan; {more}", code="empty", path="checkpoint"
+            )
         return done
 
     def _enter(self, number: int) -> None:

@@ -54,7 +54,7 @@ class BurstSetting:
             A number is not above 0.
         """
         if self.gpus < 1 or self.global_batch < 1 or not 0 < self.bytes_per_us < inf:
-            raise UsageError("GPUs, global batch and bandwidth are above 0", code="out-of-range")
+            raise UsageError("GPUs, global batch and bandwidth are above 0", code="out-of-range", path="gpus")
 
 
 @dataclass(frozen=True, slots=True)

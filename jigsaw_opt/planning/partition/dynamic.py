@@ -83,6 +83,7 @@ class LevelTable:
                 f"GB and {steps:.0f} steps, where {_MOST_BYTES / 1e9:g} GB and {_MOST_STEPS} are the most; state "
                 "servers and racks as levels of --machines, or fewer of them",
                 code="too-large",
+                path="machines",
             )
 
     def least_s(self) -> Times:

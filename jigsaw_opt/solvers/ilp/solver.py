@@ -124,6 +124,7 @@ def model_document(
             f"{size.coefficients:,} coefficients, in a file of about {size.file_bytes(kind) / 1e6:,.0f} MB; at most "
             f"{most_coefficients:,} coefficients are written ({argument('most_coefficients')} raises that)",
             code="too-large",
+            path="most_coefficients",
         )
     on_row = None if report is None else lambda rows: report(rows, size.rows)
     program = _whole_model(operations, on_row).program
