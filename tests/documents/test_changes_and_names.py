@@ -77,5 +77,5 @@ def test_the_head_of_a_damaged_archive_is_empty() -> None:
 
 
 def test_standard_output_is_no_folder() -> None:
-    with misuse("unwritable"):
+    with misuse("unwritable output"):
         make_folder(Path("-"), ["a.json"])
