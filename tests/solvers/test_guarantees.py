@@ -233,5 +233,5 @@ def test_the_former_attribute_of_a_solver_counts_and_warns() -> None:
         def run(self, solve_state: SolveState) -> Result:
             return solve_state.conclude(lambda: None)
 
-    with pytest.warns(DeprecationWarning, match="promises of a solver is called guarantees now"):
+    with pytest.warns(DeprecationWarning, match="promises of former is called guarantees now"):
         assert refusal(Former(), two_on_one_gpu(deadline_us=50)) is None
