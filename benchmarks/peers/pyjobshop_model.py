@@ -1,9 +1,10 @@
-"""The problem as a PyJobShop model; ``docs/bench.md`` says what it can and cannot say.
+"""The problem as a PyJobShop model.
 
 A task for each block and transfer, machines for GPUs and links. PyJobShop cannot choose a duration by the levels of
 other tasks, so levels belong to *roles*: in every iteration role ``k`` of a job has the ``k``-th deepest level, and
 which GPU of the job takes which role is free. Placement, the set of servers and memory are choices of modes, tied
-together by mode dependencies.
+together by mode dependencies; memory is a consumable. Left out are choices of level under `free` depth, delays that
+depend on the GPU type, and rates that depend on how workers are spread.
 """
 
 from __future__ import annotations

@@ -61,6 +61,7 @@ RESOURCEAVAILABILITIES:
     3    2
 ************************************************************************
 """
+SECOND_HEADER = [("file:29", "duplicate-name")]
 UNFIT_15 = [("file:15", "does-not-fit")]
 LOST = [("file", "missing-field"), ("file", "unknown-name")]
 
@@ -126,6 +127,8 @@ def test_a_project_keeps_the_resources_that_bind_and_the_order_through_empty_act
         (read_psplib, PROJECT.replace("6       0    1", "6       1    1"), [("file", "does-not-fit")]),
         (read_psplib, PROJECT.replace("    3    2\n", "    1    2\n"), [("file", "contradiction")]),
         (read_psplib, PROJECT.replace("    3    2\n", ""), [("file", "missing-field")]),
+        (read_psplib, PROJECT.replace("duration  R 1  R 2", "duration  R 1  R 1"), [("file:22", "duplicate-name")]),
+        (read_psplib, PROJECT.replace("  6      1     0", "duration R 1\n  6      1     0"), SECOND_HEADER),
         (read_psplib, PROJECT.replace("R 2\n---", "N 1\n---"), [("file", "does-not-fit")]),
         (read_psplib, PROJECT.replace("2        1          1 ", "2        2          1 "), UNFIT_15),
         (read_psplib, PROJECT.replace("   6        1          0\n", ""), LOST),
@@ -137,6 +140,7 @@ def test_a_project_keeps_the_resources_that_bind_and_the_order_through_empty_act
         ),
         (read_psplib, PROJECT.replace("           6\n   6", "           5\n   6"), [("file", "cycle")]),
     ],
+    ids=lambda value: value.__name__ if callable(value) else "",
 )
 def test_what_is_wrong_or_does_not_fit_is_listed(
     read: Callable[[str, str, str], Instance], text: str, told: list[tuple[str, str]]

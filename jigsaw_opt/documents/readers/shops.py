@@ -270,8 +270,12 @@ class _Project:
     def take(self, section: str, number: int, line: str, lines: Lines) -> None:
         """Take a line of a section."""
         if line[0].isalpha():
-            if section == "requests":
+            if section == "requests" and not self.demands:
                 self.resources = [" ".join(it) for it in re.findall(r"\b([RND]) *([0-9]+)", line)]
+                if len(set(self.resources)) < len(self.resources):
+                    lines.add(number, "names a resource twice", code="duplicate-name")
+            elif section == "requests":
+                lines.add(number, "is a second line with names of resources", code="duplicate-name")
             return
         row = _numbers(lines, number, line)
         if row is not None:
