@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jigsaw_opt.sweeps.bench.leaderboard import Leaderboard, Standing
+    from jigsaw_opt.sweeps.bench.leaderboard import Leaderboard, LeaderboardRow
 
 HELP = "rank solvers by the result files of anybody"
 EXAMPLE = "jigsaw leaderboard results others.jsonl -o leaderboard.md"
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _cells(line: Standing) -> tuple[object, ...]:
+def _cells(line: LeaderboardRow) -> tuple[object, ...]:
     it = line.contestant
     limits = [f"{it.time_limit:g} s"] if it.time_limit is not None else []
     limits += [f"{it.work_limit:g} units"] if it.work_limit is not None else []

@@ -53,7 +53,7 @@ def read_jsplib(data: bytes | str, source: str, name: str) -> Instance:
     """
     lines = Lines(data, source)
     machines, rows = _headed(lines)
-    jobs: list[list[_Operation]] = []
+    jobs: list[list[_ShopOperation]] = []
     for number, row in rows:
         if len(row) != 2 * machines:
             lines.add(number, f"has {len(row)} numbers, not a pair for each of {machines} machines", code="wrong-count")
@@ -78,9 +78,9 @@ def read_fjsplib(data: bytes | str, source: str, name: str) -> Instance:
     """
     lines = Lines(data, source)
     machines, rows = _headed(lines)
-    jobs: list[list[_Operation]] = []
+    jobs: list[list[_ShopOperation]] = []
     for number, row in rows:
-        operations, at = list[_Operation](), 1
+        operations, at = list[_ShopOperation](), 1
         for _ in range(min(row[0], len(row))):
             count = row[at] if at < len(row) else 0
             pairs = row[at + 1 : at + 1 + 2 * count] if count > 0 else ()
@@ -118,7 +118,7 @@ def read_psplib(data: bytes | str, source: str, name: str) -> Instance:
         project.take(section, number, line, lines)
     project.conclude(lines)
     lines.raise_if_any()
-    tasks = [_Operation(str(it), project.durations[it], project.machines[it]) for it in project.durations]
+    tasks = [_ShopOperation(str(it), project.durations[it], project.machines[it]) for it in project.durations]
     edges = [(str(before), str(after)) for before, afters in project.successors.items() for after in afters]
     kept, edges = _without_empty(tasks, edges, source)
     return _instance(name, kept, edges, source, project.release)
@@ -133,7 +133,7 @@ SHOP_FORMATS: Mapping[str, Callable[[bytes | str, str, str], Instance]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Operation:
+class _ShopOperation:
     name: str
     time: int
     machines: tuple[str, ...]
@@ -177,11 +177,11 @@ def _headed(lines: Lines) -> tuple[int, list[Row]]:
     return head[1], rows
 
 
-def _operation(lines: Lines, number: int, machine: int, machines: int, time: int) -> _Operation:
+def _operation(lines: Lines, number: int, machine: int, machines: int, time: int) -> _ShopOperation:
     if not 0 <= machine < machines:
         lines.add(number, f"names a machine that is none of {machines}", code="out-of-range")
     _require_time(lines, number, time, 1)
-    return _Operation("", time, (f"m{machine}",))
+    return _ShopOperation("", time, (f"m{machine}",))
 
 
 def _require_time(lines: Lines, number: int, time: int, least: int) -> None:
@@ -189,18 +189,18 @@ def _require_time(lines: Lines, number: int, time: int, least: int) -> None:
         lines.add(number, f"has a duration of {time}; it is from {least} to 10^12", code="out-of-range")
 
 
-def _job_shop(lines: Lines, jobs: Sequence[Sequence[_Operation]], name: str) -> Instance:
+def _job_shop(lines: Lines, jobs: Sequence[Sequence[_ShopOperation]], name: str) -> Instance:
     lines.raise_if_any()
-    operations, edges = list[_Operation](), list[tuple[str, str]]()
+    operations, edges = list[_ShopOperation](), list[tuple[str, str]]()
     for job, row in enumerate(jobs):
-        own = [_Operation(f"{job}.{place}", it.time, it.machines) for place, it in enumerate(row)]
+        own = [_ShopOperation(f"{job}.{place}", it.time, it.machines) for place, it in enumerate(row)]
         operations += own
         edges += [(before.name, after.name) for before, after in pairwise(own)]
     return _instance(name, operations, edges, lines.source)
 
 
 def _instance(
-    name: str, operations: Sequence[_Operation], edges: Sequence[tuple[str, str]], source: str, release: int = 0
+    name: str, operations: Sequence[_ShopOperation], edges: Sequence[tuple[str, str]], source: str, release: int = 0
 ) -> Instance:
     blocks, named = list[TaskGraphBlock](), dict[str, None]()
     for it in operations:
@@ -365,8 +365,8 @@ class _Project:
 
 
 def _without_empty(
-    tasks: Sequence[_Operation], edges: Sequence[tuple[str, str]], source: str
-) -> tuple[list[_Operation], list[tuple[str, str]]]:
+    tasks: Sequence[_ShopOperation], edges: Sequence[tuple[str, str]], source: str
+) -> tuple[list[_ShopOperation], list[tuple[str, str]]]:
     """Leave out activities without a duration; what waits for one waits for all that it waits for."""
     after: dict[str, set[str]] = {it.name: set() for it in tasks}
     before: dict[str, set[str]] = {it.name: set() for it in tasks}

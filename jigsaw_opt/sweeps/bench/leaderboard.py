@@ -19,7 +19,7 @@ from jigsaw_opt.sweeps.bench.known import best_known_by_hash
 from jigsaw_opt.sweeps.bench.summary import best_objectives, grouped
 from jigsaw_opt.sweeps.folder import ROWS
 
-__all__ = ["Contestant", "Leaderboard", "Standing", "leaderboard", "read_results"]
+__all__ = ["Contestant", "Leaderboard", "LeaderboardRow", "leaderboard", "read_results"]
 
 Row = Mapping[str, Any]
 
@@ -47,7 +47,7 @@ class Contestant:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LeaderboardRow:
     """A line of the leaderboard.
 
     Parameters
@@ -91,7 +91,7 @@ class Leaderboard:
         Names of bundled instances with an objective below the best known one, which is taken at its word.
     """
 
-    standings: tuple[Standing, ...]
+    standings: tuple[LeaderboardRow, ...]
     instances: int
     without_plan: int
     improved: tuple[str, ...]
@@ -213,11 +213,11 @@ def _contestant(row: Row) -> Contestant:
 
 def _standing(
     contestant: Contestant, rows: Sequence[Row], instances: Sequence[str], best: Mapping[str, int]
-) -> Standing:
+) -> LeaderboardRow:
     runs = grouped(rows, lambda row: row["instance_sha256"])
     gaps = [median(_gap(row.get("objective"), best[it]) for row in runs[it]) if it in runs else 1.0 for it in instances]
     unsolved = sum(gap == 1 for gap in gaps)
-    return Standing(
+    return LeaderboardRow(
         rank=0,
         contestant=contestant,
         seeds=min(map(len, runs.values())),
@@ -233,14 +233,14 @@ def _gap(objective: int | None, best: int) -> float:
     return 1.0 if objective is None else 1 - max(1, best) / max(1, objective)
 
 
-def _ranked(lines: Sequence[Standing]) -> Iterable[Standing]:
+def _ranked(lines: Sequence[LeaderboardRow]) -> Iterable[LeaderboardRow]:
     """Yield the lines with their ranks: less mean gap, then more best plans, among those with the same limits."""
 
-    def limits(line: Standing) -> tuple[float, ...]:
+    def limits(line: LeaderboardRow) -> tuple[float, ...]:
         given = line.contestant.time_limit, line.contestant.work_limit
         return tuple(float("inf") if it is None else it for it in given)
 
-    def merit(line: Standing) -> tuple[float, float]:
+    def merit(line: LeaderboardRow) -> tuple[float, float]:
         return line.mean_gap, -line.best_share
 
     for line in sorted(lines, key=lambda it: (limits(it), merit(it), it.contestant.solver, it.contestant.version)):
