@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -17,20 +17,34 @@ def refused(error: InvalidInputError | UsageError) -> list[str]:
     return [f"{problem.code} {problem.path}".rstrip() for problem in error.problems]
 
 
+def require_data(told: object, *data: str) -> None:
+    """Require that a text, or the text of an error, carries these names and numbers, in this order."""
+    text, at = str(told), 0
+    for one in data:
+        at = text.find(one, at)
+        assert at >= 0, f"no {one!r} at its place in: {text}"
+        at += len(one)
+
+
 @contextmanager
-def refuses(*expected: str) -> Iterator[pytest.ExceptionInfo[InvalidInputError]]:
-    """Expect an input to be refused for all of these problems, in this order; semicolons part several in one text."""
+def refuses(*expected: str, naming: Iterable[str] = ()) -> Iterator[pytest.ExceptionInfo[InvalidInputError]]:
+    """Expect an input to be refused for all of these problems, in this order; semicolons part several in one text.
+
+    `naming` are names and numbers that the messages carry, in their order.
+    """
     with pytest.raises(InvalidInputError) as caught:
         yield caught
     assert refused(caught.value) == [one for text in expected for one in text.split("; ")]
+    require_data(caught.value, *naming)
 
 
 @contextmanager
-def misuse(*expected: str) -> Iterator[pytest.ExceptionInfo[UsageError]]:
+def misuse(*expected: str, naming: Iterable[str] = ()) -> Iterator[pytest.ExceptionInfo[UsageError]]:
     """Expect a call to be refused for these problems, as `refuses` takes them."""
     with pytest.raises(UsageError) as caught:
         yield caught
     assert refused(caught.value) == [one for text in expected for one in text.split("; ")]
+    require_data(caught.value, *naming)
 
 
 def ends(expected: str, *words: object) -> None:
@@ -48,3 +62,11 @@ def ends(expected: str, *words: object) -> None:
         patch.setattr("jigsaw_opt.cli.output.print_error", shown)
         code = main([str(word) for word in words])
     assert f"{code}: {'; '.join(told)}" == expected
+
+
+@contextmanager
+def fails(kind: type[Exception], *data: str) -> Iterator[pytest.ExceptionInfo[Exception]]:
+    """Expect an error of a kind that lists no problems, whose message carries these names and numbers in this order."""
+    with pytest.raises(kind) as caught:
+        yield caught
+    require_data(caught.value, *data)

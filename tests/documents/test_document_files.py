@@ -18,6 +18,7 @@ from jigsaw_opt.documents import (
 )
 from jigsaw_opt.errors import InvalidInputError, JigsawError
 from jigsaw_opt.problem import Instance, Plan
+from tests.refusals import refuses
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path, pair: Instance, pair_plan: Plan) -> None:
@@ -29,7 +30,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path, pair: Instance, pair_plan: Plan
 
 def test_a_broken_plan_is_judged_as_a_plan(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text('{"format" : "jigsaw-plan/1"}')
-    with pytest.raises(InvalidInputError, match='missing key "bound"'):
+    with refuses(*["missing-field $"] * 8, naming=['"bound"']):
         load_document(tmp_path / "p.json")
 
 
@@ -37,9 +38,8 @@ def test_a_broken_plan_is_judged_as_a_plan(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     path = str(tmp_path / name)
     for load in (load_instance, load_plan, load_document):
-        with pytest.raises(InvalidInputError, match="cannot be read") as caught:
+        with refuses(f"unreadable {path}"):
             load(path)
-        assert [problem.path for problem in caught.value.problems] == [path]
 
 
 def test_problems_of_the_whole_name_the_file(tmp_path: Path) -> None:

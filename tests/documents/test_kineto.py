@@ -259,13 +259,9 @@ def test_a_trace_without_a_layer_names_what_it_has() -> None:
 def test_compressed_traces_within_a_limit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     packed = (CASES / "t_rf.json.gz").read_bytes()
     assert read_kineto_layers(packed) == read_kineto_layers(gzip.decompress(packed))
-    for broken, message in (
-        (packed[: len(packed) // 2], "cannot be unpacked: Compressed file ended"),
-        (packed[:40] + b"xxxx" + packed[44:], "cannot be unpacked"),
-    ):
-        with pytest.raises(InvalidInputError, match=message) as caught:
+    for broken in (packed[: len(packed) // 2], packed[:40] + b"xxxx" + packed[44:]):
+        with refuses("unreadable t.json.gz"):
             read_kineto_layers(broken, source="t.json.gz")
-        assert [problem.path for problem in caught.value.problems] == ["t.json.gz"]
     with refuses("too-large t"):
         unpacked(gzip.compress(bytes(10**6)), "t", 1000)
     assert unpacked(gzip.compress(bytes(1000)), "t", 1000) == bytes(1000)

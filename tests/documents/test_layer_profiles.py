@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_layers, encode_layers, encode_model, load_document, read_layers, schema
-from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Model, Segment
 from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
 from tests.refusals import misuse
@@ -144,7 +144,7 @@ def test_a_model_is_known_whatever_its_first_key_is() -> None:
 def test_another_type_of_gpu_than_the_profile_has_is_refused() -> None:
     data = encode_layers(LayerGraph((MeasuredLayer("a", 1, 1, 1, 1),), (), gpu_type="v100"))
     assert read_layers(data, gpu_type="v100").gpu_type == "v100"
-    with pytest.raises(UsageError, match='has times of "v100", not of "a100"'):
+    with misuse("mismatch", naming=['"v100"', '"a100"']):
         read_layers(data, "f.json", "a100")
 
 

@@ -24,8 +24,9 @@ from jigsaw_opt.documents import (
     save_plan,
     schema,
 )
-from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Instance, Plan
+from tests.refusals import misuse
 from tests.test_worked_example import document
 
 TREE = json.loads(document("Phased plans"))
@@ -113,7 +114,7 @@ def test_commands_take_both_kinds_or_refuse_one_by_name(
     assert main(["plot", str(instance), str(path), "--foreground", "a"]) == 0
     assert main(["shifts", str(instance), "--plan", str(path)]) == 3
     assert "jobs end on a finite horizon, also in phases that repeat" in capsys.readouterr().err
-    with pytest.raises(UsageError, match=r"only plans that list all iterations are taken here"):
+    with misuse("unsupported", "unsupported", naming=["phases", "--solver search"]):
         _ = plan.jobs
     save_plan(replace(plan, objective=plan.objective + 1), path)
     assert main(["check", str(instance), str(path)]) == 7

@@ -17,7 +17,7 @@ from jigsaw_opt.documents.readers import read_deeppool, read_deeppool_layers, re
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Server
 from jigsaw_opt.problem.layers import parts_of
-from tests.refusals import misuse
+from tests.refusals import misuse, refuses
 
 PIPEDREAM = ["alexnet", "densenet121", "gnmt", "resnet50", "resnext101", "vgg16"]
 DATA = Path(__file__).parents[1] / "data" / "cases"
@@ -291,11 +291,11 @@ def test_wrong_lines_of_a_deeppool_profile(old: str, new: str, line: int, messag
 
 
 def test_which_batch_sizes_there_are() -> None:
-    with pytest.raises(InvalidInputError, match=r"0 runs of batch size 5.*batch sizes here: 4"):
+    with refuses("wrong-count layers.prof", naming=["0 runs", "size 5", "here: 4"]):
         read_deeppool(RUN, "v100", 5)
-    with pytest.raises(InvalidInputError, match="2 runs of batch size 4"):
+    with refuses("wrong-count layers.prof", naming=["2 runs", "size 4"]):
         read_deeppool(RUN + RUN, "v100", 4)
-    with pytest.raises(InvalidInputError, match="batch sizes here: none"):
+    with refuses("wrong-count layers.prof", naming=["size 4", "none"]):
         read_deeppool("", "v100", 4)
 
 

@@ -228,7 +228,7 @@ def test_columns_that_are_missing_are_told_with_those_there_are() -> None:
     [("duration_h=runtime_min", "duration_min=runtime_min"), ("submit_us=Arrival_Seconds", "submit_s=Arrival_Seconds")],
 )
 def test_a_column_that_is_named_for_another_unit_is_refused(words: str, taken: str) -> None:
-    with pytest.raises(UsageError, match=f"is named for another unit than .*; {taken} takes it"):
+    with misuse("contradiction columns", naming=[taken]):
         columns_of(words)
     assert columns_of(taken)
 
@@ -311,7 +311,7 @@ def test_whatever_stands_under_the_header(rest: str) -> None:
 
 
 def test_no_such_format() -> None:
-    with pytest.raises(UsageError, match="no format 'excel' of traces; there are "):
+    with misuse("unknown-value", naming=["'excel'"]):
         read_trace("excel", "", "t")
 
 
@@ -437,7 +437,7 @@ def test_profiles_of_pollux(shared_data: Path) -> None:
 
 
 def test_profiles_that_are_wrong(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"has no file \*/placements-gpu.csv"):
+    with refuses(f"empty {tmp_path}", naming=["placements-gpu.csv"]):
         read_applications(tmp_path, "gpu")
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "placements-gpu.csv").write_text("placement,local_bsz,step_time,sync_time\n1,8,-1,x\n")

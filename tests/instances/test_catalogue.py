@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import best_known, load, names, sets
 from jigsaw_opt.instances.bundle import rendered
 from jigsaw_opt.instances.catalogue import BEST_KNOWN, DATA, path_of, read_best_known
 from jigsaw_opt.problem import FreeDepth, FullDepth, Instance, StaircaseDepth, compile_instance
+from tests.refusals import misuse
 
 
 def test_bundled_files_are_exactly_those_that_the_generators_make() -> None:
@@ -41,9 +41,9 @@ def test_names_work_with_a_slash_and_with_a_dash() -> None:
 
 
 def test_unknown_names_are_refused_with_near_ones() -> None:
-    with pytest.raises(UsageError, match="did you mean 'tiny/042'"):
+    with misuse("unknown-name", naming=["'tiny/042'"]):
         load("tiny/0422")
-    with pytest.raises(UsageError, match="no set 'huge'"):
+    with misuse("unknown-name", naming=["'huge'"]):
         names("huge")
 
 

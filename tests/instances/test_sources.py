@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import generate, load
 from jigsaw_opt.instances.sources import instance_from
+from tests.refusals import refuses
 
 
 def test_a_file_comes_before_a_bundled_name_and_a_family(
@@ -50,7 +51,7 @@ def test_a_wrong_change_is_named(source: str, told: str) -> None:
 
 
 def test_what_is_neither_is_a_missing_file() -> None:
-    with pytest.raises(InvalidInputError, match=r"rock:4: there is no such file.*did you mean 'rack:4'"):
+    with refuses("unknown-name rock:4", naming=["'rack:4'"]):
         instance_from("rock:4")
 
 

@@ -18,7 +18,7 @@ from jigsaw_opt.planning.burst import BurstPlan, budget_plan, burst_instance, ex
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.task_graph import Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
-from tests.refusals import misuse, refuses
+from tests.refusals import fails, misuse, refuses
 
 
 def random_costs(seed: int) -> BurstCosts:
@@ -79,7 +79,7 @@ def test_exact_plans_agree_with_brute_force(seed: int, limit: float) -> None:
     every = [cost(costs, choice, limit) for choice in product(range(3), repeat=4)]
     allowed = [(time, gpu_time) for time, gpu_time, keeps in every if keeps]
     if not allowed:
-        with pytest.raises(InfeasibleError, match="no plan keeps the limit"):
+        with fails(InfeasibleError, str(limit)):
             exact_plan(costs, limit)
         return
     plan = exact_plan(costs, limit)
@@ -97,7 +97,7 @@ def test_plans_within_a_budget_agree_with_brute_force(seed: int, limit: float) -
     every = [cost(costs, choice, limit)[:2] for choice in product(range(3), repeat=4)]
     allowed = [both for both in every if both[1] <= budget]
     if not allowed:
-        with pytest.raises(InfeasibleError, match="no plan has GPU time of at most"):
+        with fails(InfeasibleError, str(limit)):
             budget_plan(costs, limit)
         return
     plan = budget_plan(costs, limit)

@@ -11,12 +11,12 @@ from itertools import combinations_with_replacement
 import pytest
 
 from jigsaw_opt.checking import violations
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.fill import insert
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
+from tests.refusals import misuse
 
 MEMORY = 10**9
 
@@ -93,19 +93,27 @@ def test_none_on_gpus_that_differ_or_are_not_joined() -> None:
 
 
 @pytest.mark.parametrize(
-    ("instance", "foreground", "slowdown", "message"),
+    ("instance", "foreground", "slowdown", "expected", "named"),
     [
-        (replace(case(30), horizon="finite", objective="makespan"), "f", 1, "finite horizon"),
-        (case(30), "g", 1, "'g' on all 2 GPUs"),
-        (case(30), "j0", 1, "'j0' on all 2 GPUs"),
-        (case(10, 10, 10), "f", 1, "between 1 and 2 jobs"),
-        (case(), "f", 1, "between 1 and 2 jobs"),
-        (case(30), "f", 0.9, "at least 1"),
-        (replace(case(30), jobs=(replace(case().jobs[0], depth=StaircaseDepth()),)), "f", 1, "full depth"),
+        (replace(case(30), horizon="finite", objective="makespan"), "f", 1, "unsupported instance", "'case'"),
+        (case(30), "g", 1, "contradiction foreground", "'g'"),
+        (case(30), "j0", 1, "contradiction foreground", "'j0'"),
+        (case(10, 10, 10), "f", 1, "wrong-count", "1 and 2"),
+        (case(), "f", 1, "wrong-count", "1 and 2"),
+        (case(30), "f", 0.9, "out-of-range slowdown", "9/10"),
+        (
+            replace(case(30), jobs=(replace(case().jobs[0], depth=StaircaseDepth()),)),
+            "f",
+            1,
+            "unsupported",
+            "full depth",
+        ),
     ],
 )
-def test_other_instances_are_refused(instance: Instance, foreground: str, slowdown: float, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+def test_other_instances_are_refused(
+    instance: Instance, foreground: str, slowdown: float, expected: str, named: str
+) -> None:
+    with misuse(expected, naming=[named]):
         insert(instance, foreground, slowdown)
 
 

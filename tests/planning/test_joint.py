@@ -319,16 +319,16 @@ def test_stages_that_fit_only_if_they_compute_again_are_found() -> None:
     ],
 )
 def test_costs_beyond_exact_integers_are_refused(graph: LayerGraph, choices: PipelineChoices) -> None:
-    with pytest.raises(UsageError, match=f"{2**53 - 1} is the most"):
+    with pytest.raises(UsageError, match=str(2**53 - 1)):
         plan_pipeline(graph, choices, LIMITS)
 
 
 def test_more_micro_batches_than_there_is_time_for_are_refused() -> None:
     graph = chain(Random(0), 4, split=False)
-    wanted = "8,000 micro-batches through 2 stages are 32,000 passes; in 1 s, at most 2,500 .*time_limit=6"
-    with pytest.raises(UsageError, match=wanted):
+    wanted = ("8,000 micro-batches", "2 stages", "32,000 passes", "1 s", "2,500", "time_limit=6")
+    with misuse("too-large micro_batches", naming=wanted):
         plan_pipeline(graph, PipelineChoices(2, (8000,)), Options(time_limit=1))
-    with pytest.raises(UsageError, match=r"1,667 micro-batches .* at most 1,666 .*time_limit=2"):
+    with misuse("too-large micro_batches", naming=["1,667", "1,666", "time_limit=2"]):
         plan_pipeline(chain(Random(0), 4, split=True), PipelineChoices(2, (1667,)), Options(time_limit=1))
 
 

@@ -19,7 +19,7 @@ from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
-from tests.refusals import misuse
+from tests.refusals import fails, misuse
 
 
 def even(name: str, gpus: int, batches: int, split: bool = True) -> PipelineProblem:
@@ -89,7 +89,7 @@ def test_sending_is_a_delay() -> None:
 def test_memory_that_does_not_suffice_is_said() -> None:
     pipeline = even("1f1b", 3, 6)
     tight = PipelineProblem(pipeline.costs, pipeline.layout, memory=17)
-    with pytest.raises(InfeasibleError, match="18 bytes on GPU 0"):
+    with fails(InfeasibleError, "1f1b", "18 bytes", "GPU 0", "17"):
         require_memory(tight, ORDERS["1f1b"](tight.layout), "1f1b")
 
 
@@ -182,7 +182,7 @@ def test_the_pace_is_the_least_that_keeps_the_minibatches_in_flight() -> None:
 
 
 def test_steady_state_keeps_memory_and_wants_a_minibatch() -> None:
-    with pytest.raises(InfeasibleError, match="stage 0 holds 200 bytes"):
+    with fails(InfeasibleError, "stage 0", "200 bytes", "199"):
         asynchronous([AsyncStage(1, 1, 1, 100), AsyncStage(1, 1)], "steady", memory=199)
     with misuse("out-of-range in_flight"):
         asynchronous([AsyncStage(1, 1)], "steady", in_flight=0)

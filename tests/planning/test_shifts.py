@@ -31,6 +31,7 @@ from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.random_task_graphs import random_task_graph_instance
+from tests.refusals import misuse
 
 
 def job(links: Sequence[int], *phases: tuple[int, int], rate: int = 10) -> RepeatedJob:
@@ -244,14 +245,14 @@ def test_the_placement_of_the_best_compatibility_is_taken() -> None:
     narrow = small_instance(gpus=1)
     shared = solve(narrow, "cpsat", Options(work_limit=5, threads=1)).plan
     assert shared is not None
-    with pytest.raises(UsageError, match="GPU of its own"):
+    with misuse("does-not-fit", naming=["placement", "worker"]):
         candidates(compile_instance(narrow), [shared], 2, 0)
     with pytest.raises(UsageError, match="vectors"):
         best_ratios(instance, [1, 1], Options(work_limit=1), most=65)
 
 
 def test_jobs_with_a_task_graph_are_refused() -> None:
-    with pytest.raises(UsageError, match="has a task graph; time shifts"):
+    with misuse("unsupported", naming=["'p0'", "task graph"]):
         compare(random_task_graph_instance(3, "cyclic", "period"), Options(work_limit=1))
 
 

@@ -70,13 +70,13 @@ def test_a_job_on_servers_that_nothing_joins_has_no_network_and_no_plan() -> Non
     operations = compile_instance(instance(cluster(("s0", "s1")), Job("a", "m", 2, 1), pipe))
     graph, other = operations.jobs[0], operations.task_graphs[0]
     apart = ((0, 0), (2, 0))
-    with pytest.raises(ValueError, match="no path joins all servers of job a"):
+    with pytest.raises(ValueError, match=r"job a$"):
         ActivityNetwork(operations.routes).add_data_parallel(graph, apart, [[1, 1]])
     for gpus in ((*apart, (0, 1)), ((0, 0), (1, 0), (2, 0))):
-        with pytest.raises(ValueError, match="no path joins all servers of job pipe"):
+        with pytest.raises(ValueError, match=r"job pipe$"):
             ActivityNetwork(operations.routes).add_task_graph(other, gpus)
     decision = JobDecision(apart, ((1, 1),), ((0, 0),), ((0,),))
-    with pytest.raises(ValueError, match="no path joins all servers of job a"):
+    with pytest.raises(ValueError, match=r"job a$"):
         assemble(operations, [decision])
 
 

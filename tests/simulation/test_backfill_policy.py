@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.policies.backfill import BACKFILL
 from jigsaw_opt.sweeps.assumptions import assumptions
+from tests.refusals import misuse
 from tests.simulation.cases import SECOND, cluster, job, run, setting
 
 GPUS = 8
@@ -134,11 +134,11 @@ def test_starts_are_those_of_the_textbook(kind: str, overrun: bool) -> None:
 
 def test_a_job_without_a_limit_is_refused_with_what_makes_it_run() -> None:
     made = setting(job("a", 0, 1, 5))
-    with pytest.raises(UsageError, match=r"'a' states none: backfill:default_limit=24 .* backfill:estimates=recent"):
+    with misuse("unsupported", naming=["'a'", "backfill:default_limit=24", "backfill:estimates=recent"]):
         Simulation(made.under(BACKFILL))
     for options in ({"default_limit": "24"}, {"estimates": "recent"}):
         assert [record.start_us for record in run(made, BACKFILL, **options).jobs] == [0]
-    with pytest.raises(UsageError, match="take reserve=servers or kind=easy"):
+    with misuse("unsupported policy", naming=["reserve=servers", "kind=easy"]):
         Simulation(made.under(BACKFILL, kind="conservative", placement="consolidated"))
     Simulation(
         made.under(BACKFILL, kind="conservative", placement="consolidated", reserve="servers", default_limit="4")

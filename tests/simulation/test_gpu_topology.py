@@ -8,7 +8,7 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
-from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.simulation.cluster_files import cluster_in_words
 from jigsaw_opt.simulation.gpu_topology import read_gpu_topology
@@ -105,7 +105,7 @@ def test_every_problem_of_the_text() -> None:
 
 @pytest.mark.parametrize("word", ["SYS=0", "SYS=-1", "SYS", "size=3", "machines=0", "machines=1.5", "memory=x", ""])
 def test_every_option_that_is_wrong(word: str) -> None:
-    with pytest.raises(UsageError, match=f"'{word}' is none of machines=N, type=NAME, [^']*'a=b' is none"):
+    with misuse("unknown-option cluster", "unknown-option cluster", naming=[f"'{word}'", "machines=N", "'a=b'"]):
         cluster_in_words(f"nvidia-smi,{word},a=b:{FILE}")
 
 

@@ -14,25 +14,25 @@ from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.scheduling.share_rules import InvariantError
 from jigsaw_opt.simulation.invariants import check_progress
 from jigsaw_opt.simulation.policies.fifo import FIFO
+from tests.refusals import fails
 from tests.simulation.cases import Scripted, Stepped, job, run, setting
 
 BROKEN = {
-    "GPU 0 is given to job 'a' and to another share": (Share((0,), (0, 1)), Share((1,), (0,))),
-    "job 'a' is in two shares": (Share((0,), (0, 1)), Share((0,), (2, 3))),
-    "job 7 is not active": (Share((7,), (0,)),),
-    "job 'a' cannot run on 1 GPUs": (Share((0,), (0,)),),
-    "not ascending numbers of the cluster's": (Share((0,), (7, 8)),),
-    "job 'a': durations are known only of jobs that run alone": (Share((0, 1), (0, 1)),),
-    "a share has no job or no GPU": (Share((0,), ()),),
+    "GPU 0": (Share((0,), (0, 1)), Share((1,), (0,))),
+    "two shares": (Share((0,), (0, 1)), Share((0,), (2, 3))),
+    "job 7": (Share((7,), (0,)),),
+    "1 GPUs": (Share((0,), (0,)),),
+    "ascending": (Share((0,), (7, 8)),),
+    "alone": (Share((0, 1), (0, 1)),),
+    "no job": (Share((0,), ()),),
 }
 
 
 @pytest.mark.parametrize("message", BROKEN)
 def test_shares_that_cannot_be(message: str) -> None:
     made = setting(job("a", 0, 2, 9), job("b", 0, 1, 9))
-    with pytest.raises(InvariantError, match="round 0 at 0 us: ") as caught:
+    with fails(InvariantError, "round 0", "0 us", message):
         run(made, Scripted(lambda moment: Decision(BROKEN[message])))
-    assert message in str(caught.value)
 
 
 def test_gpus_in_descending_order() -> None:
@@ -45,7 +45,7 @@ def test_the_round_is_named_in_which_it_happens() -> None:
         gpus = (0, 1) if observation.now_us == 0 else (0, 1, 2)
         return Decision((Share((0,), gpus),), observation.now_us + 1)
 
-    with pytest.raises(InvariantError, match=r"round 1 at 60000000 us: job 'a' cannot run on 3 GPUs"):
+    with fails(InvariantError, "round 1", "60000000 us", "'a'", "3 GPUs"):
         run(setting(job("a", 0, 2, 900)), Scripted(later))
 
 
@@ -59,27 +59,25 @@ class _Over(Stepped):
         return super().paces(share, jobs, (0,))
 
 
-@pytest.mark.parametrize(
-    ("performance", "message"), [(_Standing(), "has no pace"), (_Over(), "the pace of job 'a' is")]
-)
+@pytest.mark.parametrize(("performance", "message"), [(_Standing(), "no pace"), (_Over(), "over")])
 def test_paces_that_would_never_end(performance: Seconds, message: str) -> None:
-    with pytest.raises(InvariantError, match=message):
+    with fails(InvariantError, "'a'", message):
         run(setting(job("a", 0, 1, 30), performance=performance), FIFO)
 
 
 def test_progress_is_neither_lost_nor_invented() -> None:
     active = JobState(0, job("a", 0, 1, 5), work=50, done=30)
     check_progress(active, 30, 3, Speed(7), 9)  # ends within the third microsecond
-    with pytest.raises(InvariantError, match="at 9 us: job 'a' lost progress"):
+    with fails(InvariantError, "9 us", "'a'", "lost"):
         check_progress(active, 31, 3, Speed(7), 9)
-    with pytest.raises(InvariantError, match="at 9 us: job 'a' has progress that it has not made"):
+    with fails(InvariantError, "9 us", "'a'", "not made"):
         check_progress(active, 29, 3, Speed(7), 9)
-    with pytest.raises(InvariantError, match="at 9 us: job 'a' did more work than it has"):
+    with fails(InvariantError, "9 us", "'a'", "more work"):
         check_progress(active, 30, 4, Speed(7), 9)
 
 
 @pytest.mark.parametrize("waits", [False, True])
-@pytest.mark.parametrize(("change", "message"), [(-1, "lost progress"), (1, "has progress that it has not made")])
+@pytest.mark.parametrize(("change", "message"), [(-1, "lost"), (1, "not made")])
 def test_a_policy_that_changes_progress_is_found_out(change: int, message: str, waits: bool) -> None:
     def meddle(observation: Observation) -> Decision:
         if observation.now_us == 120_000_000:
@@ -87,5 +85,5 @@ def test_a_policy_that_changes_progress_is_found_out(change: int, message: str, 
         stopped = waits and 60_000_000 <= observation.now_us <= 120_000_000
         return Decision(() if stopped else (Share((0,), (0, 1)),), observation.now_us + 1)
 
-    with pytest.raises(InvariantError, match=f"job 'a' {message}"):
+    with fails(InvariantError, "'a'", message):
         run(setting(job("a", 0, 2, 900)), Scripted(meddle))

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.recorded import most_gpus, simulation_of
 from jigsaw_opt.simulation.simulate import simulate
-from tests.refusals import refuses
+from tests.refusals import misuse, refuses
 
 HOUR = 3_600_000_000
 JOBS = (
@@ -46,7 +45,7 @@ def test_a_record_stops_where_it_is_told_to() -> None:
 
 def test_a_trace_without_a_record_has_none() -> None:
     jobs = (*JOBS, TraceJob("d", 0, "seconds", 1, 5, start_us=3))
-    with pytest.raises(UsageError, match="lacks the start or end of 1 job, 'd' for one"):
+    with misuse("unsupported policy", naming=["1 job", "'d'"]):
         simulate(Workload("w", jobs), "1x8:v100", "recorded")
 
 
@@ -54,7 +53,7 @@ def test_recorded_times_that_cannot_be_are_told_with_their_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jobs = (TraceJob("early", 5, "seconds", 1, 5, start_us=3, end_us=9),)
-    with pytest.raises(InvalidInputError, match=r"\$.jobs\[0\]: job 'early' started before its submission"):
+    with refuses("unsupported workload $.jobs[0]", naming=["'early'"]):
         simulate(Workload("w", jobs), "1x8:v100", "recorded")
     with refuses("contradiction $.jobs[0]"):
         simulation_of(read_setting(Workload("w", jobs), "1x8:v100", "fifo").under("recorded"))

@@ -97,7 +97,7 @@ def test_jobs_and_rounds_are_tables(trace: str) -> None:
     early = simulate(trace, "1x2", "fifo", round_s=0, restart_s=0, until_us=20 * SECOND)
     assert early.jobs["start_s"] == (0.0, None)
     assert found.rounds["time_s"] == tuple(one.time_us / SECOND for one in found.outcome.rounds)
-    with pytest.raises(UsageError, match="no column 'nam'; did you mean 'name'"):
+    with misuse("unknown-name", naming=["'nam'", "'name'"]):
         found.jobs["nam"]
 
 
@@ -178,7 +178,7 @@ def test_what_is_wrong_with_objects_is_told_with_its_path() -> None:
 
 
 def test_names_of_the_columns_of_a_file_are_for_files() -> None:
-    with pytest.raises(UsageError, match="names of columns are those of a file"):
+    with misuse("unsupported workload"):
         simulate(WORKLOAD, "1x2", "fifo", columns="gpus=num_gpu")
 
 

@@ -19,7 +19,7 @@ from jigsaw_opt.simulation.policies.las import LAS
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.snapshot import restore, snapshot
-from tests.refusals import refuses
+from tests.refusals import fails, refuses
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, job, random_jobs, setting
 from tests.simulation.resumable import CASES, begun, halted
 
@@ -102,9 +102,9 @@ def test_a_policy_that_cannot_be_put_aside_still_runs() -> None:
     simulation = Simulation(made.under(scripted))
     simulation.run(until_us=0)
     assert not simulation.resumable
-    with pytest.raises(JigsawError, match="policy 'scripted' cannot be put aside: it has no `state` and `restore`"):
+    with fails(JigsawError, "'scripted'", "`state`", "`restore`"):
         snapshot(simulation, "these")
-    with pytest.raises(JigsawError, match="policy 'scripted' cannot be put aside"):
+    with fails(JigsawError, "'scripted'", "`state`", "`restore`"):
         restore(snapshot(begun("fifo", made), "these"), Simulation(made.under(scripted)), "these", "file")
     assert ended(simulation).jobs[0].finish_us == 30 * SECOND
 
@@ -150,7 +150,7 @@ def test_what_is_left_of_a_pool_goes_on() -> None:
 @pytest.mark.parametrize("kept", [{1, 2}, float("nan"), object(), "\ud800"])
 def test_a_state_of_other_values_is_not_written(kept: object) -> None:
     simulation = Simulation(setting(job("a", 0, 1, 30)).under(Keeping(FIFO.start, kept=kept)))  # type: ignore[arg-type]
-    with pytest.raises(JigsawError, match="its state is not of plain values"):
+    with fails(JigsawError, "state", "plain values"):
         snapshot(simulation, "these")
 
 
@@ -158,7 +158,7 @@ def test_a_state_of_other_values_is_not_written(kept: object) -> None:
 def test_what_a_policy_trips_over_is_refused(kept: object) -> None:
     made = setting(job("a", 0, 1, 30))
     simulations = [Simulation(made.under(Keeping(FIFO.start, kept=kept))) for _ in range(2)]  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match=r"file \$.state.scheduler: policy 'scripted' does not take it"):
+    with refuses("failed file $.state.scheduler", naming=["'scripted'"]):
         restore(snapshot(simulations[0], "these"), simulations[1], "these", "file")
 
 

@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import pytest
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.interleave import SLOWDOWN, group_round
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.job import FullDepth, StaircaseDepth
@@ -26,6 +25,7 @@ from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
+from tests.refusals import misuse
 from tests.simulation.cases import cluster, run
 
 MODELS = {
@@ -117,9 +117,9 @@ def test_what_stages_are_not_known_of_is_said() -> None:
     performance = Stages(MODELS)
     assert performance.unknown(TraceJob("a", 0, "other", 1, 3)) == "has a model without stages, 'other'"
     assert performance.unknown(TraceJob("a", 0, "mixed@1", 1)) == "has no number of iterations"
-    with pytest.raises(UsageError, match="a trace that gives the stages"):
+    with misuse("missing-option performance", naming=["trace"]):
         stages(None, cluster(1, 1), {})
-    with pytest.raises(UsageError, match="needs jobs whose iterations are known by stages"):
+    with misuse("missing-option performance", naming=["'interleave'", "stages"]):
         INTERLEAVE.start(Setting(cluster(1, 1), workload(0, 1), Seconds()), {"service": "left", "groups": "exact"})
 
 

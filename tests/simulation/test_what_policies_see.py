@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy, Scheduler, choose, refusal
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.setting import Setting
+from tests.refusals import misuse
 from tests.simulation.cases import Scripted, job, run, setting
 from tests.simulation.resumable import CASES
 
@@ -76,5 +76,5 @@ def test_the_first_job_that_a_policy_refuses_is_named_before_anything_runs() -> 
     assert refusal(_Narrow(), jobs[:1]) is None
     assert refusal(Scripted(lambda moment: Decision()), jobs) is None
     policy, options = choose("fifo")
-    with pytest.raises(UsageError, match="job 'd' asks for 9"):
+    with misuse("unsupported", naming=["'d'", "asks for 9"]):
         run(setting(*jobs, job("d", 99, 9, 10)), policy, **options)

@@ -14,6 +14,7 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.instances import load
 from jigsaw_opt.solvers.cpsat import model as cpsat_model
 from jigsaw_opt.solvers.resolve import resolve
+from tests.refusals import misuse
 
 ENGINES = [("cpsat", None), ("ilp", "highs"), ("ilp", "cbc")]
 WRONG = {
@@ -114,7 +115,7 @@ def test_without_a_level_an_engine_is_silent(capfd: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("options", [Options(engine_parameters={"x": 1}), Options(engine_log=10)])
 def test_a_solver_that_hands_nothing_through_says_so(options: Options, pair: Instance) -> None:
-    with pytest.raises(UsageError, match="hands no parameters"):
+    with misuse("unsupported", naming=["'greedy'", "engine"]):
         solve(pair, "greedy", options)
 
 

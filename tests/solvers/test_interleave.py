@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from references.muri_groups import read
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.interleave import Group, StagedJob, Timing, normalised_throughput
 from jigsaw_opt.solvers.allocation import set_packing
 from jigsaw_opt.solvers.allocation.interleave import Grouping, group_jobs, throughput_bound
+from tests.refusals import misuse
 
 
 def random_jobs(seed: int, number: int, classes: int) -> list[StagedJob]:
@@ -119,7 +119,7 @@ def test_with_gpus_for_all_every_job_is_alone() -> None:
 
 def test_too_many_jobs_are_refused() -> None:
     jobs = [StagedJob(2, 1, 1, 1, 3)] * 9
-    with pytest.raises(UsageError, match="need 6 GPUs even in groups of 4, and there are 5"):
+    with misuse("does-not-fit", naming=["6 GPUs", "groups of 4", "5"]):
         group_jobs(jobs, 5)
 
 

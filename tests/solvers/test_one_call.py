@@ -155,7 +155,7 @@ def test_a_plan_of_another_instance_is_repaired_for_any_method(method: str, fini
     changed = replace(instance, jobs=(*instance.jobs, replace(instance.jobs[0], name="late")))
     result = solve(changed, method, start=plan, fix=Fix(), **ONE)
     assert result.plan is not None and not jo.check(changed, result.plan)
-    with pytest.raises(jo.UsageError, match=f"solver '{method}' keeps nothing of a plan"):
+    with misuse("unsupported fix", naming=[method]):
         solve(changed, method, start=plan, fix=Fix(before_us=1))
 
 
@@ -181,7 +181,7 @@ def test_a_phased_plan_starts_what_makes_phased_ones() -> None:
     for method in ("auto", "phased"):
         again = solve(instance, method, start=plan, threads=1).objective
         assert again is not None and again <= plan.objective
-    with pytest.raises(jo.UsageError, match="solver 'greedy' lists all iterations"):
+    with misuse("unsupported start", naming=["'greedy'"]):
         solve(instance, "greedy", start=plan)
 
 
@@ -251,7 +251,7 @@ def test_options_go_to_other_processes_with_a_flag_of_their_own() -> None:
 def test_phased_is_a_method_like_others() -> None:
     assert "phased" in loadable_solvers() and find("phased").unavailable() is None
     instance = random_instance(1, "finite", "makespan", 4)
-    with pytest.raises(jo.UsageError, match="no solver 'phasd'; did you mean 'phased'"):
+    with misuse("unknown-name solver", naming=["'phasd'", "'phased'"]):
         solve(instance, "phasd")
     with misuse("unsupported survivable"):
         solve(instance, "phased", survivable=True)
@@ -259,7 +259,7 @@ def test_phased_is_a_method_like_others() -> None:
     fewer = replace(instance, jobs=instance.jobs[:-1])
     result = solve(fewer, "phased", start=listed, fix=Fix(), threads=1)
     assert result.plan is not None and result.plan.is_phased and not jo.check(fewer, result.plan)
-    with pytest.raises(jo.UsageError, match="this plan lists all iterations"):
+    with misuse("unsupported start"):
         solve(fewer, "phased", start=listed, fix=Fix(before_us=1), threads=1)
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Instance, compile_instance
@@ -25,6 +24,7 @@ from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
+from tests.refusals import misuse
 
 OBJECTIVES = (("finite", "makespan"), ("finite", "weighted_completion"), ("cyclic", "period"))
 OPERATORS: dict[type[ast.AST], Callable[..., Fraction | bool]] = {
@@ -132,7 +132,7 @@ def test_without_any_relaxation_nothing_is_below_nothing() -> None:
 
 
 def test_the_name_of_no_relaxation_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="did you mean 'critical_path'"):
+    with misuse("unknown-name", naming=["'critical_path'"]):
         solve(SPREAD[0], "greedy", Options(without_bounds=("critical_paths",)))
 
 
