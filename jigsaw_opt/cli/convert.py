@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.layers import LayerGraph
     from jigsaw_opt.problem.model import Model
+    from jigsaw_opt.problem.task_graph import TaskGraph
 
 HELP = "make an instance or a layer profile from measured profiles, or an instance from a shop"
 _FORMATS = (
     "format; DAPPLE's profiles are pipedream's, kineto is a trace of the PyTorch profiler, "
-    "huggingface is a config.json, of which times are estimated; "
+    "chakra are the execution traces of a job's ranks, huggingface is a config.json, of which times are estimated; "
     "jsplib, fjsplib and psplib are shops and projects, with options --name and -o alone"
 )
 _SHOPS = ("jsplib", "fjsplib", "psplib")
@@ -32,8 +33,12 @@ _COUNTS = ("servers", "gpus", "gpu_memory", "bandwidth", "fabric_bandwidth", "wo
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("format", choices=("pipedream", "deeppool", "kineto", "huggingface", *_SHOPS), help=_FORMATS)
-    parser.add_argument("profiles", nargs="+", type=Path, metavar="FILE", help="one measured profile a job")
+    parser.add_argument(
+        "format", choices=("pipedream", "deeppool", "kineto", "chakra", "huggingface", *_SHOPS), help=_FORMATS
+    )
+    parser.add_argument(
+        "profiles", nargs="+", type=Path, metavar="FILE", help="one measured profile a job; chakra: one job"
+    )
     parser.add_argument("--gpu-type", metavar="TYPE", help="what they were measured on, as in v100")
     parser.add_argument(
         "--batch",
@@ -154,7 +159,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.documents import encode_instance, encode_layers, encode_model
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.instances.gpus import type_name
-    from jigsaw_opt.instances.measured import MeasuredSetting, instance_of
+    from jigsaw_opt.instances.measured import MeasuredSetting, instance_of, instance_of_task_graph
 
     require_output(arguments.output, *arguments.profiles)
     if arguments.format in _SHOPS:
@@ -180,6 +185,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     name = arguments.name or (arguments.output.stem if arguments.output else arguments.format)
     setting = MeasuredSetting(**{field: getattr(arguments, field) for field in MeasuredSetting.__dataclass_fields__})
+    if arguments.format == "chakra":
+        emit(encode_instance(instance_of_task_graph(name, _task_graph(arguments), setting)), arguments.output)
+        return 0
     models = _models(arguments)
     document = encode_instance(instance_of(name, models, setting))
     emit(encode_model(*models.values()) if arguments.only_model else document, arguments.output)
@@ -235,6 +243,12 @@ def _check_options(arguments: argparse.Namespace) -> None:
                 code="missing-option",
             )
         )
+    if arguments.format == "chakra":
+        unfit = {"--only-model": arguments.only_model, "--to layers": arguments.to == "layers"}
+        unfit["--segments"] = arguments.segments is not None
+        for option in (option for option, chosen in unfit.items() if chosen):
+            told = f"chakra traces become the task graph of an instance; leave out {option}"
+            wrong.append(Problem(option, told, code="not-together"))
     for option, chosen in (("--only-model", arguments.only_model), ("--to layers", arguments.to == "layers")):
         if chosen and len(arguments.profiles) > 1:
             wrong.append(Problem(option, f"{option} takes one profile", code="wrong-count"))
@@ -248,6 +262,21 @@ def _check_options(arguments: argparse.Namespace) -> None:
         wrong.append(Problem("--state-factor", "--state-factor is of --to layers", code="missing-option"))
     if wrong:
         raise UsageError.of(wrong)
+
+
+def _task_graph(arguments: argparse.Namespace) -> TaskGraph:
+    """Return the task graph of the traces, each of which is one rank's."""
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.documents.readers.chakra import read_chakra
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.errors import Problems
+
+    problems, traces = Problems(), dict[str, bytes]()
+    for path in arguments.profiles:
+        with problems.of(str(path)):
+            traces[str(path)] = read_file(path)
+    problems.tell()
+    return read_chakra(traces, arguments.gpu_type, arguments.workers, note)
 
 
 def _models(arguments: argparse.Namespace) -> dict[str, Model]:

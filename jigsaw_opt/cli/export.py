@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
 
 HELP = (
-    "export a plan (perfetto, or a pipeline for PyTorch and others), a program (mps, lp) or a shop (jsplib, minizinc)"
+    "export a plan (perfetto, chakra, or a pipeline for PyTorch and others), "
+    "a program (mps, lp) or a shop (jsplib, minizinc)"
 )
 EXAMPLE = "jigsaw export server/demo --to mps -o program.mps"
 _PIPELINES = ("torch-csv", "torchtitan", "megatron-layout")
@@ -40,7 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, traced beside it")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--to", choices=("perfetto", "mps", "lp", "jsplib", "minizinc", *_PIPELINES), help="format")
+    what.add_argument(
+        "--to", choices=("perfetto", "chakra", "mps", "lp", "jsplib", "minizinc", *_PIPELINES), help="format"
+    )
     what.add_argument(
         "--read-solution",
         type=Path,
@@ -90,8 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.output import emit, require_output
     from jigsaw_opt.errors import UsageError
 
-    require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay, arguments.read_solution)
-    planned = ("perfetto", *_PIPELINES)
+    if arguments.to != "chakra":
+        require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay, arguments.read_solution)
+    planned = ("perfetto", "chakra", *_PIPELINES)
     if arguments.to in planned and arguments.plan is None:
         raise UsageError(
             f"{arguments.to} needs a plan: jigsaw export INSTANCE PLAN --to {arguments.to} -o FILE",
@@ -113,6 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
             code="missing-option",
             path="--partition",
         )
+    if arguments.to == "chakra":
+        return _chakra(arguments)
     makers: dict[str | None, Callable[[argparse.Namespace], bytes]] = {
         "perfetto": _trace,
         "mps": _program,
@@ -137,6 +143,30 @@ def _trace(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.views.perfetto import perfetto_trace
 
     return perfetto_trace(picture_of(*checked_plan(arguments.instance, arguments.plan), arguments.replay))
+
+
+def _chakra(arguments: argparse.Namespace) -> int:
+    """Write a trace for each GPU into the folder, as files whose names end in the rank."""
+    from jigsaw_opt.cli.output import emit, note, require_output
+    from jigsaw_opt.cli.source import checked_plan
+    from jigsaw_opt.documents.chakra_trace import encode_trace
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.planning.chakra import chakra_traces
+
+    folder: Path | None = arguments.output
+    if folder is None or (folder.exists() and not folder.is_dir()):
+        raise UsageError("chakra writes a file for each GPU: give -o FOLDER", code="unwritable")
+    made = chakra_traces(*checked_plan(arguments.instance, arguments.plan))
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"plan.{rank}.et" for rank in range(len(made.gpus))]
+    for path in paths:
+        require_output(path, arguments.instance, arguments.plan)
+    for rank, (path, nodes) in enumerate(zip(paths, made.nodes, strict=True)):
+        note(f"rank {rank} is GPU {made.gpus[rank]}")
+        emit(encode_trace(nodes), path)
+    if made.unsaid:
+        note(f"{made.unsaid} waits between GPUs that share no transfer are not in the traces")
+    return 0
 
 
 def _torch_csv(arguments: argparse.Namespace) -> bytes:

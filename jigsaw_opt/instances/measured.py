@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances.topologies import TOPOLOGIES
-from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.depth import CHOICES, Depth, chosen_depth
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 from jigsaw_opt.text import nearest
 
-__all__ = ["MeasuredSetting", "instance_of"]
+__all__ = ["MeasuredSetting", "instance_of", "instance_of_task_graph"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +67,48 @@ def instance_of(name: str, models: Mapping[str, Model], setting: MeasuredSetting
     UsageError
         Where the topology or the depth rule does not exist.
     """
-    for value, known, what in ((setting.topology, TOPOLOGIES, "topology"), (setting.depth, CHOICES, "depth rule")):
-        if value not in known:
-            raise UsageError(f"no {what} {value!r}; {nearest(value, known)}", code="unknown-name")
-    servers = [
-        Server(f"s{k}", setting.gpu_type, setting.gpus, setting.gpu_memory, setting.fabric_bandwidth)
-        for k in range(setting.servers)
-    ]
+    if setting.depth not in CHOICES:
+        raise UsageError(f"no depth rule {setting.depth!r}; {nearest(setting.depth, CHOICES)}")
     jobs = tuple(
         Job(key, key, setting.workers, setting.iterations, depth=_depth(setting, model))
         for key, model in models.items()
     )
-    cluster = TOPOLOGIES[setting.topology](servers, setting.bandwidth, setting.latency_us)
-    horizon: Horizon = "cyclic" if setting.objective == "period" else "finite"
-    return Instance(name, cluster, models, jobs, horizon, setting.objective)
+    return Instance(name, _cluster(setting), models, jobs, _horizon(setting), setting.objective)
+
+
+def instance_of_task_graph(name: str, graph: TaskGraph, setting: MeasuredSetting) -> Instance:
+    """Build an instance with one job that has a task graph, called as the instance; it has no depth and no workers.
+
+    Parameters
+    ----------
+    name
+        Name of the instance.
+    graph
+        The task graph.
+    setting
+        The cluster, and how often the job runs.
+
+    Raises
+    ------
+    UsageError
+        Where the topology does not exist.
+    """
+    job = TaskGraphJob(name, graph, setting.iterations)
+    return Instance(name, _cluster(setting), {}, (job,), _horizon(setting), setting.objective)
+
+
+def _cluster(setting: MeasuredSetting) -> Cluster:
+    if setting.topology not in TOPOLOGIES:
+        raise UsageError(f"no topology {setting.topology!r}; {nearest(setting.topology, TOPOLOGIES)}")
+    servers = [
+        Server(f"s{k}", setting.gpu_type, setting.gpus, setting.gpu_memory, setting.fabric_bandwidth)
+        for k in range(setting.servers)
+    ]
+    return TOPOLOGIES[setting.topology](servers, setting.bandwidth, setting.latency_us)
+
+
+def _horizon(setting: MeasuredSetting) -> Horizon:
+    return "cyclic" if setting.objective == "period" else "finite"
 
 
 def _depth(setting: MeasuredSetting, model: Model) -> Depth:

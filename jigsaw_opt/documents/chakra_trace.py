@@ -1,0 +1,209 @@
+"""Execution traces of Chakra (mlcommons/chakra, ``et_def.proto``): the nodes of one rank, from bytes and to bytes.
+
+A file is a sequence of protocol-buffer messages, each behind its length: one of metadata, then one a node.
+The messages are stated here by the numbers of their fields. Fields that are of no use to schedules are left out, and
+protocol buffers skip them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from jigsaw_opt.documents.reading import unpacked
+from jigsaw_opt.errors import InvalidInputError, Problem
+
+__all__ = [
+    "ALL_REDUCE",
+    "COLLECTIVE",
+    "COMPUTE",
+    "RECEIVE",
+    "SEND",
+    "ChakraNode",
+    "decode_trace",
+    "encode_trace",
+]
+
+COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
+"""Types of the nodes that a schedule has; others are metadata, and loads and stores of memory."""
+ALL_REDUCE = 0
+"""The kind of a collective, in its attribute ``comm_type``."""
+_SCALARS: tuple[str, ...] = ("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64")
+_SCALARS += ("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes")
+"""Kinds of a value that an attribute may have; the field of each is two behind the field before, from 3."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChakraNode:
+    """An operation of one rank.
+
+    Parameters
+    ----------
+    number
+        Its ``id``, unique in the trace.
+    name
+        Its name.
+    kind
+        Its type; the constants of this module are some.
+    after
+        Numbers of the nodes that it waits for, its ``data_deps``.
+    duration_us, start_us
+        In microseconds; 0 where the trace says nothing.
+    attributes
+        Those with one value, by name. Lists are left out.
+    """
+
+    number: int
+    name: str
+    kind: int
+    after: tuple[int, ...] = ()
+    duration_us: int = 0
+    start_us: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def decode_trace(data: bytes, source: str = "trace.et") -> list[ChakraNode]:
+    """Read the trace of a rank; as Chakra's own tools, also one that is packed by gzip.
+
+    Parameters
+    ----------
+    data
+        The content of the file.
+    source
+        What problems call it: usually the name of the file.
+
+    Returns
+    -------
+    list of ChakraNode
+        In the order of the file.
+
+    Raises
+    ------
+    InvalidInputError
+        The file is damaged or no such trace.
+    """
+    from google.protobuf.message import DecodeError
+
+    metadata, node, _ = _messages()
+    found: list[ChakraNode] = []
+    try:
+        for number, message in enumerate(_framed(unpacked(data, source))):
+            if number:
+                found.append(_decoded(node.FromString(message)))
+            else:
+                metadata.FromString(message)
+    except (ValueError, DecodeError) as error:
+        told = f"is no execution trace of Chakra, or damaged behind {len(found)} nodes: {error}"
+        raise InvalidInputError([Problem(source, told, code="damaged")]) from error
+    if not found:
+        raise InvalidInputError([Problem(source, "has no node", code="empty")])
+    return found
+
+
+def encode_trace(nodes: Sequence[ChakraNode]) -> bytes:
+    """Return the trace of a rank; integers become the kind of attribute that Chakra's readers expect of each.
+
+    Parameters
+    ----------
+    nodes
+        Its nodes, each behind those that it waits for.
+    """
+    metadata, node, attribute = _messages()
+    messages = [metadata(version="1.0.0")]
+    for it in nodes:
+        own = [attribute(name=name, **{_KINDS[name]: value}) for name, value in it.attributes.items()]
+        times = {"start_time_micros": it.start_us, "duration_micros": it.duration_us}
+        messages.append(node(id=it.number, name=it.name, type=it.kind, data_deps=it.after, attr=own, **times))
+    texts = [message.SerializeToString() for message in messages]
+    return b"".join(_length(len(text)) + text for text in texts)
+
+
+_KINDS = {
+    "is_cpu_op": "bool_val",
+    "comm_type": "int64_val",
+    "comm_size": "int64_val",
+    "comm_src": "int32_val",
+    "comm_dst": "int32_val",
+    "comm_tag": "int32_val",
+    "pg_name": "string_val",
+}
+"""The kinds of the attributes that are written, as Chakra's own reader takes them."""
+
+
+def _decoded(message: Any) -> ChakraNode:
+    values = ((it.name, it.WhichOneof("value"), it) for it in message.attr)
+    attributes = {name: getattr(it, kind) for name, kind, it in values if kind is not None}
+    times = message.duration_micros, message.start_time_micros
+    return ChakraNode(message.id, message.name, message.type, tuple(message.data_deps), *times, attributes)
+
+
+def _framed(data: bytes) -> Iterator[bytes]:
+    """Yield the messages, each of which stands behind its length in groups of seven bits, lowest first."""
+    at = 0
+    while at < len(data):
+        size = shift = 0
+        while True:
+            if at == len(data) or shift > 63:
+                raise ValueError("it ends within the length of a message")
+            size |= (data[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if data[at - 1] < 128:
+                break
+        if size > len(data) - at:
+            raise ValueError("it ends within a message")
+        yield data[at : at + size]
+        at += size
+
+
+def _length(size: int) -> bytes:
+    found = bytearray()
+    while size > 127:
+        found.append(size & 127 | 128)
+        size >>= 7
+    return bytes([*found, size])
+
+
+@cache
+def _messages() -> tuple[Any, Any, Any]:
+    """Return the classes of metadata, nodes and attributes, which have a pool of their own beside Chakra's package."""
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message_factory import GetMessageClass
+
+    file = FileDescriptorProto(name="chakra_trace.proto", package="ChakraProtoMsg", syntax="proto3")
+
+    def add(message: str, *fields: tuple[str, int, str, bool]) -> Any:
+        made = file.message_type.add(name=message)
+        for name, number, kind, many in fields:
+            label = Field.LABEL_REPEATED if many else Field.LABEL_OPTIONAL
+            if kind == "attribute":
+                own = {"type": Field.TYPE_MESSAGE, "type_name": ".ChakraProtoMsg.AttributeProto"}
+            else:
+                own = {"type": getattr(Field, f"TYPE_{kind.upper()}")}
+            made.field.add(name=name, number=number, label=label, **own)
+        return made
+
+    attribute = add("AttributeProto", ("name", 1, "string", False))
+    attribute.oneof_decl.add(name="value")
+    for number, kind in enumerate(_SCALARS):
+        of = getattr(Field, f"TYPE_{kind.upper()}")
+        attribute.field.add(name=f"{kind}_val", number=3 + 2 * number, type=of, label=1, oneof_index=0)
+    add("GlobalMetadata", ("version", 1, "string", False), ("attr", 2, "attribute", True))
+    add(
+        "Node",
+        ("id", 1, "uint64", False),
+        ("name", 2, "string", False),
+        ("type", 3, "int32", False),  # an enumeration, which is written in the same way
+        ("data_deps", 5, "uint64", True),
+        ("start_time_micros", 6, "uint64", False),
+        ("duration_micros", 7, "uint64", False),
+        ("attr", 10, "attribute", True),
+    )
+    pool = DescriptorPool()
+    pool.Add(file)
+    names = ("GlobalMetadata", "Node", "AttributeProto")
+    metadata, node, attributes = (GetMessageClass(pool.FindMessageTypeByName(f"ChakraProtoMsg.{n}")) for n in names)
+    return metadata, node, attributes

@@ -1,0 +1,143 @@
+"""Execution traces of Chakra: what is read of them, what is refused, and the same bytes as their own package's."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import load_instance
+from jigsaw_opt.documents.chakra_trace import (
+    ALL_REDUCE,
+    COLLECTIVE,
+    COMPUTE,
+    RECEIVE,
+    SEND,
+    ChakraNode,
+    decode_trace,
+    encode_trace,
+)
+from jigsaw_opt.documents.readers.chakra import read_chakra
+from jigsaw_opt.errors import InvalidInputError
+from jigsaw_opt.problem import TaskGraphJob
+
+STORE = 3
+
+
+def reduced(number: int, size: int, *after: int, group: str = "0") -> ChakraNode:
+    attributes = {"is_cpu_op": False, "comm_type": ALL_REDUCE, "comm_size": size, "pg_name": group}
+    return ChakraNode(number, "all_reduce", COLLECTIVE, after, 0, 0, attributes)
+
+
+def step(*, size: int = 8) -> list[ChakraNode]:
+    """A pass, launched by the CPU, whose gradients are exchanged while another one runs."""
+    return [
+        ChakraNode(1, "aten::mm", COMPUTE, (), 900, 0, {"is_cpu_op": True}),
+        ChakraNode(2, "gemm a/b", COMPUTE, (1,), 30),
+        ChakraNode(3, "store", STORE, (2,)),
+        ChakraNode(4, "gemm", COMPUTE, (2, 3, 1), 20),
+        reduced(5, size, 3),
+        ChakraNode(6, "step", COMPUTE, (2, 4, 5), 5),
+    ]
+
+
+def message(number: int, kind: int, source: int, target: int, *after: int) -> ChakraNode:
+    attributes = {"comm_src": source, "comm_dst": target, "comm_size": 100}
+    return ChakraNode(number, "p2p", kind, after, 0, 0, attributes)
+
+
+def test_traces_are_written_as_they_are_read() -> None:
+    assert decode_trace(encode_trace(step())) == decode_trace(gzip.compress(encode_trace(step()))) == step()
+
+
+def test_ranks_with_a_collective_are_a_job_of_blocks_and_transfers() -> None:
+    told: list[str] = []
+    shape = read_chakra({f"job.{rank}.et": encode_trace(step()) for rank in (1, 0)}, "v100", tell=told.append)
+    assert [slot.name for slot in shape.slots] == ["0", "1"]
+    assert [(it.name, it.duration_us) for it in shape.blocks[:3]] == [
+        ("0.2 gemm a_b", {"v100": 30}),
+        ("0.4 gemm", {"v100": 20}),
+        ("0.6 step", {"v100": 5}),
+    ]
+    (transfer,) = shape.transfers
+    assert (transfer.bytes, transfer.among) == (8, ("0", "1"))
+    # Node 5 waits for what node 3, which is left out, waits for; what follows from other waits is not stated.
+    waits = {(edge.before.split()[0], edge.after.split()[0]) for edge in shape.edges}
+    own = {("{0}.2", "{0}.4"), ("{0}.2", "0.5"), ("{0}.4", "{0}.6"), ("0.5", "{0}.6")}
+    assert waits == {(a.format(rank), b.format(rank)) for a, b in own for rank in (0, 1)}
+    assert "left out: 2 operations of the CPU" in told and "left out: 2 nodes of metadata or memory" in told
+
+
+def test_a_send_and_its_receive_are_one_transfer() -> None:
+    first = [ChakraNode(7, "f", COMPUTE, (), 3), message(8, SEND, 0, 1, 7)]
+    second = [message(1, RECEIVE, 0, 1), ChakraNode(2, "f", COMPUTE, (1,), 4)]
+    shape = read_chakra({"a.et": encode_trace(first), "b.et": encode_trace(second)}, "v100")
+    (transfer,) = shape.transfers
+    assert (transfer.source, transfer.target, transfer.bytes) == ("0", "1", 100)
+    assert [(edge.before, edge.after) for edge in shape.edges] == [("0.7 f", "0.8 p2p"), ("0.8 p2p", "1.2 f")]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "path", "code"),
+    [
+        ([[*step(), ChakraNode(6, "again", COMPUTE)], step()], "job.0.et: node 6", "duplicate-name"),
+        ([step(), [ChakraNode(1, "f", COMPUTE, (9,), 1)]], "job.1.et: node 1", "unknown-name"),
+        ([[ChakraNode(1, "f", COMPUTE, (2,), 1), ChakraNode(2, "f", COMPUTE, (1,), 1)]], "job.0.et", "cycle"),
+        ([step(), step()[:4]], "job.0.et", "mismatch"),
+        ([step(), step(size=9)], "job.0.et: node 5", "mismatch"),
+        ([[*step(), message(7, SEND, 0, 1)], step()], "job.0.et: node 7", "mismatch"),
+        ([[*step(), ChakraNode(7, "s", SEND)], step()], "job.0.et: node 7", "missing-field"),
+        ([[reduced(1, -1)], [reduced(1, 3)]], "job.0.et: node 1", "out-of-range"),
+        ([[reduced(1, 3)], [reduced(1, 3)]], "job.0.et", "empty"),
+    ],
+)
+def test_what_is_wrong_is_told_by_node(nodes: list[list[ChakraNode]], path: str, code: str) -> None:
+    traces = {f"job.{rank}.et": encode_trace(own) for rank, own in enumerate(nodes)}
+    with pytest.raises(InvalidInputError) as raised:
+        read_chakra(traces, "v100")
+    assert (path, code) in [(problem.path, problem.code) for problem in raised.value.problems]
+
+
+@pytest.mark.parametrize("cut", [1, 7, -1])
+def test_a_file_that_ends_too_early_is_refused(cut: int) -> None:
+    data = encode_trace(step())
+    with pytest.raises(InvalidInputError, match="damaged") as raised:
+        decode_trace(data[:cut] if cut != 7 else b"\xff" * 20, "t.et")
+    assert raised.value.problems[0].path == "t.et"
+
+
+def test_convert_makes_an_instance_of_one_trace_for_all_ranks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, written = tmp_path / "step.et", tmp_path / "step.json"
+    trace.write_bytes(encode_trace(step()))
+    command = ["convert", "chakra", str(trace), "--gpu-type", "v100", "-o", str(written)]
+    assert main([*command, "--to", "layers"]) == 2 and not written.exists()
+    assert main([*command, "--workers", "3", "--iterations", "2"]) == 0
+    (job,) = load_instance(written).jobs
+    assert isinstance(job, TaskGraphJob)
+    assert (len(job.shape.slots), len(job.shape.blocks), job.iterations) == (3, 9, 2)
+    assert job.shape.transfers[0].among == ("0", "1", "2")
+    assert "stands for each of 3 ranks" in capsys.readouterr().err
+
+
+def test_chakras_own_package_reads_and_writes_the_same(tmp_path: Path) -> None:
+    schema = pytest.importorskip("chakra.schema.protobuf.et_def_pb2", reason="mlc-chakra is not installed")
+    from chakra.src.third_party.utils.protolib import decodeMessage, encodeMessage, openFileRd
+
+    ours, theirs = tmp_path / "ours.et", tmp_path / "theirs.et"
+    ours.write_bytes(encode_trace(step()))
+    with openFileRd(str(ours)) as file, theirs.open("wb") as copy:
+        metadata = schema.GlobalMetadata()
+        assert decodeMessage(file, metadata)
+        encodeMessage(copy, metadata)
+        found = []
+        node = schema.Node()
+        while decodeMessage(file, node):
+            found.append((node.id, node.name, schema.NodeType.Name(node.type), tuple(node.data_deps)))
+            encodeMessage(copy, node)
+    assert found[0] == (1, "aten::mm", "COMP_NODE", ())
+    assert found[4] == (5, "all_reduce", "COMM_COLL_NODE", (3,))
+    assert decode_trace(theirs.read_bytes()) == step()
