@@ -79,6 +79,7 @@ def anneal_activities(
     order.visits[0], order.steps[0], tries = 0, 0, _TRIES
     if first == 0:
         _begin(graph, order)
+    # Each evaluation writes `last`; this is the one of the order that is kept.
     critical_end = order.last[0]
     for step in range(first, first + steps):
         if tries >= _TRIES:
@@ -93,6 +94,8 @@ def anneal_activities(
         if begin < 0:
             continue
         left = 1.0 - step / total
+        # The Metropolis rule, drawn beforehand: a rise is accepted if it is below the temperature times an exponential
+        # variate. So the evaluation may end at the limit.
         share = hot * left * left * exponentials[randint(order.rng, len(exponentials))]
         limit = int(order.value[0] * (1.0 + share))
         value = evaluate(graph, order, begin, limit)
@@ -100,6 +103,7 @@ def anneal_activities(
             _undo(order, begin, end)
             continue
         set_levels(graph, order, begin, end, order.held)
+        # On the cyclic horizon, what comes before the change follows from the period before, and moves as well.
         commit(order, 0 if graph.cyclic[0] != 0 else begin)
         order.value[0], critical_end, tries = value, order.last[0], _TRIES
         if value < order.best_value[0]:

@@ -39,6 +39,7 @@ def propose(graph: ActivityGraph, order: ActivityOrder) -> tuple[int, int]:
     r = _shared(graph, p, q)
     distance = 1
     if randint(order.rng, 2) == 0:
+        # Each doubling is as likely, so that short changes are frequent and long ones happen.
         distance += randint(order.rng, 1 << 1 + randint(order.rng, _DOUBLINGS))
     if randint(order.rng, 2) == 0:
         first, last, moved = _behind(graph, order, r, order.position[p], -1, distance), order.position[p], p
@@ -92,6 +93,8 @@ def _mark_before(graph: ActivityGraph, order: ActivityOrder, first: int, last: i
         mark[p] = epoch
         for k in range(graph.pred_at[p], graph.pred_at[p + 1]):
             mark[graph.pred[k]] = epoch
+        # Only the activity itself passes others on its GPUs and links. What comes along keeps its order there, so those
+        # that it would pass come along, too.
         if n < last:
             for k in range(graph.use_at[p], graph.use_at[p + 1]):
                 taken[graph.use[k]] = epoch

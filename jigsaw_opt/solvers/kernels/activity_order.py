@@ -203,17 +203,20 @@ def _pass(graph: ActivityGraph, order: ActivityOrder, first: int, limit: int) ->
         if cyclic != 0:
             for k in range(graph.far_at[p], graph.far_at[p + 1]):
                 q = graph.far[k]
+                # `previous` lies one period back already, so that one period less is taken off.
                 earliest = order.previous[q] + graph.far_lag[k] - (graph.far_periods[k] - 1) * period
                 if earliest > moment:
                     moment, why = earliest, 3 * q + 2
         for k in range(use_at[p], use_at[p + 1]):
             q = user[use[k]]
+            # Ties go to the GPU or link, since only such a cause can be changed by a move.
             if q >= 0 and free[use[k]] >= moment:
                 moment, why = free[use[k]], 3 * q + (1 if position[q] < n else 2)
         trial[p], cause[p] = moment, why
         stop = moment + duration[p]
         if stop > latest:
             latest, order.last[0] = stop, p
+        # The tail holds in every order, so no end of this order can be within the limit any more.
         if 0 <= limit < moment + graph.tail[p]:
             order.visits[0] += n + 1
             return limit + 1

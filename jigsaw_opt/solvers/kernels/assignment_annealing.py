@@ -120,6 +120,7 @@ def cost_delta(load: Reals, buffers: Buffers) -> float:
     """
     change, touched, found = buffers.change, buffers.touched, 0.0
     # One that is touched twice has no change the second time. To square and subtract takes less than to ask whether.
+    # The first entry of `touched` says how many follow.
     for n in range(1, touched[0] + 1):
         r = touched[n]
         before = load[r] - 1.0
@@ -157,6 +158,7 @@ def remove(options: CandidateSets, amount: Reals, load: Reals, state: GroupAssig
         k = s * width
         while occupant[k] != j:
             k += 1
+        # The order of jobs on a server does not matter, so that the last one fills the gap.
         occupancy[s] -= 1
         occupant[k] = occupant[s * width + occupancy[s]]
 
@@ -247,6 +249,7 @@ def anneal_assignment(
         temperature *= cooling
         for m in range(count):
             for n in range(options.server_at[target[m]], options.server_at[target[m] + 1]):
+                # As if all jobs of the change came to this server, so that no order of moves finds it full.
                 refused = refused or occupancy[options.server[n]] + count > width
         if not refused:
             kept += 1
@@ -298,10 +301,12 @@ def draw_pair(groups: Numbers, over: Reals, buffers: Buffers) -> float:
     # Now and then two in which nothing is too full: else those that are get to see the same ones again and again.
     first = randint(rng, len(groups))
     if total > 0.0 and randint(rng, _ANY_PAIR) > 0:
+        # A fraction of integers is the same number in Python and in the compiled function.
         first, left = 0, total * randint(rng, 65536) / 65536
         while first < len(groups) - 1 and left >= over[first]:
             left -= over[first]
             first += 1
+    # Drawn among all others: numbers from the first on are one higher.
     second = randint(rng, len(groups) - 1)
     second += second >= first
     buffers.pair[0], buffers.pair[1] = groups[first], groups[second]

@@ -135,6 +135,7 @@ def accept(state: CyclicState, trial: Period, value: int) -> None:
     """
     sequence, start, base = state.sequence, state.start, trial.start[trial.sequence[0]]
     for n in range(len(sequence)):
+        # Insertion sort: the sequence is nearly in the order of its starts.
         p, k = trial.sequence[n], n
         start[p], state.cause[p] = trial.start[p] - base, trial.cause[p]
         while k > 0 and start[sequence[k - 1]] > start[p]:
@@ -164,6 +165,7 @@ def save_incumbent(graph: Graph, state: CyclicState, level: Numbers) -> None:
         state.best_level[n] = level[n]
     for j in range(len(state.best_critical)):
         state.best_critical[j] = 0
+    # Causes lead around the circuit, so that this comes back to where it began.
     while True:
         state.best_critical[graph.job[p]] = 1
         p = state.cause[p]
@@ -207,6 +209,8 @@ def propose(graph: Graph, state: CyclicState, trial: Period, seed: int) -> tuple
                 return seed, False, p, q, less
         else:
             q = state.cause[p]
+            # Then p waits for q in the period before. The cut is moved to q, which puts both into one period in the
+            # right order.
             if state.position[q] > state.position[p]:
                 shift_cut(state, trial.sequence, state.position[q])
     for n in range(len(state.sequence)):
@@ -300,6 +304,7 @@ def anneal_cyclic_sequence(
         if not changes:
             continue
         seed = following(seed)
+        # The Metropolis rule, drawn beforehand, so that the search for a period may end at the limit.
         limit = state.value[0] * (1.0 + hot * left * left * exponentials[seed % len(exponentials)])
         value = least_period(graph, trial, limit)
         if value > limit:

@@ -84,6 +84,7 @@ def predecessors(graph: Graph, p: int) -> tuple[int, int, int]:
     """
     j, at = graph.job[p], graph.first[p]
     offset = p - at - graph.slots[j]
+    # Blocks have negative offsets, transfers follow from 0 on, and the barrier is behind the last of them.
     if offset >= 0:
         return at, at + graph.slots[j], p - 1 if offset > 0 else -1
     return at, at, at - 1 if at > graph.begin[j] else graph.before_begin[j]
@@ -111,4 +112,5 @@ def set_durations(graph: Graph, level: Numbers, duration: Numbers, at: int) -> N
         count = 0
         for p in range(at, at + slots):
             count += level[p] > b
+        # Each bucket has a contributor at least: the depth rule sees to that.
         duration[at + slots + b] = graph.exchange[graph.exchange_at[j] + b * slots + count - 1]

@@ -188,6 +188,7 @@ def gap(state: InsertionState, place: int, moment: int, duration: int) -> tuple[
     """
     begin, end, after = state.begin, state.end, state.after
     following = after[place]
+    # The chain ends at its sentinel, which begins beyond every time, so the loop ends there.
     while begin[following] < moment + duration:
         moment = max(moment, end[following])
         place, following = following, after[following]

@@ -118,6 +118,7 @@ def reset(graph: Graph, given: ListInput, state: ListScheduleState) -> None:
             skyline[r] += given.mean_us[g] * graph.iterations[j]
         state.end[j], state.left[j] = graph.release[j], graph.iterations[j]
     for r in range(len(state.free)):
+        # Counts become the places where the heaps begin.
         first[r + 1] += first[r]
     state.scheduled[0] = 0
 
@@ -182,6 +183,7 @@ def open_iteration(graph: Graph, given: ListInput, state: ListScheduleState, j: 
     use, use_at, table, table_at, job = graph.use, graph.use_at, graph.table, graph.table_at, graph.job
     level, duration, start, skyline, mean_us = state.level, state.duration, state.start, state.skyline, given.mean_us
     waits, first, waiting, priority = state.waits, state.first, state.waiting, state.priority
+    # Iterations are numbered in a row, so those that are left are the last ones.
     at = last + 1 - state.left[j] * (slots + buckets + 1)
     deal_levels(graph, given, state, j, at)
     priority[j] = state.left[j] * given.rate[j]
@@ -413,6 +415,7 @@ def start_transfer(graph: Graph, state: ListScheduleState, j: int, now: int) -> 
     for k in range(first, final):
         if free[use[k]] > moment:
             busy, moment = use[k], free[use[k]]
+    # A link has one event for all jobs that wait there: the first of them brings it.
     if busy >= 0:
         state.behind[j], known, state.queue[busy] = state.queue[busy], state.queue[busy], j
         return moment, _LINK if known < 0 else _NONE, busy
@@ -472,6 +475,7 @@ def list_schedule(graph: Graph, given: ListInput, state: ListScheduleState, halt
                 for p in range(at, at + slots[which]):
                     touched.append(use[use_at[group[p]]])
         for gpu in touched:
+            # A GPU may be touched several times at one moment.
             if free[gpu] > now or waiting[gpu] == 0:
                 continue
             p = pop(waits, first[gpu], waiting[gpu], job, priority)
@@ -522,6 +526,7 @@ def repeat_list_schedule(graph: Graph, state: ListScheduleState, trial: Period) 
     period = least_period(graph, trial, 1e300)
     if trial.halt[0] != 0:
         return makespan
+    # Starts have grown by many periods; the earliest becomes 0.
     base = trial.start[0]
     for p in range(size):
         base = min(base, trial.start[p])

@@ -35,6 +35,7 @@ def survey(given: InsertionInput, state: InsertionState, k: int, release: int) -
         state.cap[g] = 0
         longest = given.time[given.time_at[k] + given.gpu_type[g] * depth + depth - 1]
         room = given.memory[g] - state.resident[g] - given.state_bytes[k]
+        # Activations of different jobs share their room: only the largest counts.
         if longest < 0 or room < state.peak[g]:
             continue
         level = depth
@@ -491,6 +492,7 @@ def take(given: InsertionInput, state: InsertionState, j: int, k: int, b: int) -
         for p in range(s, size, width):
             deepest = max(deepest, state.best_level[p])
             start = state.best_start[p]
+            # Iterations follow one another, so that the search for the next place begins at this one.
             place = occupy(state, place, start, start + given.time[times + state.best_level[p] - 1])
         slot = given.slot_at[j] + s
         state.gpu[slot], state.peak_before[slot] = g, state.peak[g]

@@ -73,6 +73,7 @@ def fullest(graph: PlacementGraph, state: PlacementState) -> int:
     rng, gpus = state.rng, len(state.occupancy)
     g, by_link = randint(rng, gpus), randint(rng, 3) == 0
     most = link_load(graph, state, g) if by_link else state.load[g]
+    # The larger the sample, the fuller is its fullest GPU. Small samples let others have their turn.
     for _ in range(1 << randint(rng, _SAMPLES) + 1):
         other = randint(rng, gpus)
         load = link_load(graph, state, other) if by_link else state.load[other]
@@ -179,6 +180,7 @@ def move_workers(graph: PlacementGraph, state: PlacementState, most: float) -> b
                     shift(graph, state, b, g, -1)
         if not fits or cost > most or cost == 0.0:
             shift(graph, state, a, h, -1)
+    # A change of exactly 0 is mostly an exchange of equal workers, which leads nowhere.
     if fits and cost <= most and cost != 0.0:
         return True
     if b >= 0:
@@ -380,9 +382,11 @@ def change_levels(graph: PlacementGraph, state: PlacementState, most: float) -> 
         if high == graph.depth[j] and deepest_in(graph, state, j, i) <= graph.contributors[j]:
             return False
         to_a, to_b = high - 1, low + 1
+    # The worker was chosen for its full GPU, so that it must get less to do.
     if to_a >= high:
         return False
     cost = relevel(graph, state, a, one, to_a) + relevel(graph, state, b, other, to_b)
+    # Only the other worker has become deeper, and may need more memory.
     if cost <= most and cost != 0.0 and has_room(graph, state, b):
         return True
     relevel(graph, state, a, one, high)
@@ -463,6 +467,7 @@ def anneal_placement(
             worker = graph.first[first] + randint(rng, graph.first[first + 1] - graph.first[first])
             if move_group(graph, state, first, graph.server_of[state.gpu[worker]], 1e9):
                 break
+    # Geometric cooling goes on where the call before has ended.
     temperature, cooling = hot * (cold / hot) ** (done / steps), (cold / hot) ** (1.0 / steps)
     for step in range(count):
         most = temperature * exponentials[randint(rng, len(exponentials))]

@@ -261,6 +261,7 @@ def shift(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int, s
         k = gpu * width
         while state.occupant[k] != worker:
             k += 1
+        # The order of workers on a GPU does not matter, so that the last one fills the gap.
         state.occupancy[gpu] -= 1
         state.occupant[k] = state.occupant[gpu * width + state.occupancy[gpu]]
     if graph.exchange[j] > 0:

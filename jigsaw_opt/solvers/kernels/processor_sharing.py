@@ -145,6 +145,7 @@ def find_tight(table: SharingTable, state: SharingState, order: Numbers) -> None
     last = len(state.inside)
     state.tight[last] = 0
     for g in range(last):
+        # A job alone fits always: jobs that do not were refused before. One that moves may come to any GPU.
         over = state.inside[g] > 1 and state.held[g] + state.largest[g] > table.memory[g]
         state.tight[g] = 1 if over or moving > 0 else 0
         state.tight[last] += state.tight[g]
@@ -177,6 +178,7 @@ def _try_server(table: SharingTable, state: SharingState, n: int, s: int) -> flo
     if found < width:
         return 0.0
     for e in range(width):
+        # Best fit: the fullest GPU that is enough leaves the emptier ones to wider or faster jobs.
         need, best = table.load_us[at + e] / table.iteration_us[n] / _SAME, -1
         for g in range(table.server_at[s], table.server_at[s + 1]):
             taken = state.free[g] <= _ROOM or not _has_room(table, state, n, g)
@@ -217,6 +219,7 @@ def _place(table: SharingTable, state: SharingState, p: int, k: int, now_us: flo
         for e in range(table.gpu_at[k + 1] - table.gpu_at[k]):
             state.trial[e] = state.place[state.place_at[p] + e]
         here = _rate_on(table, state, state.on[p])
+        # Where a restart costs time, a job that runs at all stays: this model does not weigh the loss against the gain.
         if here * _SAME >= full or (table.restart_us[k] > 0.0 and here >= least):
             return here
     elif state.ready_us[p] > now_us:
@@ -285,6 +288,7 @@ def set_rates(table: SharingTable, state: SharingState, order: Numbers, now_us: 
         for p in range(len(order)):
             if state.begun[p]:
                 _hold(table, state, order[p])
+    # GPUs with room left: a job that asks for more of them need not look.
     roomy = len(state.inside)
     for p in range(len(order)):
         k = order[p]

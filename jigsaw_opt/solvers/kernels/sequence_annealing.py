@@ -75,6 +75,7 @@ def observed_job(graph: Graph, start: Numbers, seed: int) -> int:
     """
     last = graph.last
     j = seed % len(last)
+    # Only what leads to the last end can make it earlier. Under weights, every end counts.
     if len(graph.weight) == 0:
         for other in range(len(last)):
             if start[last[other]] > start[last[j]]:
@@ -103,6 +104,7 @@ def shift_job(graph: Graph, state: SequenceState, j: int, scale: int) -> int:
     """
     job, sequence, start, after = graph.job, state.sequence, state.start, state.next_sequence
     for p in range(len(sequence)):
+        # Whole numbers, so that Python and the compiled function merge alike.
         state.key[p] = start[p] * scale // 256 if job[p] == j else start[p]
     merge_job(graph, sequence, j, 0, state.key, after)
     changed = 0
@@ -214,6 +216,7 @@ def anneal_sequence(
     """
     size, weighted = len(state.sequence), len(graph.weight) > 0
     for p in range(size):
+        # Steps are the marks in `visited`, and no step has this number.
         state.visited[p], state.position[p] = -1, size
     if first == 0:
         evaluate_first(graph, state)
@@ -230,8 +233,10 @@ def anneal_sequence(
         if changed < 0:
             continue
         seed = following(seed)
+        # The Metropolis rule, drawn beforehand, so that the pass may end at the limit.
         limit = value * (1.0 + hot * left * left * exponentials[seed % len(exponentials)])
         restore_checkpoint(graph, state, changed)
+        # Tails are those of the current schedule only once `backward_pass` has run on it.
         known = final if tries >= _TRIES else size
         objective, reached = forward_pass(
             graph, state, state.next_sequence, changed, known, state.next_start, state.next_cause, limit
