@@ -11,7 +11,7 @@ from jigsaw_opt.problem import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJ
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.solvers.activities.contraction import contracted, with_delays
-from jigsaw_opt.solvers.activities.flat import Arc
+from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.memory import HeldMemory
 from jigsaw_opt.solvers.activities.order_search import AnnealedOrder, OrderSearch
@@ -159,3 +159,10 @@ def test_python_and_compiled_functions_find_the_same(horizon: Horizon, objective
         found = [start.anneal(300) for start in starts]
     assert compiled.compiled(anneal_activities) is not None
     assert fast == found
+
+
+def test_weighted_ends_beyond_64_bits_are_summed_exactly() -> None:
+    late, weight = 2**53 - 1, 2**18
+    flat = FlatActivities([10, 20], [late, late], [(0,), (0,)], [], [[], []], [[], []], [0], [0, 1], [0, 0])
+    found = OrderSearch(flat, [weight, weight], False).anneal([1, 0], [late + 20, late], 50, 0.0, 1, lambda _: False)
+    assert found.value == weight * (2 * late + 10 + 30)

@@ -61,10 +61,13 @@ class OrderSearch:
         self._graph = _graph_of(small, weights, cyclic)
         self._order = _blank(self._graph, max([0, *(r + 1 for r in used)]), 1 + max(flat.job))
         self._exponentials: Reals = EXPONENTIALS
-        # Whatever the order, no time is beyond the sum of all there are.
-        self._fits = 2 * (sum(flat.duration_us) + sum(arc.length_us for arc in flat.arcs)) < _LARGEST // 10**4
-        # 2^55 / 10^4 is less than 2^42, and weights below 2^20 keep weighted sums of such times within 63 bits.
-        self._fits = self._fits and max(flat.release_us, default=0) < _LARGEST and sum(weights) < 2**20
+        # Whatever the order, no time is further behind the last release than the sum of all there are.
+        longest, last = (
+            2 * (sum(flat.duration_us) + sum(arc.length_us for arc in flat.arcs)),
+            max(flat.release_us, default=0),
+        )
+        # Compiled functions count in 64 bits: times of several periods, and sums of weighted ends.
+        self._fits = longest < _LARGEST // 10**4 and last < _LARGEST and (longest + last) * sum(weights) < 2**62
         self._compiled = False
 
     def anneal(
