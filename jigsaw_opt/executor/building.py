@@ -265,7 +265,7 @@ def _require_parameters(function: Callable[..., Any], called: str, taken: str) -
         code = getattr(function, "__code__", None)
         where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
         raise UsageError(
-            f"the {called}{where} takes {taken}; it cannot be called so: {error}", code="wrong-type"
+            f"the {called}{where} takes {taken}; it cannot be called so: {error}", code="wrong-type", path=called
         ) from error
     except ValueError:  # a function in C that does not tell its parameters
         return

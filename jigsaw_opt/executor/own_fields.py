@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from io import BytesIO
 from typing import Any
@@ -12,11 +13,11 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.executor.likeness import UNREADABLE
 from jigsaw_opt.executor.model_call import is_wrapped, needs_closure
 
-__all__ = ["fields_of", "training_fields", "unknown_keys"]
+__all__ = ["fields_of", "lacking", "require_fields", "training_fields", "unknown_keys"]
 
 _SPELLINGS: dict[str, tuple[str, ...]] = {
     "model": ("model",),
@@ -47,7 +48,7 @@ def fields_of(made: Any, spellings: Mapping[str, tuple[str, ...]]) -> dict[str, 
     return found
 
 
-def unknown_keys(made: Any, spellings: Mapping[str, tuple[str, ...]]) -> list[str]:
+def unknown_keys(made: Any, spellings: Mapping[str, tuple[str, ...]]) -> list[Problem]:
     """Return what is wrong with keys of a mapping that are none of the `spellings`.
 
     Parameters
@@ -59,15 +60,16 @@ def unknown_keys(made: Any, spellings: Mapping[str, tuple[str, ...]]) -> list[st
 
     Returns
     -------
-    list of str
-        A problem for each unknown key, with the nearest known one.
+    list of Problem
+        One for each unknown key, with the nearest known one; its message lacks a subject.
     """
     known = [name for names in spellings.values() for name in names]
     wrong = []
     for key in made if isinstance(made, Mapping) else ():
         if key not in known:
             near = get_close_matches(str(key), known, 1)
-            wrong.append(f"has {key!r}, which no training has" + (f"; is {near[0]!r} meant?" if near else ""))
+            told = f"has {key!r}, which no training has" + (f"; is {near[0]!r} meant?" if near else "")
+            wrong.append(Problem(str(key), told, code="unknown-field"))
     return wrong
 
 
@@ -86,11 +88,42 @@ def training_fields(name: str, made: Any) -> dict[str, Any]:
     """
     found = fields_of(made, _SPELLINGS)
     wrong = unknown_keys(made, _SPELLINGS)
-    wrong += [f"has no {field!r}" for field in _REQUIRED if field not in found]
-    wrong += [problem for field, value in found.items() for problem in _wrong(field, value)]
-    if wrong:
-        raise UsageError(*(f"what {name} returns {problem}" for problem in wrong), code="wrong-type")
+    wrong += lacking(found, _REQUIRED)
+    wrong += [Problem(field, told, code="wrong-type") for field in found for told in _wrong(field, found[field])]
+    require_fields(name, wrong)
     return dict.fromkeys(_SPELLINGS) | found
+
+
+def lacking(found: Mapping[str, Any], required: Iterable[str]) -> list[Problem]:
+    """Return a problem for each field that is not there; its message lacks a subject.
+
+    Parameters
+    ----------
+    found
+        Fields of a training.
+    required
+        Names of those that it needs.
+    """
+    return [Problem(field, f"has no {field!r}", code="missing-field") for field in required if field not in found]
+
+
+def require_fields(name: str, wrong: Collection[Problem]) -> None:
+    """Refuse what a function returned, if anything is wrong with it.
+
+    Parameters
+    ----------
+    name
+        The function, ``module:function``.
+    wrong
+        Problems, whose messages lack their subject.
+
+    Raises
+    ------
+    UsageError
+        With each of the problems.
+    """
+    if wrong:
+        raise UsageError.of(replace(it, message=f"what {name} returns {it.message}") for it in wrong)
 
 
 def _wrong(field: str, value: Any) -> Collection[str]:

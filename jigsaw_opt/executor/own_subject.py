@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.catalogue import check_trust
 from jigsaw_opt.executor.own_code import blame_own_code, own_function
 from jigsaw_opt.executor.own_fields import fields_of, training_fields, unknown_keys
@@ -136,9 +136,11 @@ def _whole(found: Mapping[str, Any]) -> OwnSubject:
 
 
 def _refused(made: Any) -> OwnSubject:
-    wrong = "".join(f"; it {problem}" for problem in unknown_keys(made, _SPELLINGS | {"": _OF_TRAININGS}))
-    raise UsageError(
+    told = (
         "a function of your own returns (model, batch or loader, loss) or a mapping of these names, perhaps with an "
-        f"optimiser; or (torch.nn.Sequential, loss, batch source); not this, of type {type(made).__name__}{wrong}",
-        code="wrong-type",
+        f"optimiser; or (torch.nn.Sequential, loss, batch source); not this, of type {type(made).__name__}"
+    )
+    unknown = unknown_keys(made, _SPELLINGS | {"": _OF_TRAININGS})
+    raise UsageError.of(
+        [Problem("", told, code="wrong-type"), *(replace(it, message=f"it {it.message}") for it in unknown)]
     )

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.executor.partial import PartialBackprop
 from jigsaw_opt.problem.depth import FreeDepth
+from tests.refusals import refused
 
 CASE = CASES["skips"]
 
@@ -169,7 +170,7 @@ def in_a_part_of_all(rank: int) -> list[float | str]:
     """Differences where two of the processes train, which belong to different numbers of groups; what pickling says."""
     pair, _ = dist.new_group([0, 1]), dist.new_group([1, 2])
     if rank == 2:
-        return [0.0, "cannot be pickled"]
+        return [0.0, "unsupported group"]
     model, worst = wrapped(process_group=pair), 0.0
     for iteration in range(4):
         own = model if iteration < 2 else copy.deepcopy(model)
@@ -180,7 +181,7 @@ def in_a_part_of_all(rank: int) -> list[float | str]:
         )
     with pytest.raises(UsageError) as error:
         pickle.dumps(model)
-    return [worst, str(error.value)]
+    return [worst, *refused(error.value)]
 
 
 def habits() -> dict[str, Any]:

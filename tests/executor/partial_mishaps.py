@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.executor.partial import PartialBackprop
+from tests.refusals import refused as refused_by
 
 Loss = Callable[[nn.Module, int], Tensor]
 
@@ -192,13 +193,13 @@ def sending_in_the_backward_pass(rank: int) -> list[float]:
     return found
 
 
-def told_of(model: nn.Module, rank: int) -> str:
-    """What is said of a pass, which changes no gradient."""
+def told_of(model: nn.Module, rank: int) -> tuple[str, str]:
+    """What is refused of a pass, which changes no gradient, and what is said of it."""
     try:
         plain(0)(model, rank).backward()
-    except JigsawError as error:
-        return str(error)
-    return "nothing"
+    except UsageError as error:
+        return "; ".join(refused_by(error)), str(error)
+    return "nothing", ""
 
 
 def updates_at_once(parameter: Tensor) -> None:
@@ -219,27 +220,27 @@ class Growing(nn.Module):
         return self.dense(x)
 
 
-def told_in_turn(rank: int) -> str:
+def told_in_turn(rank: int) -> tuple[str, str]:
     """What is said where the processes begin with different ones of two models that are alike."""
     models = [wrapped(), wrapped()]
     return told_of(models[rank], rank)
 
 
-def told_of_buffers(rank: int) -> str:
+def told_of_buffers(rank: int) -> tuple[str, str]:
     model = PartialBackprop(Growing(), 0)
     model.prepare(rows(0, 0))
     try:
         model(rows(rank, 0)[rank:]).sum().backward()
-    except JigsawError as error:
-        return str(error)
-    return "nothing"
+    except UsageError as error:
+        return "; ".join(refused_by(error)), str(error)
+    return "nothing", ""
 
 
 def steps_at_once(parameter: Tensor) -> None:
     torch.optim.SGD([parameter], 0.1, fused=True).step()
 
 
-def refused(rank: int) -> dict[str, str]:
+def refused(rank: int) -> dict[str, tuple[str, str]]:
     """What is said of passes that differ between processes, and of optimisers in the backward pass."""
     models = {
         "levels": wrapped(lambda iteration, worker: 1 + (rank + worker) % 2),

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
-from jigsaw_opt.errors import InvalidInputError, UsageError  # noqa: E402
+from jigsaw_opt.errors import InvalidInputError  # noqa: E402
 from jigsaw_opt.executor.building import build, build_network, even_segments, replica, run_name  # noqa: E402
 from jigsaw_opt.executor.catalogue import FAMILIES, resolve  # noqa: E402
 from jigsaw_opt.executor.zoo import BUILDERS  # noqa: E402
@@ -18,6 +18,7 @@ from jigsaw_opt.instances import load  # noqa: E402
 from jigsaw_opt.instances.architectures import ARCHITECTURES  # noqa: E402
 from jigsaw_opt.problem.model import Model, Segment  # noqa: E402
 from jigsaw_opt.problem.rules.report import Report  # noqa: E402
+from tests.refusals import misuse, refuses  # noqa: E402
 
 OWN = """
 from torch import nn, randn, randint
@@ -134,20 +135,20 @@ def test_a_model_without_the_entry_cannot_be_built() -> None:
 def test_own_networks_are_imported_only_if_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_network.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(InvalidInputError, match="trust"):
+    with refuses("not-allowed $.zoo"):
         build_network("own_network:net", {"width": 5}, trusted=["own_network:single"])
     assert "own_network" not in sys.modules
     network = build_network("own_network:net", {"width": 5}, trusted=["own_network:net"])
     tiny = replica(network, even_segments(network, 2), 4)
     assert tiny.model.names == ("0", "1-2")
     assert tiny.model.backpropagate(tiny.batch(0, 0, 0), 1) > 0
-    with pytest.raises(InvalidInputError, match="does not take"):
+    with refuses("failed $.arguments"):
         build_network("own_network:net", {"height": 5}, trusted=["own_network:net"])
     for wrong in ("single", "pair", "empty"):
-        with pytest.raises(UsageError, match="of your own returns"):
+        with misuse("wrong-type"):
             build_network(f"own_network:{wrong}", {"width": 5}, trusted=[f"own_network:{wrong}"])
     for wrong in ("own_network:none", "no_such_module:net"):
-        with pytest.raises(UsageError, match="cannot import"):
+        with misuse(f"failed {wrong}"):
             build_network(wrong, {"width": 5}, trusted=[wrong])
 
 

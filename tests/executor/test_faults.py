@@ -18,6 +18,7 @@ from replayed import instance, run, written  # noqa: E402
 
 from jigsaw_opt.documents import load_replay  # noqa: E402
 from tests.processes import alive  # noqa: E402
+from tests.refusals import ends  # noqa: E402
 
 SEGMENTS = [("0", 4 * 9 * 16), ("1-2", 4 * 17 * 3)]
 
@@ -35,10 +36,13 @@ class Ground:
         return self.folder / "trigger"
 
     def run(self, *options: object) -> int:
+        return run(*self.command(*options))
+
+    def command(self, *options: object) -> tuple[object, ...]:
         plan, source = self.files[1], self.files[0]
         length = () if "--minutes" in options else ("--iterations", 3)
         common = ("--instance", source, "--trust", "faulty:net", "--warm-up", 0, *length, "-o", self.output)
-        return run("run", plan, *common, *options)
+        return ("run", plan, *common, *options)
 
     @property
     def output(self) -> Path:
@@ -74,11 +78,11 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
 @pytest.mark.parametrize(
     ("fault", "code", "message"),
     [
-        ("kill", 1, "was ended by SIGKILL"),
-        ("raise", 1, "ValueError: a fault on purpose"),
+        ("kill", 1, "SIGKILL"),
+        ("raise", 1, "ValueError: "),
         ("exit", 1, "SystemExit: 0 ("),
-        ("nan", 1, "the loss is nan"),
-        ("full", 1, "File too large"),
+        ("nan", 1, " nan"),
+        ("full", 1, "job0-worker"),
     ],
 )
 def test_a_fault_ends_the_run_and_it_goes_on(
@@ -126,7 +130,7 @@ def test_ctrl_c_ends_the_run_and_keeps_the_checkpoint(
     caller.join()
     printed = capfd.readouterr().err
     assert printed.count("\n") == 3 and f"wrote {ground.output}" in printed
-    assert f"saved in {checkpoint}: a after" in printed and "go on with the same command and --resume" in printed
+    assert str(checkpoint) in printed and "--resume" in printed
     measured = load_replay(ground.output).timeline
     assert all(len(job.iterations) > 0 and job.parameters_sha256 == () for job in measured.jobs)
     assert run("plot", ground.files[0], ground.files[1], "--replay", ground.output, "-o", tmp_path / "p.html") == 0
@@ -154,7 +158,7 @@ def test_an_interrupt_without_checkpoints_says_how_to_have_them(
     caller.start()
     assert ground.run("--minutes", 2) == 130
     caller.join()
-    assert "no worker is saved: --checkpoint DIR keeps them" in capfd.readouterr().err
+    assert "--checkpoint DIR" in capfd.readouterr().err
     assert not ground.living()
 
 
@@ -183,7 +187,7 @@ def test_an_interrupt_before_a_job_is_saved_as_a_whole_and_the_way_on(
     assert ground.run(*saving, "--iterations", 1, "--resume") == 0
 
 
-def test_a_finished_run_can_be_made_longer(ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_can_be_made_longer(ground: Ground, tmp_path: Path) -> None:
     ground.trigger.write_text("nothing 0")
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
@@ -195,8 +199,7 @@ def test_a_finished_run_can_be_made_longer(ground: Ground, tmp_path: Path, capsy
     assert not list(checkpoint.glob(".*"))
     assert digests == ground.digests
     assert first == [4, 4, 6]
-    assert ground.run("--checkpoint", checkpoint, "--resume") == 2
-    assert "has all of 3 passes" in capsys.readouterr().err
+    ends("2: empty checkpoint", *ground.command("--checkpoint", checkpoint, "--resume"))
 
 
 def test_a_forged_checkpoint_ends_the_run_in_one_message(
@@ -211,25 +214,21 @@ def test_a_forged_checkpoint_ends_the_run_in_one_message(
     capfd.readouterr()
     assert ground.run("--checkpoint", checkpoint, "--resume") == 3
     printed = capfd.readouterr().err
-    assert "$.optimiser.state: must be of type dict; is None" in printed
-    assert "$.optimiser.param_groups: must have 1 items; has 0" in printed
+    assert "$.optimiser.state: " in printed and "$.optimiser.param_groups: " in printed
     assert printed.count("error") == 1 and "Traceback" not in printed
     assert not ground.living()
 
 
-def test_a_checkpoint_is_not_overwritten_nor_taken_for_another_run(
-    ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_checkpoint_is_not_overwritten_nor_taken_for_another_run(ground: Ground, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
-    assert ground.run("--checkpoint", checkpoint, "--resume") == 3
-    told = capsys.readouterr().err
-    assert "no checkpoint to go on from" in told and "without --resume" in told
+    statement = checkpoint / "checkpoint.json"
+    resumed = ground.command("--checkpoint", checkpoint, "--resume")
+    ends(f"3: unreadable {statement}", *resumed)
     checkpoint.mkdir()
-    (checkpoint / "checkpoint.json").write_text('{"seed": 1}')
-    assert ground.run("--checkpoint", checkpoint) == 2
-    assert "--resume" in capsys.readouterr().err
-    assert ground.run("--checkpoint", checkpoint, "--resume") == 3
-    assert "is of another run: seed was 1, not 0" in capsys.readouterr().err
+    statement.write_text('{"seed": 1}')
+    ends("2: unwritable checkpoint", *ground.command("--checkpoint", checkpoint))
+    keys = ("format", "instance_sha256", "plan_sha256", "optimiser", "learning rate", "momentum", "averaging", "seed")
+    ends("3: " + "; ".join(f"mismatch {statement} {key}" for key in keys), *resumed)
     assert not ground.living()
 
 
@@ -238,14 +237,12 @@ def test_what_differs_from_the_run_of_a_checkpoint_is_named(
 ) -> None:
     ground.trigger.write_text("nothing 0")
     assert ground.run("--checkpoint", tmp_path / "checkpoint") == 0
-    capsys.readouterr()
-    assert ground.run("--checkpoint", tmp_path / "checkpoint", "--resume", "--learning-rate", 0.02) == 3
-    printed = capsys.readouterr().err
-    assert printed.count("is of another run") == 1 and "learning rate was 0.01, not 0.02" in printed
-    assert ground.run("--resume") == 2
-    assert "a folder: --checkpoint, to" in capsys.readouterr().err
+    resumed = ground.command("--checkpoint", tmp_path / "checkpoint", "--resume", "--learning-rate", 0.02)
+    ends(f"3: mismatch {tmp_path / 'checkpoint' / 'checkpoint.json'} learning rate", *resumed)
+    told = capsys.readouterr().err
+    assert " 0.01" in told and " 0.02" in told
+    ends("2: missing-option checkpoint", *ground.command("--resume"))
 
 
-def test_code_is_imported_only_if_trusted(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("run", ground.files[1], "--instance", ground.files[0]) == 3
-    assert "--trust faulty:net" in capsys.readouterr().err
+def test_code_is_imported_only_if_trusted(ground: Ground) -> None:
+    ends("3: not-allowed $.models.net.executor.zoo", "run", ground.files[1], "--instance", ground.files[0])

@@ -18,7 +18,7 @@ from followed import CUTS, follow, network, train  # noqa: E402
 from replayed import instance  # noqa: E402
 
 import jigsaw_opt.executor.following as module  # noqa: E402
-from jigsaw_opt.errors import CheckFailedError, RunFailedError, UsageError  # noqa: E402
+from jigsaw_opt.errors import CheckFailedError, RunFailedError  # noqa: E402
 from jigsaw_opt.executor.following import following  # noqa: E402
 from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
@@ -27,6 +27,7 @@ from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, Transfer
 from jigsaw_opt.problem import Instance, Plan  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.solve import solve  # noqa: E402
+from tests.refusals import misuse  # noqa: E402
 
 
 def problem(jobs: int = 2, workers: int = 2) -> tuple[Instance, Plan]:
@@ -102,13 +103,13 @@ def test_a_worker_that_was_killed_is_named_and_missed_soon(monkeypatch: pytest.M
     turns, (job, worker), name = behind(store, timedelta(minutes=1))
     store.set(f"first {job} {worker}", "0")
     store.add(f"alive {job} {worker}", 3)
-    with turns, pytest.raises(RunFailedError, match=re.escape(f"{name} was killed or stands still")):
+    with turns, pytest.raises(RunFailedError, match=re.escape(f"{name} ") + ".* 0.3 s$"):
         turns.begin_block(0)
 
 
 def test_a_worker_that_never_comes_is_named() -> None:
     turns, _, name = behind(HashStore(), timedelta(seconds=0.2))
-    with turns, pytest.raises(RunFailedError, match=re.escape(f"{name} did not come to a turn in 0.2 s")):
+    with turns, pytest.raises(RunFailedError, match=re.escape(f"{name} ") + ".* 0.2 s$"):
         turns.begin_block(0)
 
 
@@ -117,7 +118,7 @@ def test_a_place_where_nobody_is_is_an_error_of_the_run() -> None:
     last = plan.data_parallel[-1].name
     meet, soon = f"127.0.0.1:{free_port()}", timedelta(seconds=1)
     with (
-        pytest.raises(RunFailedError, match=f"nobody is at {meet} after 1 s"),
+        pytest.raises(RunFailedError, match=f"{meet} .*1 s"),
         following(plan, given, last, meet=meet, timeout=soon),
     ):
         pass
@@ -128,7 +129,7 @@ def test_a_second_model_or_an_iteration_behind_is_refused() -> None:
     with following(plan, given, "a") as part:
         model = PartialBackprop(network(), CUTS, levels=part)
         train("a", model, 2)
-        with pytest.raises(UsageError, match="iteration 0 of job 'a' is behind in the plan"):
+        with misuse("wrong-order iteration"):
             train("a", PartialBackprop(network(), CUTS, levels=part), 1)
     with following(plan, given, "a"):
         train("a", model, 1)
@@ -138,19 +139,21 @@ def test_a_second_model_or_an_iteration_behind_is_refused() -> None:
 def test_what_does_not_fit_the_plan_is_refused() -> None:
     given, plan = problem()
     alone, alone_plan = problem(jobs=2, workers=1)
-    with pytest.raises(UsageError, match="no job 'c', but 'a', 'b'"), following(plan, given, "c"):
+    with misuse("unknown-name job"), following(plan, given, "c"):
         pass
-    with pytest.raises(UsageError, match="has 2 workers; here are 1"), following(plan, given, "a"):
+    with misuse("mismatch workers"), following(plan, given, "a"):
         pass
-    with pytest.raises(UsageError, match="say meet='HOST:PORT'"), following(alone_plan, alone, "a"):
+    with misuse("missing-option meet"), following(alone_plan, alone, "a"):
         pass
-    with pytest.raises(UsageError, match="meet at HOST:PORT"), following(alone_plan, alone, "a", meet="here"):
+    with misuse("malformed meet"), following(alone_plan, alone, "a", meet="here"):
         pass
     with pytest.raises(CheckFailedError), following(plan, alone, "a"):
         pass
-    with pytest.raises(UsageError, match="has 2 workers; here are 1"):
+    with misuse("mismatch levels") as caught:
         PartialBackprop(network(), CUTS, levels=plan.data_parallel[0])
-    with pytest.raises(UsageError, match="levels up to 3, and the model has 2"):
+    assert "2 workers" in str(caught.value)
+    with misuse("mismatch levels") as caught:
         PartialBackprop(network(), CUTS[:1], levels=alone_plan.data_parallel[0])
-    with pytest.raises(UsageError, match="leave warm_up and granularity out"):
+    assert " 3" in str(caught.value) and " 2" in str(caught.value)
+    with misuse("not-together levels"):
         PartialBackprop(network(), CUTS, levels=alone_plan.data_parallel[0], warm_up=1)

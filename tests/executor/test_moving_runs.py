@@ -130,7 +130,7 @@ def test_no_room_for_a_state_is_told_with_the_worker(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(absent, "TemporaryFile", full)
     worker = SimpleNamespace(number=1, state=dict)
-    with pytest.raises(RunFailedError, match=r"job a, worker 1: its state .*: \[Errno 28\] No space left on device"):
+    with pytest.raises(RunFailedError, match=r"job a, worker 1: .*\[Errno 28\]"):
         absent.AbsentWorkers(None).put(SimpleNamespace(job=0, name="a", worker=worker))  # type: ignore[arg-type]
 
 

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 import torch.distributed as dist  # noqa: E402
 from own_networks import NETWORKS, made, plain_training  # noqa: E402
 
-from jigsaw_opt.errors import PluginError, RunFailedError, UsageError  # noqa: E402
+from jigsaw_opt.errors import PluginError, RunFailedError  # noqa: E402
 from jigsaw_opt.executor.building import Replica, build_network, even_segments, replica  # noqa: E402
 from jigsaw_opt.executor.exchange import GradientExchange  # noqa: E402
 from jigsaw_opt.executor.measuring import measure_model  # noqa: E402
@@ -23,6 +23,7 @@ from jigsaw_opt.executor.memory import saved_bytes  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.profiling import profile_replica  # noqa: E402
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker, train_iteration  # noqa: E402
+from tests.refusals import misuse  # noqa: E402
 
 RECIPE = TrainingRecipe("adamw", {"lr": 0.01, "weight_decay": 0.1})
 STEPS = 4
@@ -136,29 +137,29 @@ def test_building_leaves_the_generators_of_the_caller_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "told"),
     [
-        (lambda: made("repeated", batch=lambda count, _: {"inputs": 1, "labels": 2}), "a batch is a pair"),
-        (lambda: made("repeated", batch=lambda count, _: torch.zeros(2, 3)), "a batch is a pair"),
-        (lambda: made("repeated", loss=lambda output, _: output), "a loss is one number"),
-        (lambda: made("repeated", loss=lambda output, _: 3.0), "a loss is one number"),
+        (lambda: made("repeated", batch=lambda count, _: {"inputs": 1, "labels": 2}), "wrong-type batch"),
+        (lambda: made("repeated", batch=lambda count, _: torch.zeros(2, 3)), "wrong-type batch"),
+        (lambda: made("repeated", loss=lambda output, _: output), "wrong-type loss"),
+        (lambda: made("repeated", loss=lambda output, _: 3.0), "wrong-type loss"),
     ],
 )
-def test_what_is_no_batch_or_no_loss_is_refused_in_words(make: Callable[[], Any], message: str) -> None:
+def test_what_is_no_batch_or_no_loss_is_refused_in_words(make: Callable[[], Any], told: str) -> None:
     network = make()
     own = replica(network, (0, len(network.units)), 4)
-    with pytest.raises(UsageError, match=message):
+    with misuse(told):
         Worker(0, own, RECIPE, torch.device("cpu")).block(1, lambda _: None)
 
 
 def test_a_network_without_trained_parameters_is_refused() -> None:
-    with pytest.raises(UsageError, match="no parameter that is trained"):
+    with misuse("empty network"):
         built("untrained")
 
 
 @pytest.mark.parametrize("names", [("a", "b", "a-b"), ("a-b", "c", "a", "b-c"), ("a", "b-c", "a-b", "c")])
 def test_units_of_which_two_runs_have_one_name_are_refused(names: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match=r"units \d to \d and units \d to \d \(from 0\) would both be the segment"):
+    with misuse("duplicate-name"):
         build_network("own_networks:named", {"names": names}, trusted=["own_networks:named"])
 
 
@@ -168,17 +169,12 @@ def test_names_with_hyphens_that_tell_runs_apart_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("forward", "a forward of its own"),
-        ("own", "a forward of its own"),
-        ("hooks", "has hooks"),
-        ("lazy", "has lazy"),
-    ],
+    ("kind", "what"),
+    [("forward", "forward"), ("own", "forward"), ("hooks", "hooks"), ("lazy", "lazy")],
 )
-def test_what_is_more_than_modules_in_a_row_is_refused(kind: str, message: str) -> None:
+def test_what_is_more_than_modules_in_a_row_is_refused(kind: str, what: str) -> None:
     zoo = "own_networks:more_than_a_row"
-    with pytest.raises(UsageError, match=message):
+    with misuse(f"unsupported {what}"):
         build_network(zoo, {"kind": kind}, trusted=[zoo])
     assert len(build_network(zoo, {"kind": "none"}, trusted=[zoo]).units) == 2
 
@@ -186,7 +182,7 @@ def test_what_is_more_than_modules_in_a_row_is_refused(kind: str, message: str) 
 def test_what_torch_says_of_a_network_is_one_message() -> None:
     entry = {"zoo": "own_networks:misfit", "arguments": {}}
     rounds = {"batch_size": 4, "segments": 9, "processes": 1, "seed": 0, "warm_up": 1, "repeats": 1}
-    with pytest.raises(RunFailedError, match="own_networks:misfit: mat1 and mat2"):
+    with pytest.raises(RunFailedError, match=r"^own_networks:misfit: mat1"):
         measure_model(entry, torch.device("cpu"), "sgd", **rounds, trusted=["own_networks:misfit"])
 
 
@@ -221,22 +217,23 @@ def test_what_code_of_the_users_own_raises_is_told_with_its_line(
     line = 1 + RAISING.splitlines().index(next(one for one in RAISING.splitlines() if one.strip() == f"#{place}"))
     entry = {"zoo": f"{name}:net", "arguments": {}}
     rounds = {"batch_size": 4, "segments": 6, "processes": processes, "seed": 0, "warm_up": 1, "repeats": 1}
-    with pytest.raises(PluginError, match=f"{name}:net: ValueError: {place} .*{name}.py:{line}"):
+    with pytest.raises(PluginError, match=rf"^{name}:net: ValueError: {place} .*{name}\.py:{line}"):
         measure_model(entry, torch.device("cpu"), "sgd", **rounds, trusted=[entry["zoo"]])
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new", "what", "line"),
     [
-        ("batch(count, generator)", "batch(count)", "the batch source .*own.py:10. takes a number of samples and"),
-        ("loss(output, targets)", "loss(output)", "the loss .*own.py:13. takes output and targets"),
+        ("batch(count, generator)", "batch(count)", "batch source", 10),
+        ("loss(output, targets)", "loss(output)", "loss", 13),
     ],
 )
 def test_a_loss_or_batch_source_of_other_parameters_is_refused(
-    old: str, new: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    old: str, new: str, what: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"{new[:4]}_own"
     (tmp_path / f"{name}.py").write_text(RAISING.replace(old, new))
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(UsageError, match=message):
+    with misuse(f"wrong-type {what}") as caught:
         build_network(f"{name}:net", {}, trusted=[f"{name}:net"])
+    assert f"own.py:{line})" in str(caught.value)

@@ -18,12 +18,13 @@ import own_trainings  # noqa: E402
 from replayed import instance, run, written  # noqa: E402
 
 from jigsaw_opt.documents import decode_instance, encode_instance, load_replay  # noqa: E402
-from jigsaw_opt.errors import InvalidInputError, PluginError, UsageError  # noqa: E402
+from jigsaw_opt.errors import PluginError  # noqa: E402
 from jigsaw_opt.executor.own_training import WorkerPlace, own_training  # noqa: E402
 from jigsaw_opt.executor.randomness import generator_states, set_generators  # noqa: E402
 from jigsaw_opt.problem import Instance  # noqa: E402
 from jigsaw_opt.problem.replay import Replay  # noqa: E402
 from tests.processes import alive, wait_for  # noqa: E402
+from tests.refusals import ends, misuse, refuses  # noqa: E402
 
 CUTS = {
     "noisy": ["layers.1", "head"],
@@ -134,46 +135,44 @@ def test_the_others_end_when_one_process_is_killed(
     source, plan = written(tmp_path, problem)
     assert run("run", source, plan, *trust(problem), "--iterations", 9, "--warm-up", 0) == 1
     printed = capfd.readouterr().err
-    assert printed.count("error") == 1 and "was ended by SIGKILL" in printed and "Traceback" not in printed
+    assert printed.count("error") == 1 and "SIGKILL" in printed and "Traceback" not in printed
     numbers = [int(path.name.removeprefix("process")) for path in tmp_path.glob("process*")]
     assert len(numbers) >= (6 if processes else 2)
     wait_for(lambda: not any(map(alive, numbers)))
 
 
 @pytest.mark.parametrize(
-    ("field", "message"),
+    ("field", "told"),
     [
-        ("nothing", "has no 'model'"),
-        ("misspelt", "has 'optimzer', which no training has; is 'optimizer' meant?"),
-        ("model", "has a model of type type, not a torch.nn.Module"),
-        ("optimiser", "1 parameters of the optimiser are neither the model's nor the loss's"),
-        ("loader", "an iterator cannot"),
-        ("loss", "has a loss of type int"),
-        ("schedule", "ReduceLROnPlateau"),
-        ("clip_grad_norm", "no number above 0: -1"),
-        ("empty", "the loader gives no batch"),
+        ("nothing", "missing-field model; missing-field optimiser; missing-field loader; missing-field loss"),
+        ("misspelt", "unknown-field optimzer; missing-field optimiser"),
+        ("model", "wrong-type model"),
+        ("optimiser", "mismatch optimizer"),
+        ("loader", "unsupported loader"),
+        ("loss", "wrong-type loss"),
+        ("schedule", "wrong-type schedule"),
+        ("clip_grad_norm", "wrong-type clip_grad_norm"),
+        ("empty", "empty loader"),
     ],
 )
-def test_what_is_no_training_is_refused(field: str, message: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(message)):
+def test_what_is_no_training_is_refused(field: str, told: str) -> None:
+    with misuse(told):
         alone("wrong", CUTS["noisy"], field=field)
 
 
-@pytest.mark.parametrize(
-    ("cuts", "message"), [(["layer.1"], "is 'layers.1' meant?"), (["layers"], "never calls 'layers'")]
-)
-def test_cuts_that_are_none_are_refused(cuts: list[str], message: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(message)):
-        alone("noisy", cuts)
+@pytest.mark.parametrize(("cut", "told"), [("layer.1", "unknown-name cuts"), ("layers", "unknown-name cuts")])
+def test_cuts_that_are_none_are_refused(cut: str, told: str) -> None:
+    with misuse(told):
+        alone("noisy", [cut])
 
 
 def test_arguments_that_the_function_does_not_take_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="does not take them"):
+    with refuses("failed $.arguments"):
         alone("seeded", CUTS["seeded"], depth=3)
 
 
 def test_an_error_of_the_function_is_told_with_its_line() -> None:
-    with pytest.raises(PluginError, match=r"ZeroDivisionError: on purpose \(.*own_trainings.py:\d+\)"):
+    with pytest.raises(PluginError, match=r"ZeroDivisionError: .* \(.*own_trainings\.py:\d+\)$"):
         alone("raising", [])
 
 
@@ -184,22 +183,21 @@ def test_an_error_of_the_loader_is_told_with_job_and_line(tmp_path: Path, capsys
     assert re.search(r"job job0, worker \d, iteration 1: .*in the middle \(.*own_trainings.py", capsys.readouterr().err)
 
 
-def test_code_that_nobody_trusts_is_not_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, plan = written(tmp_path, owned("noisy"))
-    assert run("run", source, plan) == 3
-    assert '$.models.noisy.executor.train: "own_trainings:noisy" is code that nobody' in capsys.readouterr().err
+def test_code_that_nobody_trusts_is_not_imported(tmp_path: Path) -> None:
+    ends("3: not-allowed $.models.noisy.executor.train", "run", *written(tmp_path, owned("noisy")))
 
 
 def test_a_document_has_a_cut_between_each_two_levels() -> None:
     document = json.loads(encode_instance(owned("noisy")))
     assert encode_instance(decode_instance(json.dumps(document))) == encode_instance(owned("noisy"))
     entry = document["models"]["noisy"]["executor"]
-    for cuts, message in ((["head"], "must have 2 items"), (["head", "head"], 'duplicate name "head"')):
+    place = "$.models.noisy.executor"
+    for cuts, told in ((["head"], f"wrong-count {place}.cuts"), (["head", "head"], f"duplicate-name {place}.cuts[1]")):
         entry["cuts"] = cuts
-        with pytest.raises(InvalidInputError, match=message):
+        with refuses(told):
             decode_instance(json.dumps(document))
     del entry["cuts"]
-    with pytest.raises(InvalidInputError, match='missing key "cuts"'):
+    with refuses(f"missing-field {place}; wrong-count {place}.cuts"):
         decode_instance(json.dumps(document))
 
 
@@ -208,11 +206,11 @@ def alone(name: str, cuts: list[str], **arguments: Any) -> Any:
     return own_training(entry, "$", WorkerPlace(0, 1, torch.device("cpu"), None), 0)
 
 
-def test_settings_of_training_are_for_jobs_of_the_zoo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_of_training_are_for_jobs_of_the_zoo(tmp_path: Path) -> None:
     problem = owned("noisy")
     source, plan = written(tmp_path, problem)
-    assert run("run", source, plan, *trust(problem), "--optimiser", "adam", "--learning-rate", 1) == 2
-    assert "--optimiser and --learning-rate: every job trains as its own code says" in capsys.readouterr().err
+    given = ("--optimiser", "adam", "--learning-rate", 1)
+    ends("2: unsupported --optimiser, --learning-rate", "run", source, plan, *trust(problem), *given)
 
 
 def test_jobs_of_both_kinds_share_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,7 +219,7 @@ def test_jobs_of_both_kinds_share_gpus(tmp_path: Path, capsys: pytest.CaptureFix
     source, plan = written(tmp_path, problem)
     own = ("--trust", "own_trainings:seeded", "--learning-rate", 0.1, "--iterations", 2)
     assert run("run", source, plan, *own, "--baseline", "gang") == 0
-    assert "--learning-rate: not for job0" in capsys.readouterr().err
+    assert "--learning-rate: " in capsys.readouterr().err
 
 
 def test_gradients_are_means_over_each_buckets_contributors(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import jigsaw_opt  # noqa: E402
-from jigsaw_opt.errors import UsageError  # noqa: E402
 from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
 from jigsaw_opt.executor.partial.forward_order import observe  # noqa: E402
 
@@ -139,7 +138,7 @@ def test_the_first_passes_leave_parameters_that_a_module_changes_by_itself() -> 
 @pytest.mark.parametrize("count", [0, 1, 3, 5])
 def test_cuts_are_found_and_described(count: int) -> None:
     model = jigsaw_opt.PartialBackprop(stack(), cuts=count)
-    with pytest.raises(UsageError, match="after the first forward pass"):
+    with misuse("wrong-order"):
         model.describe()
     model(torch.ones(2, 6)).sum().backward()
     found = model.describe()
@@ -201,7 +200,7 @@ def test_what_makes_no_sense_is_refused(cuts: Any, levels: Any, refused: str) ->
 def test_two_names_of_one_module_are_no_two_cuts() -> None:
     network = stack()
     network.ending = network[5]
-    with pytest.raises(UsageError, match="'5' and 'ending' are names of one module"):
+    with misuse("duplicate-name cuts"):
         PartialBackprop(network, ["5", "3", "ending"])(torch.ones(2, 6))
 
 
@@ -213,23 +212,26 @@ def test_a_function_may_give_levels_of_numpy() -> None:
 
 
 def test_a_container_and_what_cannot_be_trained_are_refused() -> None:
-    with pytest.raises(UsageError, match="never calls 'blocks'"):
+    with misuse("unknown-name cuts"):
         PartialBackprop(TiedGpt(), ["blocks"])(tokens(torch.Generator()))
-    with pytest.raises(UsageError, match="no parameter of the module is trained"):
+    with misuse("empty module"):
         PartialBackprop(nn.ReLU(), [])
-    with pytest.raises(UsageError, match="SyncBatchNorm waits"):
+    with misuse("unsupported module") as caught:
         PartialBackprop(nn.Sequential(nn.Linear(6, 6), nn.SyncBatchNorm(6), nn.Linear(6, 6)), ["2"])
-    with pytest.raises(UsageError, match="lazy module"):
+    assert "SyncBatchNorm" in str(caught.value)
+    with misuse("unsupported module"):
         PartialBackprop(nn.LazyLinear(3), [])
     for inside in (nn.DataParallel(stack()), PartialBackprop(stack(), [])):
-        with pytest.raises(UsageError, match=f"its module '1' is a {type(inside).__name__}"):
+        with misuse("unsupported module") as caught:
             PartialBackprop(nn.Sequential(nn.ReLU(), inside), [])
-    with pytest.raises(UsageError, match="start a process for each device"):
+        assert "'1'" in str(caught.value) and type(inside).__name__ in str(caught.value)
+    with misuse("unsupported module"):
         PartialBackprop(stack(), [])._replicate_for_data_parallel()
     expanded = stack()
     expanded.register_buffer("scale", torch.ones(1).expand(6))
-    with pytest.raises(UsageError, match="the numbers of scale share memory"):
+    with misuse("unsupported module") as caught:
         PartialBackprop(expanded, [])
+    assert " scale " in str(caught.value)
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs")
@@ -242,7 +244,7 @@ def test_checkpointing_that_would_lose_gradients_is_refused() -> None:
             return self.ending(x), tokens
 
     inputs = tokens(torch.Generator())
-    with pytest.raises(UsageError, match="use use_reentrant=False"):
+    with misuse("unsupported checkpointing"):
         PartialBackprop(Reentrant(), ["blocks.1"])(inputs)
     PartialBackprop(Reentrant(), [])(inputs)[0].sum().backward()
 
@@ -284,7 +286,7 @@ def test_a_compiled_module_has_the_same_gradients(outside: bool) -> None:
 
 def test_processes_without_a_group_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError, match="init_process_group first"):
+    with misuse("wrong-order WORLD_SIZE"):
         PartialBackprop(stack(), 1)
 
 
@@ -333,7 +335,7 @@ def test_new_parameters_are_refused() -> None:
     model = PartialBackprop(stack(), ["5"])
     model(torch.ones(2, 6)).sum().backward()
     model.module[5] = nn.Linear(6, 6)
-    with pytest.raises(UsageError, match="wrap the module anew"):
+    with misuse("mismatch module"):
         model(torch.ones(2, 6))
 
 
@@ -377,7 +379,7 @@ def test_what_is_pickled_trains_as_before_and_a_function_within_another_one_is_r
         other(inputs).sum().backward()
         assert other.iteration == 2 and sum(p.grad is not None for p in other.parameters()) == reached
     local = PartialBackprop(stack(), ["3"], lambda iteration, worker: 1)
-    with pytest.raises(UsageError, match="cannot be pickled"):
+    with misuse("unsupported levels"):
         pickle.dumps(local)
     assert copy.deepcopy(local)._levels is local._levels
 

@@ -20,10 +20,10 @@ from partial_networks import (  # noqa: E402
 )
 from torch import Tensor, nn  # noqa: E402
 
-from jigsaw_opt.errors import UsageError  # noqa: E402
 from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
 from jigsaw_opt.executor.partial.outputs import mapped, tensors  # noqa: E402
 from jigsaw_opt.executor.partial.transfers import _TransferThread  # noqa: E402
+from tests.refusals import misuse  # noqa: E402
 
 Pair = namedtuple("Pair", "first second")
 
@@ -176,7 +176,7 @@ def test_hidden_outputs_belong_to_the_one_pass_that_they_can_be_of() -> None:
     with model.no_sync():
         second = model(inputs)
     for outputs in (first, second):
-        with pytest.raises(UsageError, match="do the backward pass of each before the next one"):
+        with misuse("wrong-order outputs"):
             outputs.logits.sum().backward()
 
 
@@ -203,6 +203,6 @@ def test_wrappers_of_one_network_train_it_in_turn() -> None:
             assert [layer.weight.grad is not None for layer in network[:2]] == [model is whole, True]
     before = shallow(inputs)
     whole(inputs)
-    with pytest.raises(UsageError, match="another PartialBackprop of the same parameters"):
+    with misuse("wrong-order module"):
         before.sum().backward()
     assert (shallow.iteration, whole.iteration) == (2, 2)

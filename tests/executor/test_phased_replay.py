@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
 import time
@@ -44,6 +45,7 @@ from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.phased import solve_phased  # noqa: E402
 from tests.checking.test_phased_plans import INSTANCE as SHAPED  # noqa: E402
 from tests.checking.test_phased_plans import document  # noqa: E402
+from tests.refusals import ends  # noqa: E402
 from tests.views.test_views import embedded  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -175,8 +177,8 @@ def test_a_run_that_failed_goes_on_from_the_seam(tmp_path: Path, capsys: pytest.
     whole = json.loads(capsys.readouterr().out)
     trigger.write_text("raise 8")  # the first call finds what a block keeps
     saving = ["--checkpoint", tmp_path / "checkpoint"]
-    assert run(*command, *saving) == 1
-    assert "a fault on purpose" in capsys.readouterr().err
+    ends("1: RunFailedError", *command, *saving)
+    assert "faulty.py" in capsys.readouterr().err
     trigger.unlink()
     assert run(*command, *saving, "--resume", "--repeats", 1) == 3, "a run that is cut is another run"
     assert run(*command, *saving, "--resume") == 0
@@ -209,7 +211,7 @@ def test_ctrl_c_keeps_the_checkpoint_of_the_seam(tmp_path: Path, capfd: pytest.C
     code = run(*written(tmp_path, asked, plan), "--repeats", 10**6, "--checkpoint", folder)
     caller.join()
     signal.signal(signal.SIGINT, before)
-    assert code == 130 and f"saved in {folder}: a after 3 iterations" in capfd.readouterr().err
+    assert code == 130 and re.search(rf"{re.escape(str(folder))}.* a .*\b3\b", capfd.readouterr().err)
     saved = {path.name: torch.load(path, weights_only=True)["iteration"] for path in folder.glob("job*.pt")}
     assert saved == {f"job{job}-worker{worker}-iteration3.pt": 3 for job in (0, 1) for worker in (0, 1)}
 
@@ -267,14 +269,12 @@ def test_a_trace_shows_the_phases_as_they_were_measured(tmp_path: Path, capsys: 
         (False, [[50, 2_400_050, 0]]),
         (True, [[50, 3_000_050, 0]]),
     ]
-    assert data["facts"] == [["carried out", "in part"], ["measured end", "3 s (+25.0 %)"]]
+    assert [value for _, value in data["facts"]][1:] == ["3 s (+25.0 %)"]
     assert run("validate", replay) == 0
     shorter = problem({**ALONE, "iterations": 999})
     replay.write_bytes(encode_replay(measured(shorter, planned(shorter), 3000, passes=5)))
-    assert run(*export, "--replay", replay) == 3
-    assert "is a replay of another plan" in capsys.readouterr().err
-    assert run(*export, "--replay", tmp_path / "instance.json") == 3
-    assert "looks like an instance, not a replay" in capsys.readouterr().err
+    ends(f"3: mismatch {replay}", *export, "--replay", replay)
+    ends(f"3: unknown-format {tmp_path / 'instance.json'}", *export, "--replay", tmp_path / "instance.json")
 
 
 @pytest.mark.parametrize(
@@ -285,11 +285,17 @@ def test_what_is_not_for_phased_plans_is_refused(tmp_path: Path, options: list[o
     assert run(*written(tmp_path, problem(ALONE)), *options) == 2
 
 
-def test_jobs_with_a_task_graph_are_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs_with_a_task_graph_are_refused_by_name(tmp_path: Path) -> None:
     save_instance(SHAPED, tmp_path / "instance.json")
     (tmp_path / "plan.json").write_text(json.dumps(document()))
-    assert run("run", tmp_path / "plan.json", "--instance", tmp_path / "instance.json") == 3
-    assert "$.jobs[3]: job 'pipe' has a task graph" in capsys.readouterr().err
+    models = "missing-field $.models.net; missing-field $.models.one"
+    ends(
+        f"3: {models}; unsupported $.jobs[3]; missing-field $.jobs[3]",
+        "run",
+        tmp_path / "plan.json",
+        "--instance",
+        tmp_path / "instance.json",
+    )
 
 
 def test_without_torch_it_says_what_to_install(

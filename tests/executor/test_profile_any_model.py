@@ -205,7 +205,7 @@ def test_what_is_wrong_is_told(change: dict[str, Any], refused: str) -> None:
 
 def test_a_wrapped_model_is_refused() -> None:
     model = jigsaw_opt.PartialBackprop(nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3)), cuts=["1"])
-    with pytest.raises(jigsaw_opt.UsageError, match="of type PartialBackprop: give the plain module within it"):
+    with misuse("unsupported model"):
         jigsaw_opt.profile(model, (torch.randn(4, 6), torch.randn(4, 3)), nn.MSELoss(), ["1"], **FEW)
 
 
@@ -213,10 +213,11 @@ def test_a_loss_that_is_no_number_is_told_with_the_rate() -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3))
     before = [p.detach().clone() for p in model.parameters()]
     optimiser = torch.optim.SGD(model.parameters(), lr=1e30)
-    with pytest.raises(jigsaw_opt.UsageError, match=r"the loss is no number any more.*learning rate is 1e\+30"):
+    with misuse("out-of-range loss") as caught:
         jigsaw_opt.profile(
             model, (torch.randn(4, 6), torch.randn(4, 3)), nn.MSELoss(), 1, optimiser=optimiser, warm_up=9, repeats=9
         )
+    assert "1e+30" in str(caught.value)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
@@ -287,7 +288,7 @@ def test_more_rounds_are_measured_where_times_differ_much(monkeypatch: pytest.Mo
 def test_levels_that_differ_much_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jigsaw_opt.executor.profiling.results.is_wide", lambda _: True)
     batch = (torch.randn(4, 6), torch.randn(4, 3))
-    with pytest.warns(UserWarning, match="times of blocks at levels 1, 2 differ by over 20 %") as caught:
+    with pytest.warns(UserWarning, match=r"1, 2 .* 20 %") as caught:
         jigsaw_opt.profile(nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3)), batch, nn.MSELoss(), 1, **FEW)
     assert caught[0].filename == __file__
 

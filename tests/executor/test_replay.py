@@ -11,13 +11,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
-from replayed import instance, replayed, run, written  # noqa: E402
+from replayed import instance, replayed, written  # noqa: E402
 
 from jigsaw_opt.documents import encode_instance, load_plan, schema  # noqa: E402
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, plan_sha256  # noqa: E402
 from jigsaw_opt.problem.measured_times import Timeline  # noqa: E402
 from jigsaw_opt.problem.plan import Plan  # noqa: E402
 from jigsaw_opt.problem.replay import Replay  # noqa: E402
+from tests.refusals import ends  # noqa: E402
 
 CYCLIC = {"horizon": "cyclic", "objective": "period"}
 
@@ -105,9 +106,7 @@ def test_a_model_that_cannot_be_built_is_one_clear_error(tmp_path: Path, capsys:
     problem = instance()
     bare = type(problem.models["net"])(problem.models["net"].segments)
     source, plan = written(tmp_path, type(problem)(problem.name, problem.cluster, {"net": bare}, problem.jobs))
-    assert run("run", plan, "--instance", source) == 3
-    printed = capsys.readouterr().err
-    assert "1 problem" in printed and '$.models.net: has no "executor" entry' in printed
+    ends("3: missing-field $.models.net", "run", plan, "--instance", source)
 
 
 def test_jobs_on_different_processes_take_turns_on_a_common_link(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import fields
 from math import inf
@@ -12,7 +13,6 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.simulation.metrics import SimulationSummary
 from jigsaw_opt.simulation.reading import changed
 from jigsaw_opt.simulation.time_limits import TIME_LIMITS
@@ -32,6 +32,7 @@ from jigsaw_opt.sweeps.simulations import is_row
 from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never
 from jigsaw_opt.sweeps.variants import variants
 from jigsaw_opt.views.advice_page import advice_html
+from tests.refusals import misuse
 
 
 class Here:
@@ -91,7 +92,7 @@ def test_the_best_policy_and_what_it_saves(trace: str, tmp_path: Path) -> None:
     sizes = [abs(effect.percent.mean) for effect in advice.all_effects]
     assert sizes == sorted(sizes, reverse=True)
     assert len({effect.setting for effect in advice.effects}) == len(advice.effects)
-    assert "srtf in place of fifo: mean completion 6 h in place of 10.45 h, -42.6 %." in headline(advice)
+    assert re.findall(r"srtf|fifo|-?[\d.]+ [h%]", headline(advice))[:5] == ["srtf", "fifo", "6 h", "10.45 h", "-42.6 %"]
     assert "change nothing" in assumed(advisor, advice)["seeds"]
 
 
@@ -101,7 +102,7 @@ def test_an_assumption_that_matters_is_found(trace: str, tmp_path: Path) -> None
     first = settings_that_matter(advice)[0]
     assert (first.setting, first.before, first.after, first.chosen) == ("restart", "3600 s", "14400 s", False)
     assert first.percent.mean > 50 and first.percent.half == inf
-    assert headline(advice) == "Nothing was compared with srtf, so there is no answer."
+    assert [it.policy for it in advice.policies] == ["srtf"] and not re.search(r"\d", headline(advice))
 
 
 def test_what_is_kept_is_a_comparison_and_is_not_simulated_again(trace: str, tmp_path: Path) -> None:
@@ -171,7 +172,7 @@ def test_without_names_all_policies_that_fit_are_compared(trace: str) -> None:
     advisor = Advisor(asked(trace, "1x4:v100", "fifo"), None, [0], "makespan_h")
     assert {"fifo", "las", "srtf"} <= set(advisor.policies)
     assert "goodput" in advisor.left_out["sia"]
-    with pytest.raises(UsageError, match="no measure 'speed'"):
+    with misuse("unknown-value measure"):
         Advisor(asked(trace, "1x4:v100", "fifo"), None, [0], "speed")
 
 
@@ -244,8 +245,8 @@ def test_what_an_option_of_today_s_policy_saves_is_not_credited_to_another(
     capsys.readouterr()
     told = json.loads((out / "advice.json").read_text())["headline"]
     answer, saved = told.split(" With another option, ")
-    assert answer.startswith("srtf in place of fifo:placement=emptiest: mean completion 3.206 h in place of 11.79 h")
-    assert saved == "fifo, today's policy has 6.3 h, against which srtf changes -49.1 %."
+    assert answer.startswith("srtf ") and re.findall(r"[\d.]+ h", answer)[:2] == ["3.206 h", "11.79 h"]
+    assert re.findall(r"fifo|srtf|-?[\d.]+ [h%]", saved) == ["fifo", "6.3 h", "srtf", "-49.1 %"]
 
 
 def test_a_trace_with_a_record_is_compared_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -257,19 +258,17 @@ def test_a_trace_with_a_record_is_compared_with_it(tmp_path: Path, capsys: pytes
     words = ["advise", str(trace), "--cluster", "1x4:v100", "--seeds", "0", "--round", "0", "--restart", "0", "-q"]
     assert main([*words, "--policy", "fifo", "srtf", "-o", str(out)]) == 0
     first, second, *_ = capsys.readouterr().out.splitlines()
-    assert first == (
-        "Calibration: by the record jobs wait 8 h in the mean and 12 h in the median; simulated under fifo, which is "
-        "nearest to it, 6 h and 9 h."
-    )
-    assert second.startswith("srtf in place of recorded: mean completion 4.333 h in place of 12 h, -63.9 %")
-    waits = "12 h under recorded (a job of 4 GPUs) and 1 h under srtf (a job of 2 GPUs)"
-    assert second.endswith(f"The longest wait is {waits}.")
+    figures = r"fifo|srtf|recorded|-?[\d.]+ (?:h\b|%|GPUs)"
+    assert re.findall(figures, first) == ["8 h", "12 h", "fifo", "6 h", "9 h"]
+    told = re.findall(figures, second)
+    assert told[:5] == ["srtf", "recorded", "4.333 h", "12 h", "-63.9 %"]
+    assert told[-6:] == ["12 h", "recorded", "4 GPUs", "1 h", "srtf", "2 GPUs"]
     document = json.loads((out / "advice.json").read_text())
     assert (document["today"], document["calibration"]) == ("recorded", first)
     assert "estimates" not in document["assumed"]  # which only backfill goes by
     assert main([*words, "--policy", "fifo", "--baseline", "srtf", "-o", str(tmp_path / "other")]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("fifo has no better mean completion than today's, srtf.")
+    assert re.findall(r"fifo|srtf|-?[\d.]+ [h%]", told)[:2] == ["fifo", "srtf"] and document["best"] == "srtf"
     assert not any(it["after"] == "recorded" for it in document["changes"])
 
 
@@ -325,10 +324,11 @@ def test_the_answer_under_other_time_limits(queue: str, tmp_path: Path) -> None:
     told = {words: change.mean for words, change in advice.under_limits.items()}
     loose, tight = pytest.approx(100 * (7.5 / 10.5 - 1)), pytest.approx(100 * (7.5 / 9 - 1))
     assert told == {"half": loose, "double": tight, "exact": tight}
-    assert who_loses(advice)[-1] == (
-        "Other time limits would make the change this: with half of those stated -28.6 %, with double -16.7 %, with "
-        "those that each job just keeps -16.7 %."
-    )
+    assert re.findall(r"half|double|keeps|-[\d.]+ %", who_loses(advice)[-1]) == [
+        *("half", "-28.6 %"),
+        *("double", "-16.7 %"),
+        *("keeps", "-16.7 %"),
+    ]
     back, _ = advised(Advisor(base | {"policy": "fifo"}, ["backfill"], [0], "makespan_h"), tmp_path / "b", Here())
     settings = {(it.setting, it.after) for it in back.all_effects}
     assert back.best == "fifo" or {("time limits", words) for words in TIME_LIMITS} <= settings
@@ -339,8 +339,8 @@ def test_time_limits_that_nobody_states_are_left_as_they_are(trace: str, tmp_pat
     advisor = Advisor(base, ["srtf"], [0], "mean_completion_h")
     advice, _ = advised(advisor, tmp_path / "rows.jsonl", Here())
     assert list(advice.under_limits) == ["exact"]
-    assert advice.left_out["time limits half"] == "no job states a time limit"
-    with pytest.raises(UsageError, match="no time limits 'third'"):
+    assert "time limits half" in advice.left_out
+    with misuse("unknown-value time_limits"):
         changed(advisor.settings[0], time_limits="third")
 
 
@@ -363,10 +363,10 @@ def test_any_policy_that_is_named_calibrates(tmp_path: Path, capsys: pytest.Capt
     trace.write_text("name,submit_h,gpus,duration_h,start_h,end_h\n" + "".join(f"{row}\n" for row in rows))
     words = ["advise", str(trace), "--cluster", "1x4:v100", "--seeds", "0", "--round", "0", "--restart", "0", "-q"]
     assert main([*words, "--policy", "las", "-o", str(tmp_path / "las")]) == 0
-    assert "simulated under las, which is nearest to it" in capsys.readouterr().out
+    assert " under las," in capsys.readouterr().out.splitlines()[0]
     # Of several, one that clusters run.
     assert main([*words, "--policy", "las", "priority", "-o", str(tmp_path / "two")]) == 0
-    assert "simulated under priority, which is nearest to it" in capsys.readouterr().out
+    assert " under priority," in capsys.readouterr().out.splitlines()[0]
 
 
 def test_no_measure_falls_by_more_than_all_of_it() -> None:

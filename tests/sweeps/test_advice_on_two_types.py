@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -81,11 +82,9 @@ def test_the_first_three_figures_are_those_of_another_program(
     out = capsys.readouterr()
     told = json.loads(out.out)
     mean, middle, fifo = three_figures(sacct.read_text())
-    assert told["calibration"].startswith(
-        f"Calibration: by the record jobs wait {mean:.4g} h in the mean and {middle:.4g} h in the median;"
-        f" simulated under fifo, which is nearest to it, {fifo:.4g} h"
-    )
+    figures = re.findall(r"fifo|[\d.]+ h\b", told["calibration"])
+    assert figures[:4] == [f"{mean:.4g} h", f"{middle:.4g} h", "fifo", f"{fifo:.4g} h"]
     assert told["today"] == "recorded" and fifo > 0
-    assert "jobs that name no type of GPU, which may run on any" in out.err
+    assert "no type of GPU" in out.err
     speeds = told["assumed"]["speeds of GPUs"]
-    assert speeds.startswith("a100 1, v100 0.43 (as stated); 60 jobs ran on a known type")
+    assert speeds.startswith("a100 1, v100 0.43 ") and "60 jobs" in speeds

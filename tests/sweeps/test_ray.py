@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.sweeps.engine_ray import RayEngine
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import rows_of, sweep
 from jigsaw_opt.sweeps.task import SweepTask
+from tests.refusals import misuse
 from tests.sweeps.calls import calls, killed, measured_once_open, squared, squared_once_open
 from tests.sweeps.test_sweep import alive, wait_for
 
@@ -128,5 +128,5 @@ def test_simulations_on_the_cluster_are_those_of_this_machine_though_a_node_dies
 
 
 def test_a_task_larger_than_every_node_is_refused(cluster: Any, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no node of the Ray cluster has more than 1"):
+    with misuse("does-not-fit cores"):
         next(RayEngine(cluster.address, cores=64).run([SweepTask("0", squared, (tmp_path, 3))]))

@@ -16,6 +16,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
 from jigsaw_opt.sweeps.simulations import cells, is_row, measure, rows_csv, simulations
+from tests.refusals import ends
 
 
 @pytest.fixture
@@ -63,11 +64,11 @@ def test_a_row_has_the_measures_or_an_error(traces: list[str], monkeypatch: pyte
     assert measure(*task.arguments)["mean_completion_h"] == (60 + 180) / 2 / 3600
 
     def failing(*_: object) -> None:
-        raise UsageError("no such thing")
+        raise UsageError("told")
 
     monkeypatch.setattr("jigsaw_opt.simulation.engine.Simulation.run", failing)
     row = measure(*task.arguments)
-    assert row["error"] == "no such thing"
+    assert row["error"] == "told"
     assert "mean_completion_h" not in row
 
 
@@ -103,8 +104,8 @@ def test_the_command_goes_on_where_it_was(
     capsys.readouterr()
     for more in (["--until", "1"], ["--resume"], ["--seeds", "a"], ["--jobs", "0"]):
         assert main([*command, traces[0], "--policy", "fifo", *more]) == 2
-    assert main(["simulate", "--cluster", "2x4", "-o", str(out), "--workload", *traces, "--policy", "fifo"]) == 2
-    assert "are for --sweep" in capsys.readouterr().err
+    words = ("simulate", "--cluster", "2x4", "-o", out, "--workload", *traces, "--policy", "fifo")
+    ends("2: missing-option --sweep", *words)
 
 
 def test_everything_wrong_with_any_combination_is_told_once_and_nothing_is_written(

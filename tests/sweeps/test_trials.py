@@ -48,7 +48,7 @@ def test_a_measured_solve_fills_its_columns(pair: Instance) -> None:
 def test_a_solver_that_refuses_the_instance_tells_so_in_its_row(pair: Instance) -> None:
     cyclic = replace(pair, horizon="cyclic", objective="period")
     row = measure(encode_instance(cyclic), "ilp", Options(work_limit=1.0, threads=1))
-    assert "does not take" in row["error"]
+    assert "'ilp'" in row["error"] and "cyclic" in row["error"]
     assert row["seconds"] >= 0 and "objective" not in row
 
 
@@ -59,4 +59,4 @@ def test_phased_plans_are_measured_too(pair: Instance) -> None:
 
 def test_a_solver_that_does_not_exist_tells_so_in_its_row(pair: Instance) -> None:
     row = measure(encode_instance(pair), "none-such", Options(work_limit=1.0, threads=1))
-    assert "no solver 'none-such'" in row["error"]
+    assert "'none-such'" in row["error"]

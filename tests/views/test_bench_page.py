@@ -88,9 +88,9 @@ def test_a_solver_without_plans_is_not_best() -> None:
     (first, second, failed) = verdicts(
         [*runs("none", [None] * 8, primal_dual_integral=None, error="died"), *runs("slow", [100] * 8)]
     )
-    assert first.startswith("By the objective after 10 s, slow is best over 8 instances. none has no value")
-    assert "beyond chance (sign test, p = 0.0078)" in first and "slow is best" in second
-    assert failed == "8 runs failed; that counts as no plan."
+    assert "slow is best" in first and re.findall(r"\d+ s\b|\d+ instances", first)[:2] == ["10 s", "8 instances"]
+    assert "p = 0.0078" in first and "slow is best" in second
+    assert failed.startswith("8 runs failed")
 
 
 def test_one_solver_has_no_rival() -> None:

@@ -69,12 +69,18 @@ def words() -> FailureDescription:
     return FailureDescription(replace(chained(), jobs=jobs), 100)
 
 
+def figures(told: str) -> list[str]:
+    """Return the numbers of a sentence with their units, and the names of jobs, in its order."""
+    return re.findall(r"j\d|\d+(?: µs| jobs?)?", told)
+
+
 def test_where_jobs_stop_there_is_no_gain() -> None:
     few, many = effect("server", "a", ("j1",), 30), effect("server", "b", tuple(f"j{k}" for k in range(7)), 20)
-    assert words().happens(few) == "1 of 8 jobs stops: j1"
-    assert words().happens(many) == "7 of 8 jobs stop: j0, j1, j2, j3 and 3 more"
-    assert (words().outcome(few), words().outcome(many)) == ("30 µs for the 7 jobs left", "20 µs for the 1 job left")
-    assert words().outcome(effect("server", "c", tuple(f"j{k}" for k in range(8)), None)) == "no job is left"
+    assert figures(words().happens(few)) == ["1", "8 jobs", "j1"]
+    assert figures(words().happens(many)) == ["7", "8 jobs", "j0", "j1", "j2", "j3", "3"]
+    assert figures(words().outcome(few)) == ["30 µs", "7 jobs"]
+    assert figures(words().outcome(many)) == ["20 µs", "1 job"]
+    assert figures(words().outcome(effect("server", "c", tuple(f"j{k}" for k in range(8)), None))) == []
     assert words().outcome(effect("link", "d", (), 90)) == "90 µs (−10.0 %)"
 
 
@@ -87,16 +93,15 @@ def test_the_worst_is_said_first() -> None:
     )
     stopping = [effect("server", name, ("j1",)) for name in ("a", "b")]
     assert words().worst([*known, *stopping]).endswith("server a: 1 of 8 jobs stops: j1. As bad: server b.")
-    assert words().worst(known[:1]) == "No single failure touches a job."
+    assert figures(words().worst(known[:1])) == []
 
 
 def test_a_repair_without_all_jobs_has_no_gain() -> None:
     full = FailureRepair("feasible", "resolve", 110, 0, {}, (), chained(), None)
     assert words().repair(full) == "110 µs (+10.0 %)"
-    assert words().repair(replace(full, objective=50, unplaced={"j0": "too wide"})) == (
-        "no place for j0; 50 µs for the 7 jobs left"
-    )
-    assert words().repair(replace(full, objective=None, status="unknown")) == "no plan: unknown"
+    unplaced = words().repair(replace(full, objective=50, unplaced={"j0": "too wide"}))
+    assert figures(unplaced) == ["j0", "50 µs", "7 jobs"]
+    assert "unknown" in words().repair(replace(full, objective=None, status="unknown"))
 
 
 def test_the_command_writes_it(tmp_path: Path) -> None:

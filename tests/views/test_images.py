@@ -6,8 +6,6 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 import jigsaw_opt
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import save_instance, save_plan
@@ -16,6 +14,7 @@ from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import picture
 from tests.checking.test_phased_plans import INSTANCE, decoded, document
 from tests.extras import needs_plot
+from tests.refusals import ends
 from tests.views.test_task_graph_views import pipe
 from tests.views.test_views import crossing, embedded
 
@@ -55,9 +54,7 @@ def test_plot_draws_what_the_ending_says(tmp_path: Path, pair_path: Path, pair_p
             assert written.read_bytes().startswith(begin)
 
 
-def test_a_foreground_of_a_phased_plan_is_grey_and_says_what_is_filled(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_foreground_of_a_phased_plan_is_grey_and_says_what_is_filled(tmp_path: Path) -> None:
     plan, front = decoded(document()), INSTANCE.jobs[0].name
     drawn = replace(picture(INSTANCE, plan), foreground=frozenset({front}))
     assert [colour == GREY for colour in drawn.colours] == [job.name == front for job in INSTANCE.jobs]
@@ -74,8 +71,7 @@ def test_a_foreground_of_a_phased_plan_is_grey_and_says_what_is_filled(
     assert main([*call, front, "-o", str(tmp_path / "p.html")]) == 0
     data = embedded((tmp_path / "p.html").read_text())
     assert data["facts"] == [["holes filled", f"{100 * drawn.filled:.1f} %"]]
-    assert main([*call, "nobody"]) == 2
-    assert "no job 'nobody'" in capsys.readouterr().err
+    ends("2: unknown-name --foreground", *call, "nobody")
 
 
 def test_a_notebook_shows_a_phased_plan() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,15 +102,16 @@ def test_advice_says_how_sure_a_change_is(browser: Chrome, tmp_path: Path) -> No
     sure, doubtful = MeanInterval(-9.0, 2.0), MeanInterval(-1.0, 2.0)
     show(browser, tmp_path, advice(sure, doubtful, MeanInterval(-5.0, 0.0), MeanInterval.of([3.0])))
     assert browser.execute_script("return document.getElementById('loses').textContent").startswith("Restarts: las")
-    verdicts = [cells[2].replace("\n", ", ") for cells in browser.execute_script(CELLS, "#policies")]
-    assert verdicts == [
-        "−9.0 %, −11.0 % … −7.0 %, beyond chance",
-        "−1.0 %, −3.0 % … +1.0 %, may be chance",
-        "−5.0 %, all runs alike",
-        "+3.0 %, one run, no interval",
-        "today",
+    verdicts = [cells[2].split("\n") for cells in browser.execute_script(CELLS, "#policies")]
+    assert [[text for text in told if "%" in text] for told in verdicts] == [
+        ["−9.0 %", "−11.0 % … −7.0 %"],
+        ["−1.0 %", "−3.0 % … +1.0 %"],
+        ["−5.0 %"],
+        ["+3.0 %"],
+        [],
     ]
-    assert browser.find_element("id", "about").text == "1 GPU; 1 of 1 simulation"
+    assert len({told[-1] for told in verdicts}) == 5
+    assert re.findall(r"\d+", browser.find_element("id", "about").text) == ["1", "1", "1"]
     assert "Tiresias" in browser.find_element("id", "described").text
 
 

@@ -7,7 +7,6 @@ from html import unescape
 
 import pytest
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import (
     Block,
     Cluster,
@@ -33,6 +32,7 @@ from jigsaw_opt.views.notebook import picture as notebook_picture
 from jigsaw_opt.views.perfetto import perfetto_trace
 from jigsaw_opt.views.text import timeline_text
 from tests.extras import needs_plot
+from tests.refusals import misuse
 
 
 def crossing() -> tuple[Instance, Plan]:
@@ -226,5 +226,5 @@ def test_no_name_is_mathematics(
 
 @needs_plot
 def test_a_plan_that_ends_too_late_for_an_axis(pair: Instance, pair_plan: Plan) -> None:
-    with pytest.raises(UsageError, match="cannot be drawn to scale"):
+    with misuse("too-large end_us"):
         timeline_image(replace(picture(pair, pair_plan), end_us=10**400))

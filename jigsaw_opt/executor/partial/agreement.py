@@ -84,7 +84,7 @@ def require_equal_passes(facts: Mapping[str, str], device: torch.device, group: 
         All processes that train.
     """
     found = _gathered([_number(fact.encode()) for fact in facts.values()], device, group)
-    wrong = []
+    wrong = {}
     for at, (name, fact) in enumerate(facts.items()):
         numbers = [own[at] for own in found]
         if len(set(numbers)) > 1:
@@ -95,11 +95,13 @@ def require_equal_passes(facts: Mapping[str, str], device: torch.device, group: 
             there = [
                 f"{texts[own[0]]} on rank{'s' * (len(own) > 1)} {', '.join(map(str, own))}" for own in ranks.values()
             ]
-            wrong.append(f"{name}: {'; '.join(there)}")
+            wrong[name] = "; ".join(there)
     if wrong:
         raise UsageError(
-            f"the processes do not do the same pass, so nothing is averaged; they differ in {' - '.join(wrong)}",
+            "the processes do not do the same pass, so nothing is averaged; they differ in "
+            + " - ".join(f"{name}: {there}" for name, there in wrong.items()),
             code="mismatch",
+            path=", ".join(wrong),
         )
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.executor.batch_source import BatchSource
 from jigsaw_opt.executor.own_code import blame_own_code, own_function
-from jigsaw_opt.executor.own_fields import fields_of, unknown_keys
+from jigsaw_opt.executor.own_fields import fields_of, lacking, require_fields, unknown_keys
 from jigsaw_opt.executor.pipeline.agreement import compare_modules
 from jigsaw_opt.executor.randomness import draw_number, own_draws
 from jigsaw_opt.executor.replay.request import ReplaySettings
@@ -115,10 +115,13 @@ def _fields(name: str, made: Any) -> dict[str, Any]:
     """Return fields of what the function returned, None for those that it may leave out."""
     found = fields_of(made, _SPELLINGS)
     wrong = unknown_keys(made, _SPELLINGS)
-    wrong += [f"has no {field!r}" for field in _REQUIRED if field not in found]
-    wrong += [f"has a {field} that is no function" for field in ("loss", "optimiser") if _is_no_function(found, field)]
-    if wrong:
-        raise UsageError(*(f"what {name} returns {problem}" for problem in wrong), code="wrong-type")
+    wrong += lacking(found, _REQUIRED)
+    wrong += [
+        Problem(field, f"has a {field} that is no function", code="wrong-type")
+        for field in ("loss", "optimiser")
+        if _is_no_function(found, field)
+    ]
+    require_fields(name, wrong)
     return dict.fromkeys(_SPELLINGS) | found
 
 

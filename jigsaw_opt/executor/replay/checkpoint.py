@@ -94,8 +94,8 @@ class Checkpoint:
         before = dict(_entries(found)) if isinstance(found, dict) else {}
         differing = [
             Problem(
-                str(self._statement),
-                f"is of another run: {key} was {_shown(before.get(key))}, not {_shown(value)}",
+                f"{self._statement} {key}",
+                f"is of another run: it was {_shown(before.get(key))}, not {_shown(value)}",
                 code="mismatch",
             )
             for key, value in _entries(self._belongs)
@@ -202,9 +202,9 @@ class Checkpoint:
         compare(state, own, f"{path} $", report)
         report.raise_if_any()
         if state["iteration"] != iteration:
-            report.add(str(path), "is not of the iteration in its name", code="mismatch")
+            report.add(f"{path} $.iteration", "is not that of the name of the file", code="mismatch")
         if own["optimiser"]["param_groups"] not in (ANYTHING, state["optimiser"]["param_groups"]):
-            report.add(str(path), "has other options of the optimiser", code="mismatch")
+            report.add(f"{path} $.optimiser", "has other options", code="mismatch")
         report.raise_if_any()
         try:
             worker.load(state)
