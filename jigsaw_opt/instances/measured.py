@@ -68,7 +68,9 @@ def instance_of(name: str, models: Mapping[str, Model], setting: MeasuredSetting
         Where the topology or the depth rule does not exist.
     """
     if setting.depth not in CHOICES:
-        raise UsageError(f"no depth rule {setting.depth!r}; {nearest(setting.depth, CHOICES)}")
+        raise UsageError(
+            f"no depth rule {setting.depth!r}; {nearest(setting.depth, CHOICES)}", code="unknown-name", path="depth"
+        )
     jobs = tuple(
         Job(key, key, setting.workers, setting.iterations, depth=_depth(setting, model))
         for key, model in models.items()
@@ -99,7 +101,11 @@ def instance_of_task_graph(name: str, graph: TaskGraph, setting: MeasuredSetting
 
 def _cluster(setting: MeasuredSetting) -> Cluster:
     if setting.topology not in TOPOLOGIES:
-        raise UsageError(f"no topology {setting.topology!r}; {nearest(setting.topology, TOPOLOGIES)}")
+        raise UsageError(
+            f"no topology {setting.topology!r}; {nearest(setting.topology, TOPOLOGIES)}",
+            code="unknown-name",
+            path="topology",
+        )
     servers = [
         Server(f"s{k}", setting.gpu_type, setting.gpus, setting.gpu_memory, setting.fabric_bandwidth)
         for k in range(setting.servers)

@@ -67,7 +67,9 @@ def read_chakra(
             problems += error.problems
     twice = [number for number, times in Counter(rank.number for rank in ranks).items() if times > 1]
     problems += [
-        Problem(rank.source, f"is of rank {rank.number}, as another file is") for rank in ranks if rank.number in twice
+        Problem(rank.source, f"is of rank {rank.number}, as another file is", code="duplicate-name")
+        for rank in ranks
+        if rank.number in twice
     ]
     if problems:
         raise InvalidInputError(problems)
