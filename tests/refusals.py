@@ -17,13 +17,20 @@ def refused(error: InvalidInputError | UsageError) -> list[str]:
     return [f"{problem.code} {problem.path}".rstrip() for problem in error.problems]
 
 
-def require_data(told: object, *data: str) -> None:
-    """Require that a text, or the text of an error, carries these names and numbers, in this order."""
+def carries(told: object, *data: str) -> bool:
+    """Return whether a text, or the text of an error, has these names, numbers and words, in this order."""
     text, at = str(told), 0
     for one in data:
         at = text.find(one, at)
-        assert at >= 0, f"no {one!r} at its place in: {text}"
+        if at < 0:
+            return False
         at += len(one)
+    return True
+
+
+def require_data(told: object, *data: str) -> None:
+    """Require that a text `carries` these names, numbers and words."""
+    assert carries(told, *data), f"no {', '.join(map(repr, data))} in: {told}"
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from jigsaw_opt.solvers.solve import solve
 from tests.installed import installed, jigsaw
 from tests.oracle import optimum
 from tests.random_instances import random_instance
+from tests.refusals import carries
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -76,7 +77,7 @@ def test_the_program_finds_a_policy_of_another_package(tmp_path: Path) -> None:
         "out",
     )
     code, _, errors = jigsaw(*command, "--policy", "smallest", cwd=tmp_path)
-    assert code == 2 and "no policy 'smallest'" in errors
+    assert code == 2 and carries(errors, "policy", "'smallest'")
     assert jigsaw(*command, "--policy", "smallest", cwd=tmp_path, package=package)[0] == 0
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["unfinished"] == 0
 

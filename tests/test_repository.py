@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.refusals import carries
+
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = {path.stem: yaml.load(path.read_text(), yaml.BaseLoader) for path in ROOT.glob(".github/workflows/*.yml")}
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
@@ -147,7 +149,7 @@ def test_a_release_names_all_that_is_amiss_and_changes_nothing(project: Path) ->
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file() and ".git" not in path.parts}
     code, _, problems = release(project, "cut", "0.0.1")
     assert code == 1 and len(problems.splitlines()) == 3
-    assert "not above" in problems and "nothing under [Unreleased]" in problems and "commit first" in problems
+    assert "not above" in problems and carries(problems, "nothing", "Unreleased") and "commit first" in problems
     assert before == {path: path.read_bytes() for path in before} and not git(project, "tag", "--list")
 
 

@@ -14,6 +14,7 @@ from jigsaw_opt.checking import Violation, check
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_instance, decode_plan, instance_sha256
 from tests.pages import SPECIFICATION, section
+from tests.refusals import carries
 
 PAGE = section(SPECIFICATION.read_text(encoding="utf-8"), "Worked pipeline")
 INSTANCE, PLAN = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
@@ -109,13 +110,13 @@ def test_a_task_graph_job_ends_by_its_deadline() -> None:
     assert judged(lambda plan: None, lambda tree: tree["jobs"][0].update(deadline_us=132)) == []
     found = judged(lambda plan: None, lambda tree: tree["jobs"][0].update(deadline_us=100))
     assert [(v.rule, v.path) for v in found] == [("deadline", "$.jobs[0]")]
-    assert "after its deadline at 100" in found[0].message
+    assert carries(found[0].message, "deadline", "100")
 
 
 def test_a_gpu_runs_every_block_of_its_slot_or_none() -> None:
     found = judged(lambda plan: None, lambda tree: tree["cluster"]["servers"][1].update(gpu_type="a100"))
     assert [(v.rule, v.path) for v in found] == [("placement", "$.jobs[0].gpus[1]")]
-    assert "block 'F1' cannot run" in found[0].message
+    assert carries(found[0].message, "'F1'", "cannot")
 
 
 def test_routes_join_all_slots_also_where_nothing_is_transferred() -> None:
@@ -172,7 +173,7 @@ def test_operations_of_the_other_kind_of_job_are_no_plan() -> None:
         for iteration in plan["jobs"][1]["iterations"]:
             del iteration["blocks"][0]["level"]
 
-    assert "the operations have no levels, but the job is data-parallel" in {v.message for v in judged(plain)}
+    assert carries({v.message for v in judged(plain)}, "operations", "data-parallel")
 
 
 def test_the_command_checks_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +183,7 @@ def test_the_command_checks_and_draws(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["check", str(instance), str(plan)]) == 0
     plan.write_text(PLAN.replace('{"start_us": 13, "end_us": 23}', '{"start_us": 12, "end_us": 23}'))
     assert main(["check", str(instance), str(plan)]) == 7
-    assert "edges (docs/specification.md#edges)" in capsys.readouterr().out
+    assert carries(capsys.readouterr().out, "edges", "docs/specification.md#edges")
     plan.write_text(PLAN)
     assert main(["plot", str(instance), str(plan), "--to", "text"]) == 0
     assert "wire |" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.documents.workload_csv import columns_of
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import TraceJob
-from tests.refusals import refused
+from tests.refusals import carries, refused
 
 DATA = Path(__file__).parents[1] / "data"
 SLURM = "JobID|Submit|Start|End|AllocTRES\n"
@@ -189,7 +189,7 @@ def test_every_problem_of_slurm() -> None:
     assert problems("slurm", SLURM + f"1|{START}|Unknown|Unknown|gres/gpu=1\n") == [
         "t: has no job (1 of 1 jobs left out: 1 never started)"
     ]
-    assert "no column 'AllocTRES'" in problems("slurm", "JobID|Submit|Start|End\n")[0]
+    assert carries(problems("slurm", "JobID|Submit|Start|End\n")[0], "column", "'AllocTRES'")
 
 
 def test_jobs_of_kubernetes() -> None:
@@ -267,4 +267,4 @@ def test_every_problem_of_kubernetes() -> None:
     ]
     assert refusals("kubernetes", '{"items": []}') == ["empty $.items"]
     assert problems("kubernetes", "[]")[0].startswith("t: not a JSON object")
-    assert "the list of jobs is expected" in problems("kubernetes", '{"items": 3}')[0]
+    assert carries(problems("kubernetes", '{"items": 3}')[0], "list", "expected")

@@ -15,7 +15,7 @@ from jigsaw_opt.documents import load_instance, read_layers
 from jigsaw_opt.documents.readers import read_kineto, read_kineto_layers
 from jigsaw_opt.documents.reading import unpacked
 from jigsaw_opt.errors import InvalidInputError
-from tests.refusals import refused, refuses
+from tests.refusals import carries, refused, refuses
 
 FILE = Path(__file__).parents[1] / "data" / "trace.kineto.json"
 CASES = FILE.parent / "cases" / "kineto"
@@ -251,9 +251,9 @@ def test_every_problem_of_what_the_trace_shows() -> None:
 def test_a_trace_without_a_layer_names_what_it_has() -> None:
     events = [one for one in step(1, 0) if one["name"] not in "ab"]
     (found,) = problems(trace(*events, event("mine", 80, 5, "user_annotation")))
-    assert 'spans are "Optimizer.step#SGD.step" (1 times), "mine" (1 times): choose with --layers' in found
+    assert carries(found, '"Optimizer.step#SGD.step"', "1 times", '"mine"', "1 times", "--layers")
     (found,) = problems(trace(*step(1, 0)), layers=["x*", "y"])
-    assert 'no annotation or module called "x*" or "y"' in found and '"a" (1 times)' in found
+    assert carries(found, '"x*"', '"y"') and '"a" (1 times)' in found
 
 
 def test_compressed_traces_within_a_limit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -268,16 +268,16 @@ def test_compressed_traces_within_a_limit(capsys: pytest.CaptureFixture[str], tm
     assert (
         main(["convert", "kineto", str(CASES / "t_rf.json.gz"), "--gpu-type", "v100", "-o", str(tmp_path / "i")]) == 0
     )
-    assert "belong to no layer and are left out" in capsys.readouterr().err
+    assert carries(capsys.readouterr().err, "belong", "layer")
     assert main(["convert", "pipedream", str(CASES / "t_rf.json.gz"), "--gpu-type", "v100"]) == 3
-    assert "looks like a trace of the PyTorch profiler" in capsys.readouterr().err
+    assert carries(capsys.readouterr().err, "PyTorch", "profiler")
 
 
 def test_a_name_that_is_no_utf8_is_replaced_and_told() -> None:
     told: list[str] = []
     layers = read_kineto_layers((CASES / "t_badutf8.json.gz").read_bytes(), source="t", tell=told.append)
     assert layers == read_kineto_layers((CASES / "t_stack.json.gz").read_bytes())
-    assert told[0] == "t: replaced: no UTF-8 (2 times)"
+    assert carries(told[0], "t: replaced", "UTF-8", "2 times")
 
 
 def case(name: str) -> tuple[list[tuple[str, int, int]], str]:
@@ -293,8 +293,8 @@ def test_a_batch_that_is_converted_before_the_model_is_no_part_of_it() -> None:
         assert (first, second) == ("layer1", "layer2")
         assert 39 <= one[0] <= 116 and 39 <= other[0] <= 116
         assert (one[1], other[1]) == (16_384, 9_472)
-    assert "34287 of 35326 us of work in 3 steps (97.1 %) belong to no layer" in case("pre")[1]
-    assert "aten::div 22000, aten::to 7538" in case("pre")[1]
+    assert carries(case("pre")[1], "34287", "35326 us", "3 steps", "97.1 %")
+    assert carries(case("pre")[1], "aten::div", "22000", "aten::to", "7538")
 
 
 def test_annotations_of_the_framework_are_no_layers() -> None:
@@ -305,7 +305,7 @@ def test_annotations_of_the_framework_are_no_layers() -> None:
             ("B", 131_072),
             ("C", 68_096),
         ]
-    assert "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__ 661" in told
+    assert carries(told, "_SingleProcessDataLoaderIter.__next__", "661")
 
 
 def test_work_between_modules_with_a_gradient_is_the_layer_s_before() -> None:
@@ -339,7 +339,7 @@ def test_what_is_named_takes_its_own_work_alone() -> None:
         4,
         10 + 1 + 1,
     )  # the loss follows b, which has 60 of 70 bytes
-    assert "21 of 43 us" in told[0] and "MmBackward 8, b 7, aten::loss 3" in told[0]
+    assert "21 of 43 us" in told[0] and carries(told[0], "8", "7", "aten::loss", "3")
 
 
 @pytest.mark.parametrize("layers", [[], ["[ab]"]])
@@ -433,12 +433,12 @@ def test_backward_passes_of_a_step_are_added_up() -> None:
     mark = event("ProfilerStep#1", 0, 200, "user_annotation")
     once = read_kineto_layers(trace(*step(1, 0)))
     twice = read_kineto_layers(trace(mark, *first, *second), tell=told.append)
-    assert "a step has 2 backward passes" in told[0]
+    assert carries(told[0], "2 backward", "passes")
     for one, both in zip(once, twice, strict=True):
         assert both.forward_us == 2 * one.forward_us
         assert (both.parameter_bytes, both.activation_bytes) == (one.parameter_bytes, one.activation_bytes)
     unmarked = trace(*first, *[one for one in second if not one["name"].startswith("Optimizer")])
-    assert "2 backward passes, and no step is marked" in problems(unmarked)[0]
+    assert carries(problems(unmarked)[0], "2 backward", "passes")
 
 
 def test_without_marks_a_step_ends_with_the_optimiser_s() -> None:
@@ -450,7 +450,7 @@ def test_steps_without_both_passes_are_left_out() -> None:
     told: list[str] = []
     empty = event("ProfilerStep#2", 200, 50, "user_annotation")
     assert read_kineto_layers(trace(*step(1, 0), empty), tell=told.append) == read_kineto_layers(trace(*step(1, 0)))
-    assert "1 of 2 profiled steps have no forward and backward pass: left out" in told[0]
+    assert carries(told[0], "1", "2 profiled", "backward")
 
 
 @pytest.mark.slow
@@ -500,7 +500,7 @@ def test_what_wraps_operations_without_a_number_reads_nothing_itself() -> None:
     region = event("Torch-Compiled Region: 0/0", 1.5, 5)
     told: list[str] = []
     assert read_kineto_layers(trace(*events, region), tell=told.append)[0].activation_bytes == 4 * 7 * 5
-    assert len(told) == 1 and "activations are estimated" in told[0]
+    assert len(told) == 1 and carries(told[0], "activations", "estimated")
     events[2]["name"] = "CompiledFunction"
     assert read_kineto_layers(trace(*events, region), source="t", tell=told.append)[0].activation_bytes == 4 * 7 * 5
     _, line, _ = told
@@ -514,7 +514,7 @@ def test_an_optimiser_that_steps_now_and_then_counts_with_its_mean() -> None:
     once = read_kineto_layers(trace(*step(4, 800)))
     seldom = read_kineto_layers(trace(*without, *step(4, 800)), tell=told.append)
     assert sum(one.backward_us for one in once) - sum(one.backward_us for one in seldom) in (5, 6)
-    assert any("3 of 4 steps have no Optimizer.step: the mean" in line for line in told)
+    assert any(carries(line, "3", "4 steps", "Optimizer.step") for line in told)
 
 
 def test_an_optimiser_within_the_backward_pass_ends_no_step() -> None:
@@ -523,7 +523,7 @@ def test_an_optimiser_within_the_backward_pass_ends_no_step() -> None:
         one for one in (*step(1, 0), *step(2, 200)) if not one["name"].startswith(("ProfilerStep", "Optimizer"))
     ]
     (problem,) = problems(trace(*unmarked, inside, {**inside, "ts": 242.7}))
-    assert "2 backward passes, and no step is marked (profile with schedule=torch.profiler.schedule" in problem
+    assert carries(problem, "2 backward", "schedule=torch.profiler.schedule")
 
 
 def test_a_second_loss_after_the_backward_pass_is_one_more_pass() -> None:
@@ -536,7 +536,7 @@ def test_a_second_loss_after_the_backward_pass_is_one_more_pass() -> None:
     told: list[str] = []
     events = [one for one in step(1, 0) if not one["name"].startswith(("Optimizer", "aten::add_"))]
     read_kineto_layers(trace(*events, *again), tell=told.append)
-    assert "a step has 2 backward passes" in told[0]
+    assert carries(told[0], "2 backward", "passes")
 
 
 def test_a_model_beside_a_loss_counts_for_what_it_holds() -> None:
@@ -546,7 +546,7 @@ def test_a_model_beside_a_loss_counts_for_what_it_holds() -> None:
     told: list[str] = []
     found = read_kineto_layers(trace(*around, *modules()), tell=told.append)
     assert [one.name for one in found] == ["forward", "loss"]
-    assert '"forward" alone has parameters: --layers chooses from what it holds, "Net_0", "Linear_0"' in told[1]
+    assert carries(told[1], '"forward"', "--layers", '"Net_0"', '"Linear_0"')
 
 
 def test_a_trace_without_a_backward_pass_says_only_that() -> None:
@@ -576,7 +576,7 @@ def test_times_of_a_pass_are_without_the_optimiser() -> None:
     told: list[str] = []
     once = read_kineto_layers(trace(*step(1, 0), *step(2, 100)), of_a_pass=True, tell=told.append)
     assert [(one.forward_us, one.backward_us) for one in once] == [(4, 10 + 1), (10, 2 + 8 + 1)]
-    assert any("7 us of Optimizer.step in a step are left out" in one for one in told)
+    assert any(carries(one, "7 us", "Optimizer.step") for one in told)
 
 
 def test_times_of_a_pass_are_means_over_those_of_a_step() -> None:
@@ -585,22 +585,22 @@ def test_times_of_a_pass_are_means_over_those_of_a_step() -> None:
     told: list[str] = []
     found = read_kineto_layers(trace(mark, *one, *other), of_a_pass=True, tell=told.append)
     assert [(it.forward_us, it.backward_us) for it in found] == [(4, 10 + 1), (10, 2 + 8 + 1)]
-    assert any("2 backward passes: times are means over them" in each for each in told)
+    assert any(carries(each, "2 backward", "passes") for each in told)
 
 
 def test_a_layer_profile_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "layers.json"
     convert = ["convert", "kineto", str(FILE), "--gpu-type", "v100", "--to", "layers"]
     assert main([*convert, "--batch", "32", "--state-factor", "3", "-o", str(path)]) == 0
-    assert "not known how much of the backward passes goes into the gradients of weights" in capsys.readouterr().err
+    assert carries(capsys.readouterr().err, "backward", "gradients")
     found = read_layers(path.read_bytes())
     assert (found.gpu_type, found.batch, found.state_factor, found.is_chain) == ("v100", 32, 3, True)
     assert found.layers == read_kineto_layers(FILE.read_bytes(), of_a_pass=True)
     assert main([*convert, "--segments", "2", "--only-model"]) == 2
     told = capsys.readouterr().err
-    assert "leave out --only-model" in told and "leave out --segments" in told
+    assert carries(told, "leave", "--only-model") and carries(told, "leave", "--segments")
     assert main([*convert[:-2], "--state-factor", "3"]) == 2
-    assert "--state-factor is of --to layers" in capsys.readouterr().err
+    assert carries(capsys.readouterr().err, "--state-factor", "--to")
 
 
 def test_an_instance_and_a_model_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -614,9 +614,9 @@ def test_an_instance_and_a_model_from_the_command_line(tmp_path: Path, capsys: p
     assert [one.name for one in load_instance(own).models["net"].segments] == ["layer:a", "layer:b", "layer:head"]
     capsys.readouterr()
     assert main([*convert, "--parameters", "x=1"]) == 3
-    assert 'parameters of a layer "x"' in capsys.readouterr().err
+    assert carries(capsys.readouterr().err, "parameters", '"x"')
     assert main([*convert, "--parameters", "x"]) == 2
     assert main(["convert", "pipedream", str(FILE), "--gpu-type", "v100", "--layers", "a", "--parameters", "a=1"]) == 2
     told = capsys.readouterr().err
-    assert "--layers is of kineto" in told and "--parameters is of kineto" in told
+    assert carries(told, "--layers", "kineto") and carries(told, "--parameters", "kineto")
     assert main(["convert", "kineto", str(FILE), str(FILE), "--gpu-type", "v100", "--only-model"]) == 2

@@ -15,6 +15,7 @@ from jigsaw_opt.documents.encoding import canonical_json
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Instance, Segment, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.problem.power import PowerCap
+from tests.refusals import refuses
 
 BLOCK = {"name": "B", "slot": "x", "duration_us": {"v100": 1}, "power_w": {"v100": 250}}
 
@@ -51,23 +52,21 @@ def test_caps_and_watts_are_in_the_canonical_form_only_if_given_and_as_given(pai
 
 
 @pytest.mark.parametrize(
-    ("caps", "path", "part"),
+    ("caps", "path", "code"),
     [
-        ([cap(watts=0)], "$.cluster.power_caps[0].watts", "is 0"),
-        ([cap(servers=[])], "$.cluster.power_caps[0].servers", "at least 1 item"),
-        ([cap(servers=["s0", "s0"])], "$.cluster.power_caps[0].servers[1]", 'server "s0" stands here twice'),
-        ([cap(servers=["s"])], "$.cluster.power_caps[0].servers[0]", 'no server is called "s"'),
-        ([cap(), cap()], "$.cluster.power_caps[1].name", 'duplicate name "room"'),
-        ([cap(servers="s0")], "$.cluster.power_caps[0].servers", "must be a list"),
-        ([7], "$.cluster.power_caps[0]", "must be an object"),
-        ({}, "$.cluster.power_caps", "must be a list"),
+        ([cap(watts=0)], "$.cluster.power_caps[0].watts", "out-of-range"),
+        ([cap(servers=[])], "$.cluster.power_caps[0].servers", "wrong-count"),
+        ([cap(servers=["s0", "s0"])], "$.cluster.power_caps[0].servers[1]", "duplicate-name"),
+        ([cap(servers=["s"])], "$.cluster.power_caps[0].servers[0]", "unknown-name"),
+        ([cap(), cap()], "$.cluster.power_caps[1].name", "duplicate-name"),
+        ([cap(servers="s0")], "$.cluster.power_caps[0].servers", "wrong-type"),
+        ([7], "$.cluster.power_caps[0]", "wrong-type"),
+        ({}, "$.cluster.power_caps", "wrong-type"),
     ],
 )
-def test_a_wrong_cap_is_one_problem(pair_path: Path, caps: object, path: str, part: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
+def test_a_wrong_cap_is_one_problem(pair_path: Path, caps: object, path: str, code: str) -> None:
+    with refuses(f"{code} {path}"):
         decode_instance(json.dumps(tree(pair_path, caps=caps)))
-    (problem,) = caught.value.problems
-    assert problem.path == path and part in str(problem)
 
 
 @pytest.mark.parametrize("watts", [-1, 1.5, None, True, "300"])

@@ -15,7 +15,7 @@ from jigsaw_opt.documents import decode_instance, decode_plan, parsing, schema
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.rules.schemas import Kind, shipped
-from tests.refusals import misuse, refuses
+from tests.refusals import carries, misuse, refuses
 
 HERE = Path(__file__).parents[1] / "data"
 FULL: dict[str, Any] = {
@@ -272,26 +272,26 @@ def test_a_cyclic_instance_has_no_release() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "place", "part"),
+    ("policy", "place", "code"),
     [
-        ({"avoid": ["s0", "t1"]}, ".avoid[1]", 'no server or switch is called "t1"'),
-        ({"avoid": ["l0"]}, ".avoid[0]", 'no server or switch is called "l0"'),
-        ({"avoid_links": ["s0"]}, ".avoid_links[0]", 'no link is called "s0"'),
-        ({"via": [["s0"], ["s9", "t0"]]}, ".via[1][0]", 'no server or switch is called "s9"'),
-        ({"via": [["s0"], []]}, ".via[1]", "at least 1 item"),
-        ({"via": [["s0"]] * 9}, ".via", "0 to 8 items; has 9"),
-        ({"via": ["s0"]}, ".via[0]", "must be a list"),
-        ({"max_links": 0}, ".max_links", "is 0"),
-        ({"max_links": None}, ".max_links", "is null"),
-        ({"voia": []}, ".voia", "unknown key"),
-        (7, "", "must be an object"),
+        ({"avoid": ["s0", "t1"]}, ".avoid[1]", "unknown-name"),
+        ({"avoid": ["l0"]}, ".avoid[0]", "unknown-name"),
+        ({"avoid_links": ["s0"]}, ".avoid_links[0]", "unknown-name"),
+        ({"via": [["s0"], ["s9", "t0"]]}, ".via[1][0]", "unknown-name"),
+        ({"via": [["s0"], []]}, ".via[1]", "wrong-count"),
+        ({"via": [["s0"]] * 9}, ".via", "wrong-count"),
+        ({"via": ["s0"]}, ".via[0]", "wrong-type"),
+        ({"max_links": 0}, ".max_links", "out-of-range"),
+        ({"max_links": None}, ".max_links", "wrong-type"),
+        ({"voia": []}, ".voia", "unknown-field"),
+        (7, "", "wrong-type"),
     ],
 )
-def test_policies_of_routes_name_what_is_there(policy: object, place: str, part: str) -> None:
+def test_policies_of_routes_name_what_is_there(policy: object, place: str, code: str) -> None:
     tree = changed(("cluster", "route_policies"), {"p": policy})
     tree["jobs"][0]["route_policy"] = "p"
     (problem,) = problems(json.dumps(tree))
-    assert problem.path == f"$.cluster.route_policies.p{place}" and part in str(problem)
+    assert (problem.path, problem.code) == (f"$.cluster.route_policies.p{place}", code)
 
 
 @pytest.mark.parametrize("policies", [{}, {"other": {}}])
@@ -299,7 +299,7 @@ def test_jobs_name_policies_that_are_there(policies: dict[str, Any]) -> None:
     tree = changed(("cluster", "route_policies"), policies)
     tree["jobs"][0]["route_policy"] = "p"
     (problem,) = problems(json.dumps(tree))
-    assert problem.path == "$.jobs[0].route_policy" and 'no route policy is called "p"' in problem.message
+    assert problem.path == "$.jobs[0].route_policy" and carries(problem.message, "policy", '"p"')
 
 
 @pytest.mark.parametrize(
@@ -356,18 +356,18 @@ def test_lone_surrogates(escape: str) -> None:
         (b"\xef\xbb\xbf{}", "byte order mark"),
         (b"\xff\xfe{\x00", "not UTF-8"),
         ('{"a": "\ud800"}', "lone surrogate"),
-        (b"[1]", "not a JSON object"),
-        (b"null", "not a JSON object"),
+        (b"[1]", "JSON object"),
+        (b"null", "JSON object"),
         (b'{"a": }', "line 1, column 7"),
         (b'{"a": 1,}', "not JSON"),
         (b"{'a': 1}", "not JSON"),
         (b"{} {}", "not JSON"),
         (b'{"a": "\x00"}', "not JSON"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "more than 4300 digits"),
-        (b'{"a": ' + b"[" * 100_000, "nested too deeply"),
-        (b'{"a": ' * 100_000, "nested too deeply"),
-        (b"\x00" * 1_000_000, "not a JSON object"),
-        (b"x" * 20_000_000, "not a JSON object"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "4300 digits"),
+        (b'{"a": ' + b"[" * 100_000, "deeply"),
+        (b'{"a": ' * 100_000, "deeply"),
+        (b"\x00" * 1_000_000, "JSON object"),
+        (b"x" * 20_000_000, "JSON object"),
         (b" " * 20_000_000, "empty"),
     ],
     ids=lambda value: None if isinstance(value, str) and len(value) < 40 else "data",
@@ -404,7 +404,7 @@ def test_a_tree_of_far_more_memory_than_its_text_is_not_built(unit: str, monkeyp
     monkeypatch.setattr(parsing, "MEMORY_FOR_ANY", 2**20)
     text = '{"format": "jigsaw-instance/1", "jobs": [' + ("{" if "}, {" in unit else "") + unit * 200_000
     found = problems(text.rstrip(", {") + "]}")
-    assert len(found) == 1 and "far more than a document of this size has" in found[0].message
+    assert len(found) == 1 and carries(found[0].message, "more", "document")
 
 
 def test_documents_as_they_are_written_are_never_too_dense(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import decode_instance, encode_instance, instance_sha256
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import generate
 from jigsaw_opt.instances.families import Draft, HiddenPlace, draft
 from jigsaw_opt.instances.recipes import FAMILIES
@@ -82,11 +81,15 @@ def test_changes_that_do_not_go_with_the_recipe_still_give_a_valid_instance() ->
 
 
 @pytest.mark.parametrize(
-    ("family", "changes", "message"),
-    [("village", {}, "no family"), ("tiny", {"gpu": 3}, "no gpu"), ("server", {"load": 9000}, "no place left")],
+    ("family", "changes", "expected", "named"),
+    [
+        ("village", {}, "unknown-name family", "'village'"),
+        ("tiny", {"gpu": 3}, "unknown-option", "gpu"),
+        ("server", {"load": 9000}, "does-not-fit", "load"),
+    ],
 )
-def test_what_cannot_be_made_is_refused(family: str, changes: dict[str, int], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+def test_what_cannot_be_made_is_refused(family: str, changes: dict[str, int], expected: str, named: str) -> None:
+    with misuse(expected, naming=[named]):
         generate(family, 0, **changes)
 
 

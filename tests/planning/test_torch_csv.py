@@ -25,7 +25,7 @@ from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.random_pipelines import planned, random_orders, random_pipeline
-from tests.refusals import misuse, refuses
+from tests.refusals import carries, misuse, refuses
 
 
 def named(name: str, split: bool = True) -> PipelineProblem:
@@ -156,11 +156,11 @@ def test_a_pipeline_among_other_jobs_is_found() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('"name": "B1.1"', '"name": "C1.1"', "block 'C1.1' is not called as a pass is"),
-        ('{"name": "B1.1", "slot": "gpu1"', '{"name": "B1.1", "slot": "gpu0"', "B1.1 has another slot than F0.1"),
-        ('["F1.0", "F1.1", 0]', '["F1.0", "B1.1", 0]', "F1.1 does not wait for F1.0"),
-        ('["F1.0", "F1.1", 0]', '["F1.0", "F1.1", 0], ["F0.0", "F1.0", 0]', "F1.0 waits for F0.0"),
-        ('"barrier": "slot"', '"barrier": "none"', "its iterations overlap"),
+        ('"name": "B1.1"', '"name": "C1.1"', "'C1.1'"),
+        ('{"name": "B1.1", "slot": "gpu1"', '{"name": "B1.1", "slot": "gpu0"', "another slot"),
+        ('["F1.0", "F1.1", 0]', '["F1.0", "B1.1", 0]', "F1.1 does not"),
+        ('["F1.0", "F1.1", 0]', '["F1.0", "F1.1", 0], ["F0.0", "F1.0", 0]', "F1.0 waits"),
+        ('"barrier": "slot"', '"barrier": "none"', "overlap"),
     ],
 )
 def test_other_shapes_are_refused(old: str, new: str, told: str, tmp_path: Path) -> None:
@@ -208,9 +208,9 @@ def test_the_command_writes_the_file_and_tells_version_and_format(
 
 def test_options_of_other_formats_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "server/plain", "--to", "torch-csv", "-o", str(tmp_path / "x")]) == 2
-    assert "torch-csv needs a plan" in capsys.readouterr().err
+    assert carries(capsys.readouterr().err, "torch-csv", "needs")
     assert main(["export", "server/plain", "--to", "mps", "--format", "compute_only", "-o", str(tmp_path / "x")]) == 2
-    assert "--format goes with --to torch-csv only" in capsys.readouterr().err
+    assert carries(capsys.readouterr().err, "--format", "--to")
 
 
 def test_an_asynchronous_pipeline_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

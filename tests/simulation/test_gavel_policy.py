@@ -88,7 +88,7 @@ def test_a_type_with_fewer_gpus_than_a_job_asks_for_is_none_for_it() -> None:
     table, wide = where.performance, where.workload.jobs[0]
     assert isinstance(table, Table)
     assert table.throughput(wide, "fast") == 0.0
-    assert table.unknown(wide) == "'a' on 2 GPUs was not measured on slow"
+    require_data(table.unknown(wide), "'a'", "2 GPUs", "slow")
     require_data(table.unknown(replace(wide, gpus=4)), "'a'", "4 GPUs")
     with misuse("unsupported", naming=["'j0'", "2"]):
         run(where, GAVEL)

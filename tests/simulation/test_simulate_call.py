@@ -26,7 +26,7 @@ from jigsaw_opt.simulation.outages import Failures, RandomEvents
 from jigsaw_opt.simulation.policies.las import LAS
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.simulate import result_of
-from tests.refusals import misuse, refuses
+from tests.refusals import carries, misuse, refuses
 
 SECOND = 1_000_000
 WORKLOAD = Workload(
@@ -163,9 +163,9 @@ def test_what_is_wrong_with_objects_is_told_with_its_path() -> None:
         simulate(Workload("w", jobs), Cluster((Server("s", "gpu", 4, 1, 1),)), "nobody")
     told = [str(problem) for problem in caught.value.problems]
     assert told[0].startswith("policy: no policy 'nobody'")
-    assert told[1].startswith("workload $.jobs[0]: job 'a' needs 9 GPUs and the cluster has 4")
-    assert told[2].startswith("workload $.jobs[1].gpus: must be an integer from 1")
-    assert told[3] == "workload $.jobs[1].name: there is a job 'a' already"
+    assert told[1].startswith("workload $.jobs[0]: ") and carries(told[1], "'a'", "9 GPUs", "4")
+    assert told[2].startswith("workload $.jobs[1].gpus: ")
+    assert told[3].startswith("workload $.jobs[1].name: ") and "'a'" in told[3]
     with refuses("empty workload $.jobs[0].gpu_types"):
         simulate(Workload("w", (TraceJob("c", 0, "seconds", 1, 1, gpu_types=()),)), "1x1", "fifo")
     with refuses("empty workload $.jobs"):

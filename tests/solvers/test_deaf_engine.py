@@ -28,6 +28,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
+from tests.refusals import fails
 
 cp_model = pytest.importorskip("ortools.sat.python.cp_model")
 LONG = 60.0
@@ -129,7 +130,7 @@ def test_an_engine_that_listens_is_waited_for(monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_engine_that_does_not_listen_is_left_behind() -> None:
     flag = Event()
-    with pytest.raises(OutOfTimeError, match="'deaf' did not end"):
+    with fails(OutOfTimeError, "'deaf'"):
         run_stoppable(lambda: flag.wait(LONG), lambda: None, "deaf", lambda: True)
     assert not flag.is_set()
     flag.set()

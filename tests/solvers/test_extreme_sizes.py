@@ -18,6 +18,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
+from tests.refusals import carries
 
 HUGE = 2**53 - 1
 SOLVERS = ("auto", "cpsat", "greedy", "ilp", "search")
@@ -80,7 +81,7 @@ def test_a_limit_that_is_over_at_once_is_an_honest_answer(solver: str, monkeypat
     monkeypatch.setattr(Options, "grace", 0.0)
     result = solve(instance(4, Job("a", "m", 2, 1)), solver, Options(threads=1, time_limit=0.0))
     assert (result.status, result.stopped_by, result.plan) == (Status.UNKNOWN, StoppedBy.TIME, None)
-    assert result.bound == 0 and "no time for a bound" in result.bound_reason
+    assert result.bound == 0 and carries(result.bound_reason, "time", "bound")
 
 
 def test_a_cancel_before_anything_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

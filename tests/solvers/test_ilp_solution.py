@@ -23,7 +23,7 @@ from jigsaw_opt.solvers.ilp import model_document
 from jigsaw_opt.solvers.ilp.solution import _interval, plan_of_solution
 from tests.oracle import optimum
 from tests.random_instances import random_instance
-from tests.refusals import refuses
+from tests.refusals import carries, refuses
 
 highspy = pytest.importorskip("highspy")
 pytest.importorskip("pulp")
@@ -83,8 +83,8 @@ def test_all_that_is_wrong_is_listed(pair: Instance, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError) as caught:
         plan_of_solution(pair, replace(whole, values=values), "x.sol")
     told = [problem.message for problem in caught.value.problems]
-    assert "has no column 'other'" in told[0] and told[1] == "column 'end_0_0' is missing"
-    assert told[2] == "column 'here_0_0' is 0.5, and no whole number" and "not from 0 to 1" in told[3]
+    assert carries(told[0], "column", "'other'") and told[1] == "column 'end_0_0' is missing"
+    assert told[2] == "column 'here_0_0' is 0.5, and no whole number" and carries(told[3], "from", "0", "1")
 
 
 def test_a_solution_that_places_no_worker_is_none(pair: Instance, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_the_command_writes_checked_plans_only(
     save_instance(pair, source)
     path = solved(pair, "lp", "highs", tmp_path)
     assert main(["export", str(source), "--read-solution", str(path), "-o", str(output)]) == 0
-    assert "the file states makespan 1,800.0; the plan has 1,800 in exact times" in capsys.readouterr().err
+    assert carries(capsys.readouterr().err, "1,800.0", "1,800")
     assert check(pair, load_plan(output)) == ()
     output.unlink()
     path.write_text(path.read_text().replace("workers", "w").replace("here_0_0", "there_0_0"))

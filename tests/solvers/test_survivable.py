@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.resolve.survivable import bridges
 from jigsaw_opt.solvers.result import Result, Status
 from jigsaw_opt.solvers.solve import solve
-from tests.refusals import misuse
+from tests.refusals import carries, misuse
 from tests.solvers.test_failures import chained
 
 pytest.importorskip("ortools")
@@ -93,7 +93,7 @@ def test_task_graph_jobs_and_instances_without_such_a_plan() -> None:
     star = replace(chained(), cluster=replace(cluster, links=cluster.links[1:]))
     wide = replace(star, jobs=fast_and_slow(9).jobs, models=fast_and_slow(9).models)
     none = solve(replace(wide, jobs=(replace(wide.jobs[0], deadline_us=None),)), "auto", QUICK, survivable=True)
-    assert none.status is Status.INFEASIBLE and "no plan outlives every link" in none.conflicts[0].message
+    assert none.status is Status.INFEASIBLE and carries(none.conflicts[0].message, "outlives", "every")
     with misuse("unsupported survivable"):
         solve(chained(), "cpsat", QUICK, survivable=True)
 
@@ -108,7 +108,7 @@ def test_survivable_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["solve", str(files[1]), *call, "-o", str(tmp_path / "plan.json")]) == 0
     assert json.loads(capsys.readouterr().out)["objective"] == 12
     assert main(["solve", str(files[1]), "--survivable", "--warm", str(tmp_path / "plan.json")]) == 2
-    assert "--survivable makes a plan anew; leave out --warm" in capsys.readouterr().err
+    assert carries(capsys.readouterr().err, "--survivable", "--warm")
 
 
 CASES = Path(__file__).parents[1] / "data" / "cases" / "robust"
@@ -144,4 +144,4 @@ def test_a_cluster_without_some_of_its_parts_is_valid(links: tuple[str, ...], se
 
 def test_survivable_and_phased_do_not_go_together(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["solve", "server/plain", "--phased", "--survivable"]) == 2
-    assert "solver 'phased' takes no option --survivable" in capsys.readouterr().err
+    assert carries(capsys.readouterr().err, "'phased'", "--survivable")
