@@ -373,11 +373,8 @@ def test_a_bound_that_a_search_has_proven_is_told_from_the_best_sum(
     assert main(shown(instance, replace(plan, bound=plan.objective), tmp_path)) == 0
     told = capsys.readouterr().out.splitlines()[-2:]
     assert plan.objective > 15
-    assert told[0].startswith(
-        f"No plan ends before {plan.objective} µs: its solver proved that by search."
-        " What adds up proves less: no plan ends before 15 µs."
-    )
-    assert told[1] == f"The plan has {plan.objective}: it is optimal."
+    assert carries(told[0], f"{plan.objective} µs", "by search", "15 µs")
+    assert carries(told[1], str(plan.objective), "optimal")
 
 
 def test_changes_that_gain_nothing_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -404,7 +401,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert data["jobs"][0]["time_us"]["gpu"] == 3 and data["bound"]["proof"]["sentence"]
     assert [it["gain_us"] for it in data["changes"]] == [3, 6, 6]
     assert main(["explain", *files, "c"]) == 2
-    assert capsys.readouterr().err == "error: the plan has no job 'c'; its jobs are:\n  a\n  b\n"
+    assert carries(capsys.readouterr().err, "error: ", "'c'", "\n  a\n  b\n")
     with misuse("unknown-name job", "unknown-name job", "unknown-name job"):
         explain(instance, plan, "c")
 

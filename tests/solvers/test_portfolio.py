@@ -25,6 +25,7 @@ from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance
+from tests.refusals import carries
 
 pytest.importorskip("ortools")
 
@@ -60,8 +61,8 @@ def test_agrees_with_brute_force(horizon: Horizon, objective: Objective, workers
 
 def test_the_reason_of_the_bound_names_what_proved_it() -> None:
     # The first bound falls short of both optima: one is met by a stronger bound, the other by the exact model.
-    assert run(load("tiny/033")).bound_reason == "work, transfers and memory of every placement"
-    assert run(load("tiny/041")).bound_reason == "search by portfolio"
+    assert carries(run(load("tiny/033")).bound_reason, "work", "memory", "every placement")
+    assert carries(run(load("tiny/041")).bound_reason, "search", "portfolio")
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from jigsaw_opt.solvers.bounds.packing.column_generation import KnapsackBins, Pa
 from jigsaw_opt.solvers.bounds.packing.knapsack import CELLS, Item, best_pattern
 from tests.oracle import optimum
 from tests.random_instances import MICRO, random_instance
+from tests.refusals import carries
 
 
 def rising(instance: Instance) -> list[Bound]:
@@ -62,9 +63,9 @@ def test_transfers_that_do_not_share_a_link_within_a_period_need_links_of_their_
     # Four jobs on three links, two links each, none of which holds a third job: eight halves on three links.
     instance = star([100, 100, 100, 100], gpus=1)
     cheap, *stronger = rising(instance)
-    assert (cheap.value, cheap.reason) == (267, "transfers of jobs too wide for one place over 3 links")
+    assert cheap.value == 267 and carries(cheap.reason, "transfers", "3 links")
     assert stronger[-1].value == 300
-    assert stronger[-1].reason == "jobs too wide for one place packed onto the links of 3 places"
+    assert carries(stronger[-1].reason, "packed", "3 places")
 
 
 def test_memory_that_leaves_room_for_few_workers_makes_some_job_cross() -> None:
@@ -75,7 +76,7 @@ def test_memory_that_leaves_room_for_few_workers_makes_some_job_cross() -> None:
     instance = Instance("memory", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 2, 1) for k in range(2)))
     cheap, *stronger = rising(instance)
     assert cheap.value == 11
-    assert stronger[-1].reason == "work, transfers and memory of every placement"
+    assert carries(stronger[-1].reason, "work", "memory", "every placement")
     assert stronger[-1].value == optimum(instance) == 60
 
 
