@@ -41,9 +41,9 @@ def test_names_work_with_a_slash_and_with_a_dash() -> None:
 
 
 def test_unknown_names_are_refused_with_near_ones() -> None:
-    with misuse("unknown-name", naming=["'tiny/042'"]):
+    with misuse("unknown-name name", naming=["'tiny/042'"]):
         load("tiny/0422")
-    with misuse("unknown-name", naming=["'huge'"]):
+    with misuse("unknown-name set_name", naming=["'huge'"]):
         names("huge")
 
 

@@ -83,8 +83,8 @@ def test_all_that_is_wrong_is_listed(pair: Instance, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError) as caught:
         plan_of_solution(pair, replace(whole, values=values), "x.sol")
     told = [problem.message for problem in caught.value.problems]
-    assert carries(told[0], "column", "'other'") and told[1] == "column 'end_0_0' is missing"
-    assert told[2] == "column 'here_0_0' is 0.5, and no whole number" and carries(told[3], "from", "0", "1")
+    assert carries(told[0], "column", "'other'") and "'end_0_0'" in told[1]
+    assert carries(told[2], "'here_0_0'", "0.5") and carries(told[3], "from", "0", "1")
 
 
 def test_a_solution_that_places_no_worker_is_none(pair: Instance, tmp_path: Path) -> None:

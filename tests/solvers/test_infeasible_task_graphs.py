@@ -51,27 +51,27 @@ def causes(jobs: Sequence[TaskGraphJob | Job], cluster: Cluster, model: Model | 
 @pytest.mark.parametrize(
     ("asked", "servers", "kind", "told"),
     [
-        (job([1], ["w"]), [server()], "gpu_type", "all its blocks have times for w, the cluster has v"),
+        (job([1], ["w"]), [server()], "gpu_type", ("times for w", "v")),
         (
             job([1] * 4),
             [server()],
             "reach",
-            "4 slots on GPUs of their own of type v, and the cluster has 2; 2 more",
+            ("4 slots", "type v", "2", "2 more"),
         ),
-        (job([1] * 3), [server(), server("t", 9, gpu_type="w")], "reach", "of type v, and the cluster has 2; 1 more"),
-        (job([1, 12 * GB]), [server()], "memory", "at least 2 GB more are wanted, as on each GPU of server s"),
+        (job([1] * 3), [server(), server("t", 9, gpu_type="w")], "reach", ("type v", "2", "1 more")),
+        (job([1, 12 * GB]), [server()], "memory", ("2 GB more", "server s")),
         (
             job([5, 11 * GB, 11 * GB]),
             [server(), server("t", 1, 12 * GB)],
             "memory",
-            "GPUs have so much; at least 1 GB",
+            ("at least 1 GB",),
         ),
-        (job([1] * 3), [server(), server("t")], "reach", "joined by links; links that join 1 more of them are wanted"),
+        (job([1] * 3), [server(), server("t")], "reach", ("links", "1 more")),
     ],
 )
-def test_what_is_missing_is_told(asked: TaskGraphJob, servers: list[Server], kind: str, told: str) -> None:
+def test_what_is_missing_is_told(asked: TaskGraphJob, servers: list[Server], kind: str, told: tuple[str, ...]) -> None:
     ((found, message),) = causes([asked], Cluster(tuple(servers)))
-    assert found == kind and told in message
+    assert found == kind and carries(message, *told)
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def test_calls_that_make_no_sense_change_nothing() -> None:
     cyclic = Session(replace(two_jobs(), horizon="cyclic", objective="period"))
     with pytest.raises(UsageError, match="no past"):
         cyclic.advance(1)
-    with pytest.raises(UsageError, match="has a task graph"):
+    with pytest.raises(UsageError, match="task graph"):
         Session(generate_task_graphs())
 
 
