@@ -488,8 +488,7 @@ class _Body:
         found = self._whole.resolve(self._module, name)
         if found is None or not isinstance(found[1], ast.expr):
             raise self._module.refusal(node)
-        value = eval(compile(ast.Expression(found[1]), name, "eval"), {"__builtins__": {}})
-        return self._expression(ast.copy_location(ast.Constant(value), node))
+        return self._expression(found[1])
 
     def _in_order(self, values: Sequence[ast.expr], then: Any) -> tuple[str, str]:
         """Return what is made of expressions; where one calls a function they are evaluated from left to right."""
