@@ -39,7 +39,6 @@ from jigsaw_opt.system.plugins import nearest
 EVERYTHING, CONTROL = "everything", "control"
 SPECIAL_CASES = {
     "opening": "opening.work=0",
-    "wait for compiled functions": "opening:_COMPILE_SECONDS=0",
     "learning which moves succeed": "driver.floor=1000000000",
     "chance among candidates": "candidates.blur=0",
     "level profiles in balancing": "load_balancing.profile_share=0",
