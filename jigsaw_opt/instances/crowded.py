@@ -92,7 +92,7 @@ def shortened(instance: Instance, longest: int) -> tuple[Instance, bool]:
     instance
         What is to be changed.
     longest
-        Least time of the longest job in percent of the mean work of a GPU.
+        Largest time that the longest job may take alone, in percent of the mean work of a GPU.
     """
     once = compile_instance(replace(instance, jobs=tuple(replace(job, iterations=1) for job in instance.jobs)))
     spans = [

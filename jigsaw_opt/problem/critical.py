@@ -340,7 +340,9 @@ def _longer_us(job: OperationGraph, exchange: Exchange, first: int) -> int:
 
 
 def exchange_over(job: OperationGraph, channel: Channel) -> Exchange:
-    """Return the least durations of the transfers of an iteration over a channel that is at best `channel`.
+    """Return what the transfers of an iteration take at least over a channel that is at best `channel`.
+
+    This is their least durations, and what one more contributor adds to each unless the depth rule fixes their number.
 
     Parameters
     ----------

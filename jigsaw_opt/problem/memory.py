@@ -41,7 +41,7 @@ def levels_within(activation_bytes: Sequence[int], room: int) -> int:
     Parameters
     ----------
     activation_bytes
-        Bytes by level, never falling.
+        Bytes by level from level 1 on, never falling.
     room
         Bytes that are free.
     """

@@ -54,7 +54,8 @@ def time_in(workload: Workload, text: str | None) -> int:
     Raises
     ------
     UsageError
-        The text is neither, or a date where the workload has none.
+        The text is neither; a date where the workload has none, or where only one of the two has a time zone; or a time
+        too far from the first submission.
     """
     jobs = (*workload.jobs, *workload.unfinished)
     if text is None:

@@ -215,7 +215,7 @@ def mean_us(
     rows, exchange
         Levels and durations of the transfers by iteration.
     length
-        Of an iteration with such levels and transfers.
+        Function from such levels and durations of an iteration to its length in microseconds.
     """
     kinds = Counter(zip(rows, exchange, strict=True))
     return ceil_div(sum(count * length(*kind) for kind, count in kinds.items()), len(rows))

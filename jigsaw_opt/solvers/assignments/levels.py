@@ -261,7 +261,7 @@ def by_caps(row: Levels, caps: Sequence[int], keys: Sequence[int]) -> list[int] 
     caps
         By slot: the deepest level that memory admits.
     keys
-        By slot; of equal keys the first slot is taken.
+        Key by slot; of equal keys the first slot is taken.
 
     Returns
     -------
