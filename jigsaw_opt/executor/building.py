@@ -144,7 +144,7 @@ def replica(network: Network, bounds: Sequence[int], batch_size: int, levels: Se
 
 
 def run_name(units: Sequence[str]) -> str:
-    """Name of a segment that holds `units`, as `build` reads it back."""
+    """Return the name of a segment that holds `units`, as `build` reads it back."""
     return units[0] if len(units) == 1 else f"{units[0]}-{units[-1]}"
 
 

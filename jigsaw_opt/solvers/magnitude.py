@@ -41,7 +41,7 @@ def largest_objective(operations: Operations) -> int:
 
 
 def beyond(operations: Operations) -> int:
-    """More than any time or objective of an order of operations; 64 bits hold it where they hold these."""
+    """Return more than any time or objective of an order of operations; 64 bits hold it where they hold these."""
     return 2**62 if orders_fit(operations) else 2**7 * largest_objective(operations)
 
 

@@ -183,7 +183,7 @@ class SolveState:
         self._rules = (*self._rules, rule)
 
     def deadlines(self, limit: int) -> Mapping[int, int]:
-        """Deadlines of jobs, in microseconds by index, in plans within `limit`, by the last proof that has any."""
+        """Return deadlines of jobs in plans within `limit`, in microseconds by index, by the last proof with any."""
         return self._deadlines(limit) if self._deadlines is not None else {}
 
     def refute(self, conflict: Conflict) -> None:

@@ -18,7 +18,9 @@ _MEMORY = 1
 
 
 def perfetto_trace(picture: Picture) -> bytes:
-    """Trace events as JSON: a process for each server and one for the links, with a track for each GPU and link.
+    """Return trace events as JSON.
+
+    There is a process for each server and one for the links, with a track for each GPU and link.
 
     A flow leads to each operation from the last of those that it waits for. Counters tell the memory held, and how
     many GPUs of a server and how many links are taken. Times are microseconds.

@@ -121,7 +121,7 @@ def run_engine(
 
 
 def propagate_strongly(solver: cp_model.CpSolver) -> None:
-    """Few operations on a GPU or link are decided by the orders that their neighbours leave, which these rules find.
+    """Let CP-SAT fix what the orders of neighbours on a GPU or link leave open; this pays where operations are few.
 
     ``use_dynamic_precedence_in_disjunctive`` finds more, and ends the process in OR-Tools 9.15.
     """

@@ -28,7 +28,7 @@ class Cpsat(OrtoolsSolver):
     takes: ClassVar[tuple[str, ...]] = LIMITS
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Power caps with task-graph jobs, whose model does not state them."""
+        """Return why it does not take power caps with task-graph jobs, or None; its model does not state both."""
         if instance.task_graph_jobs and instance.cluster.power_caps:
             return f"job {instance.task_graph_jobs[0].name!r} has a task graph, and the cluster has power caps"
         return None

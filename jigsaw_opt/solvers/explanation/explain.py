@@ -112,7 +112,7 @@ class JobExplanation:
 
 
 def explain(instance: Instance, plan: Plan, job: str | None = None) -> list[JobExplanation]:
-    """Where the time of each job goes.
+    """Return where the time of each job goes.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class Explainer:
         return names.index(name)
 
     def of(self, job: int) -> JobExplanation:
-        """Where the time of a job goes."""
+        """Return where the time of a job goes."""
         order, period = self._order, self._order.period_us
         flat, starts = order.flat, order.starts
         own = range(order.begins[job], order.begins[job + 1])

@@ -123,7 +123,7 @@ class _JobPart:
 
 
 def explain_phases(instance: Instance, plan: Plan, job: str | None = None) -> list[JobStretches]:
-    """Where the time of jobs goes.
+    """Return where the time of jobs of a phased plan goes.
 
     Parameters
     ----------

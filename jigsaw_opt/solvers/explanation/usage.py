@@ -49,7 +49,7 @@ class BusyTimes:
         self._of_first = [Occupation(b, b + length, number, b - start) for b, start, number, length in first]
 
     def before(self, moment: int) -> Iterator[Occupation]:
-        """Those that start before a moment, the latest first; on the cyclic horizon without end."""
+        """Yield what starts before a moment, the latest first; on the cyclic horizon without end."""
         period = self._period
         if period is None:
             for at in range(bisect_left(self._starts, moment) - 1, -1, -1):

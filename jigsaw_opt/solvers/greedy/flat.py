@@ -90,11 +90,11 @@ class Flat:
             self.period_us = int(repeat(self._flat.graph, state, trial)) if self._cyclic else None
 
     def ends(self) -> list[int]:
-        """Last barrier of every job."""
+        """Return the last barrier of every job, in microseconds."""
         return integers(self._schedule.end)
 
     def begins(self) -> list[int]:
-        """First start of every job."""
+        """Return the first start of every job, in microseconds."""
         return integers(self._schedule.begin)
 
     def levels(self, index: int) -> list[list[int]]:

@@ -130,7 +130,7 @@ class OrderInsertion:
         return integers(self._state.partial)
 
     def visits(self) -> int:
-        """Operations that were tried since this was last asked."""
+        """Return how many operations were tried since this was last asked."""
         visits, self._state.visits[0] = int(self._state.visits[0]), 0
         return visits
 

@@ -63,7 +63,7 @@ class Ilp:
     takes: ClassVar[tuple[str, ...]] = LIMITS
 
     def unavailable(self) -> str | None:
-        """PuLP or HiGHS, where it is not installed."""
+        """Return which of PuLP and HiGHS is not installed, or None."""
         missing = {"pulp": _PULP, "highspy": "highspy>=1.11,<1.14"}
         return next((package for module, package in missing.items() if find_spec(module) is None), None)
 

@@ -22,7 +22,7 @@ __all__ = ["certain_causes", "too_wide"]
 
 
 def certain_causes(operations: Operations) -> tuple[Conflict, ...]:
-    """Causes that rule out every plan, found without a search; empty where none of them holds.
+    """Return causes that rule out every plan, found without a search; none if it finds no cause.
 
     Parameters
     ----------

@@ -17,8 +17,9 @@ __all__ = ["broken_alone", "broken_together", "exceeded_guarantees"]
 
 
 def exceeded_guarantees(operations: Operations, bound: int) -> Conflict | None:
-    """Guarantees that no plan keeps, for it has an objective of at least `bound`; None where the bound leaves that
-    open.
+    """Return the guarantees that no plan keeps, for it has an objective of at least `bound`.
+
+    Return None if the bound leaves that open.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ def exceeded_guarantees(operations: Operations, bound: int) -> Conflict | None:
 
 
 def broken_alone(operations: Operations) -> Iterator[Conflict]:
-    """Guarantees that a job cannot keep even alone on the cluster."""
+    """Yield the guarantees that a job cannot keep even alone on the cluster."""
     limit = operations.objective_limit
     for number, job in enumerate(checking_deadline(operations.jobs)):
         gpus = usable_gpus(operations, job)

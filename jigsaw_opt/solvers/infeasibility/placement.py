@@ -61,7 +61,7 @@ def placement_feasible(operations: Operations, most_work: float = _MOST_WORK) ->
 
 
 def what_helps(operations: Operations) -> str:
-    """One GPU more, or how much memory on one server, with which the jobs are proven to have a place; else nothing.
+    """Say which GPU more, or how much memory on one server, proves to give the jobs a place; nothing if none does.
 
     Parameters
     ----------
