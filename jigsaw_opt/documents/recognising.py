@@ -19,6 +19,7 @@ _TOPOLOGY = re.compile(r"\s*(?:\x1b\[[0-9;]*m)*\s*GPU0\s")
 _MODEL = re.compile(r'\s*\{.*"segments"\s*:', re.DOTALL)
 _OF_MORE = re.compile(r'"(format|cluster|jobs)"\s*:')
 """Keys of documents that a model may be a part of."""
+_RUN = ('"instance_sha256"', '"solver"')
 _LAYER = re.compile(r"\s*\w+\{.*\}\[[0-9]+\]\[?[0-9]")
 _STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-([a-z]{1,20}(?:-[a-z]{1,20})?)/')
 
@@ -65,6 +66,7 @@ FORMS: Mapping[str, Form] = {
     "partition": Form("a partition", "jigsaw pipeline FILE"),
     "layers": Form("a layer profile", "jigsaw partition FILE, and jigsaw pipeline FILE --stages N"),
     "model": Form("a model of an instance", "jigsaw new --profile NAME=FILE, and jigsaw partition FILE"),
+    "result": Form("a result file", "jigsaw leaderboard FILE"),
     "csv": Form("a workload in CSV", "jigsaw simulate --workload FILE, and jigsaw new --jobs FILE"),
     **{name: Form(what, f"jigsaw simulate --workload {name}:FILE") for name, what in _SIMULATED.items()},
     "sinfo": Form("nodes of Slurm (sinfo)", "--cluster sinfo:FILE"),
@@ -77,6 +79,7 @@ _DOCUMENTS = frozenset({"instance", "plan", "phased-plan", "replay", "phased-rep
 _SAME_AS = {"itp": "elasticflow", "sia": "pollux"}
 _MARKS: Mapping[str, Callable[[str], int]] = {
     "model": lambda head: int(_MODEL.match(head) is not None and _OF_MORE.search(head) is None),
+    "result": lambda head: int(all(key in head for key in _RUN) and _OF_MORE.search(head) is None),
     "sinfo": lambda head: 2 * head.startswith("NODELIST|GRES"),
     "graphml": lambda head: int("<graphml" in head),
     "nvidia-smi": lambda head: int(_TOPOLOGY.match(head) is not None),

@@ -21,6 +21,7 @@ KINDS = ("instance", "plan", "phased-plan", "replay", "phased-replay", "partitio
 TEXTS = {
     **{kind: json.dumps({"format": f"jigsaw-{kind}/1", "jobs": [1]}) for kind in KINDS},
     "model": '{\n  "segments": [{"name": "all"}]\n}',
+    "result": '{"instance": "a", "instance_sha256": "00", "solver": "b", "objective": 3}\n',
     "alibaba": "name,cpu_milli,num_gpu,creation_time,deletion_time,scheduled_time\n",
     "csv": (DATA.parents[1] / "jigsaw_opt/instances/data/workloads/day.csv").read_text(),
     "elasticflow": "job_id,submission_time,duration,num_gpu\ny,2,9,4\n",
@@ -115,3 +116,12 @@ def test_a_wrong_reader_says_which_is_right(
     error = capsys.readouterr().err
     assert error.startswith("error: 1 problem\n")
     assert told in error
+
+
+def test_validate_says_that_a_result_file_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(2 * TEXTS["result"])
+    assert main(["validate", str(rows), "--json"]) == 3
+    ((problem,),) = (file["problems"] for file in json.loads(capsys.readouterr().out))
+    assert (problem["code"], problem["path"]) == ("unknown-format", str(rows))
+    assert f"jigsaw leaderboard {rows}" in problem["hint"]
