@@ -154,7 +154,7 @@ def _run(method: Solver, operations: Operations, options: Options, report: Repor
 def _run_of_others(
     method: Solver, operations: Operations, options: Options, report: Report, opening: Opening | None
 ) -> Result:
-    """As `_run`; an exception then names the solver, but one of the receiver of events stays as it is."""
+    """Run as `_run`; an exception then names the solver, but one of the receiver of events stays as it is."""
     of_report: list[Exception] = []
 
     def reported(event: Event) -> None:

@@ -158,7 +158,7 @@ def _solved(
 
 
 def _is_carried_over(instance: Instance, method: str | Solver, start: Plan, fix: Fix) -> bool:
-    """Whether jobs are to be matched by name, as of a plan of another instance: always by what repairs such plans."""
+    """Return whether jobs are matched by name, as of a plan of another instance: always by what repairs such plans."""
     from jigsaw_opt.solvers.resolve.warm import Warm
 
     repairs = (method == "auto" or start.is_phased) and refusal(Warm(start, fix), instance) is None

@@ -43,7 +43,7 @@ def perfetto_trace(picture: Picture) -> bytes:
 
 
 def _process(lane: Lane) -> str:
-    """Name of the process that a lane is in: its server, the links, or its group."""
+    """Return the name of the process that a lane is in: its server, the links, or its group."""
     if lane.has_phases:
         return f"group {lane.group}"
     if lane.kind.endswith("link"):

@@ -69,7 +69,7 @@ def repeated_as_it_is(flat: FlatActivities, starts: Sequence[int]) -> int:
 
 
 def _neighbours(flat: FlatActivities, order: Sequence[int]) -> list[Arc]:
-    """On each GPU and link, each activity waits for the one before it, the first one for the last a period before."""
+    """Let each activity wait for the one before it on each GPU and link, the first one for the last a period before."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     arcs = []
@@ -84,7 +84,7 @@ def _neighbours(flat: FlatActivities, order: Sequence[int]) -> list[Arc]:
 
 
 def _starts(arcs: Sequence[Sequence[tuple[int, int, int]]], order: Sequence[int], period: int) -> list[int] | int:
-    """Earliest starts at a period; or, where it is too short, a period that no plan of this order is below."""
+    """Return the earliest starts at a period; or, if it is too short, a period that no plan of this order is below."""
     start, cause = [0] * len(order), [-1] * len(order)
     while True:
         check_deadline()
@@ -107,7 +107,7 @@ def _starts(arcs: Sequence[Sequence[tuple[int, int, int]]], order: Sequence[int]
 
 
 def _circuit(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int], period: int) -> int | None:
-    """Ratio of a circuit of causes, rounded up; None where there is no circuit yet."""
+    """Return the ratio of a circuit of causes, rounded up; None if there is no circuit yet."""
     seen = [-1] * len(cause)
     for begin in range(len(cause)):
         at = begin

@@ -102,7 +102,7 @@ class WorkerPlacing:
     def _with_levels(
         self, random: Random | None, layout: Layout, found: Mapping[int, Assignment]
     ) -> dict[int, PlacedWorkers]:
-        """Where the order of levels is open, the deepest go to GPUs of least load, with blocks before or not."""
+        """Put the deepest levels on GPUs of least load where their order is open, with blocks before or not."""
         load, adding = list(layout.load), random is None or random.random() < 0.5
         placed = {}
         for job, it in found.items():

@@ -205,5 +205,5 @@ def _incumbents(solve_state: SolveState, model: CpSatModel) -> cp_model.CpSolver
 
 
 def _proven(bound: float) -> int:
-    """Integer that the engine's bound proves; beyond the exact floats, one that rounding cannot have raised."""
+    """Return the integer that the engine's bound proves; beyond the exact floats, one that rounding did not raise."""
     return math.ceil(bound - 1e-6) if abs(bound) < EXACT_FLOATS else math.floor(math.nextafter(bound, -math.inf))

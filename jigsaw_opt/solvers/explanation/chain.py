@@ -225,7 +225,7 @@ class Chains:
 
 
 def _in_the_way(obstacles: Sequence[_Obstacle], moments: Sequence[int]) -> Iterator[_Obstacle]:
-    """Another job or else full memory at each moment; where nothing is there, what comes next: the hole is too short.
+    """Yield another job or else full memory at each moment, or what comes next: the hole is too short then.
 
     Both are in order of time.
     """

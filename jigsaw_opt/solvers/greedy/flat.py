@@ -111,7 +111,7 @@ class Flat:
         return self._by_iteration(index, self._schedule.start, slots, slots + buckets)
 
     def _by_iteration(self, index: int, numbers: Numbers, first: int, final: int) -> list[list[int]]:
-        """Numbers of some operations of every iteration of a job."""
+        """Return the numbers of some operations of every iteration of a job."""
         begin, end = self._flat.base[index], self._flat.base[index + 1]
         flat, width = integers(numbers[begin:end]), (end - begin) // int(self._flat.graph.iterations[index])
         return [flat[at + first : at + final] for at in range(0, end - begin, width)]

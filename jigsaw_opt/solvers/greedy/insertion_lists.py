@@ -52,7 +52,7 @@ class InsertionLists:
         self.state = self._state(table.operations)
 
     def _offer_windows(self) -> None:
-        """Windows of every class; those of one width on the same GPU types and routes share theirs."""
+        """Add the windows of every class; those of one width on the same GPU types and routes share theirs."""
         known: dict[tuple[int, tuple[str, ...], str | None], tuple[range, range]] = {}
         for demand in checking_deadline(self.demands):
             key = demand.job.slots, tuple(sorted(demand.job.gpu_types)), demand.job.route_policy
@@ -162,7 +162,7 @@ class InsertionLists:
         return [number.setdefault(pace, len(number)) for pace in paces]
 
     def _exchange(self, channels: int) -> tuple[list[int], list[int], list[int]]:
-        """By class and channel, where the durations of transfers are; these; and `least_us`."""
+        """Return by class and channel where the durations of transfers are, these, and `least_us`."""
         places: dict[tuple[int, int], int] = {}
         exchange_at: list[int] = []
         exchange: list[int] = []

@@ -52,7 +52,7 @@ def affordable(operations: Operations) -> bool:
 
 
 def _visits(operations: Operations) -> int:
-    """Operations that are tried at most when all jobs are inserted, each at every server."""
+    """Return how many operations are tried at most when all jobs are inserted, each at every server."""
     servers = len(operations.cluster.servers)
     return servers * sum(job.iterations * operations_of_iteration(job) for job in operations.jobs)
 

@@ -74,7 +74,7 @@ def windows(layout: Layout, job: OperationGraph) -> tuple[list[ServerWindow], li
 
 
 def _with_workers(layout: Layout, routes: Routes, servers: Sequence[int], slots: int) -> Iterator[ServerWindow]:
-    """Ways to share out the workers: any, where each gives the same channel; else all but the rest on full servers."""
+    """Yield ways to share out the workers: any, if all give one channel; else all but the rest on full servers."""
     gpus = [min(slots, layout.servers[s].gpus) for s in servers]
     if len(servers) == 1:
         channel = routes.channel({servers[0]: slots})
@@ -92,7 +92,7 @@ def _with_workers(layout: Layout, routes: Routes, servers: Sequence[int], slots:
 
 
 def _filled(gpus: Sequence[int], slots: int) -> tuple[int, ...]:
-    """Workers by server: one each, and of the others as many as there is room for from the first server on."""
+    """Return workers by server: one each, and of the others as many as have room from the first server on."""
     counts, left = [1] * len(gpus), slots - len(gpus)
     for n, room in enumerate(gpus):
         more = min(left, room - 1)

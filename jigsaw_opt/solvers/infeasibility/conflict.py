@@ -78,7 +78,7 @@ def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
 def _quickxplain(
     holds: Callable[[Sequence[int]], bool], given: tuple[int, ...], jobs: tuple[int, ...], grown: bool
 ) -> tuple[int, ...]:
-    """Those of `jobs` in a minimal conflict with the background `given`; `grown` says that it is not checked yet."""
+    """Return those of `jobs` in a minimal conflict with the background `given`, unchecked if `grown`."""
     if grown and not holds(given):
         return ()
     if len(jobs) == 1:
@@ -90,7 +90,7 @@ def _quickxplain(
 
 
 def _no_routes(job: OperationGraph) -> str:
-    """Why a job has no place of its own though links join enough GPUs."""
+    """Say why a job has no place of its own though links join enough GPUs."""
     kept = f"routes that keep its route policy {job.route_policy!r} join no servers that have room for all of them"
     return f"job {job.name} has {job.slots:,} workers, and {kept}; a wider route policy or fewer workers may help"
 

@@ -119,6 +119,6 @@ def _memory_that_helps(operations: Operations) -> Iterator[str]:
 
 
 def _largest(operations: Operations) -> int:
-    """No sum in the placement model exceeds this."""
+    """Return what no sum in the placement model exceeds."""
     memory = max(server.gpu_memory for server in operations.cluster.servers) * (len(operations.jobs) + 1)
     return max(memory, *(4 * job.iterations * job.levels * operations.cluster.gpu_count for job in operations.jobs))

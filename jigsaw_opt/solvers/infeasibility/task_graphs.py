@@ -47,7 +47,7 @@ def causes_of_task_graph(operations: Operations, graph: CompiledTaskGraph) -> It
 def _too_few(
     graph: CompiledTaskGraph, slots: Sequence[int], servers: Sequence[Server], here: frozenset[str]
 ) -> tuple[str, str] | None:
-    """Kind and message where slots that depend on some types are more than the GPUs of these; else None."""
+    """Return kind and message if more slots depend on some types than these have GPUs; else None."""
     gpus = sum(server.gpus for server in servers)
     if len(slots) <= gpus:
         return None
@@ -66,7 +66,7 @@ def _too_few(
 
 
 def _too_small(graph: CompiledTaskGraph, needs: list[int], servers: Sequence[Server]) -> tuple[str, str] | None:
-    """Kind and message where so much memory is on fewer GPUs than slots take it; else None."""
+    """Return kind and message if so much memory is on fewer GPUs than slots take it; else None."""
     ascending, gpus_of = sorted(needs), Counter[int]()
     for server in servers:
         gpus_of[server.gpu_memory] += server.gpus
