@@ -135,7 +135,7 @@ class Options:
         return replace(self)
 
     def __reduce__(self) -> tuple[Callable[..., Options], tuple[dict[str, Any], bool]]:
-        """Tell how to make it anew, in another process or as a deep copy, with a flag of its own that is set as this one."""
+        """Tell how to make it anew, in another process or as a deep copy, with a flag of its own that is set alike."""
         others = {it.name: getattr(self, it.name) for it in fields(self) if it.name != "cancel"}
         return _made_anew, (others, self.cancel.is_set())
 
