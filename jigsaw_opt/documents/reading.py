@@ -44,7 +44,7 @@ def read_file(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
             return _all_of(file, path, most)
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
         raise InvalidInputError(
-            [Problem(os.fspath(path), f"cannot be read: {reason_of(error)}", code="unreadable")]
+            [Problem(os.fspath(path) or ".", f"cannot be read: {reason_of(error)}", code="unreadable")]
         ) from error
 
 

@@ -102,3 +102,9 @@ def test_lines_are_as_many_as_memory_for_their_text_allows(monkeypatch: pytest.M
     assert len(list(lines.Lines(b"a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r\n" * 1000, "f"))) == 1000
     with refuses("too-large f:323"):
         list(lines.Lines(b"a,b,c,d,e\n" * 1000, "f"))
+
+
+def test_an_empty_name_is_the_folder_at_hand() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        read_file("")
+    assert [(it.path, it.code) for it in caught.value.problems] == [(".", "unreadable")]
