@@ -8,13 +8,21 @@ import logging
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import jigsaw_opt as jo
 from jigsaw_opt.errors import MissingEngineError
+from jigsaw_opt.problem import compile_instance
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.bounds import Relaxation
+from jigsaw_opt.system.former_names import FormerNameWarning, is_said
 from tests import typed_caller
 
 PACKAGE = Path(jo.__file__).parent
@@ -164,8 +172,7 @@ def test_a_name_that_went_to_another_module_is_there_with_a_warning(module: str,
 
 
 def test_words_of_task_graphs_of_the_release_before_work_with_a_warning() -> None:
-    from jigsaw_opt.problem import Slot, TaskGraphBlock, compile_instance
-    from jigsaw_opt.system.former_names import is_said
+    from jigsaw_opt.problem import Slot, TaskGraphBlock
 
     builder, pair = jo.InstanceBuilder("a"), jo.load_instance(DATA / "pair.json")
     builder.add_cluster(pair.cluster)
@@ -277,7 +284,16 @@ def test_a_typed_caller_gets_plans() -> None:
         ("jigsaw_opt.problem", "Hold", "jigsaw_opt.problem.task_graph.MemoryInterval"),
         ("jigsaw_opt.scheduling.policy", "Active", "jigsaw_opt.scheduling.policy.JobState"),
         ("jigsaw_opt.scheduling.policy", "Moment", "jigsaw_opt.scheduling.policy.Observation"),
+        ("jigsaw_opt.scheduling.performance", "Pace", "jigsaw_opt.scheduling.performance.Speed"),
         ("jigsaw_opt.solvers.control", "Control", "jigsaw_opt.solvers.solve_state.SolveState"),
+        ("jigsaw_opt.solvers.control", "NO_BOUND", "jigsaw_opt.solvers.solve_state.NO_BOUND"),
+        ("jigsaw_opt.solvers.control", "first_bound", "jigsaw_opt.solvers.solve_state.first_bound"),
+        ("jigsaw_opt.problem.clock", "look", "jigsaw_opt.problem.clock.check_deadline"),
+        ("jigsaw_opt.problem.clock", "looking", "jigsaw_opt.problem.clock.checking_deadline"),
+        ("jigsaw_opt.problem.operations", "cut", "jigsaw_opt.problem.operations.compile_instance"),
+        ("jigsaw_opt.problem.plan", "ShapedIteration", "jigsaw_opt.problem.plan.TaskGraphIteration"),
+        ("jigsaw_opt.problem.plan", "ShapedJobPlan", "jigsaw_opt.problem.plan.TaskGraphJobPlan"),
+        ("jigsaw_opt.problem.shape", "Hold", "jigsaw_opt.problem.task_graph.MemoryInterval"),
     ],
 )
 def test_former_names_of_what_plugins_use_work_and_warn(module: str, former: str, now: str) -> None:
@@ -285,3 +301,65 @@ def test_former_names_of_what_plugins_use_work_and_warn(module: str, former: str
     with pytest.warns(DeprecationWarning, match=f"{former} is .*{name} now"):
         value = getattr(importlib.import_module(module), former)
     assert value is getattr(importlib.import_module(home), name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "former", "now"),
+    [
+        ("problem.instance.Instance", "promising", "guaranteed_jobs"),
+        ("problem.operations.Operations", "shaped", "task_graphs"),
+        ("problem.timetable.Timetable", "shaped", "task_graph_jobs"),
+        ("scheduling.cluster_state.ClusterState", "moment", "observation"),
+        ("solvers.bounds.relaxation.Relaxation", "shaped", "task_graphs"),
+        ("solvers.options.Options", "robust", "survivable"),
+        ("solvers.options.Options", "workers", "threads"),
+        ("solvers.search.context.Context", "control", "solve_state"),
+        ("solvers.solve_state.SolveState", "keeps_promises", "keeps_guarantees"),
+    ],
+)
+def test_former_attributes_work_and_warn(kind: str, former: str, now: str) -> None:
+    room, _, name = kind.rpartition(".")
+    owner = getattr(importlib.import_module(f"jigsaw_opt.{room}"), name)
+    one = type(name, (owner,), {now: "what it has now", "__init__": lambda self: None})()
+    with pytest.warns(FormerNameWarning, match=f"{name}.{former} is {now} now") as caught:
+        assert getattr(one, former) == "what it has now"
+    assert caught[0].filename == __file__
+
+
+def test_former_keywords_of_data_classes_work_and_warn() -> None:
+    operations = compile_instance(jo.load_instance(DATA / "pair.json"))
+    made: list[tuple[Callable[..., Any], dict[str, Any], str, str]] = [
+        (jo.Options, {}, "robust", "survivable"),
+        (jo.Options, {}, "workers", "threads"),
+        (Relaxation, {"name": "mine", "bounds": tuple}, "shaped", "task_graphs"),
+        (Timetable, {"jobs": ()}, "shaped", "task_graph_jobs"),
+        (partial(replace, jo.Options()), {}, "robust", "survivable"),
+        (partial(replace, jo.Options()), {}, "workers", "threads"),
+        (partial(replace, Relaxation("mine", lambda *_: iter(()))), {}, "shaped", "task_graphs"),
+        (partial(replace, operations), {}, "shaped", "task_graphs"),
+    ]
+    for make, others, former, now in made:
+        with pytest.warns(FormerNameWarning, match=f"the argument {former} of .* is called {now} now"):
+            assert getattr(make(**others, **{former: True}), now) is True
+    with pytest.warns(FormerNameWarning), pytest.raises(jo.UsageError) as caught:
+        jo.Options(robust=True, survivable=False)
+    assert [(it.code, it.path) for it in caught.value.problems] == [("not-together", "survivable")]
+
+
+def test_the_command_line_says_which_plugin_uses_former_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from jigsaw_opt.cli import main
+    from jigsaw_opt.cli import solvers as command
+
+    def run(arguments: object) -> int:
+        importlib.import_module("jigsaw_opt.problem.clock").look()
+        assert is_said(type("Mine", (), {"name": "mine", "promises": True}), "guarantees", "promises")
+        return 0
+
+    monkeypatch.setattr(command, "run", run)
+    assert main(["solvers"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning: jigsaw_opt.problem.clock.look is check_deadline now ({__file__})",
+        f"warning: the attribute promises of mine is called guarantees now ({__file__})",
+    ]

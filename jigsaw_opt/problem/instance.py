@@ -83,6 +83,8 @@ class Instance(_Noting, CheckedPart, definition="#"):
         """Those of its jobs that guarantee a deadline or a time an iteration (specification: deadline, pace)."""
         return tuple(job for job in self.jobs if job.deadline_us is not None or job.pace_us is not None)
 
+    promising = former_attribute("promising", "guaranteed_jobs")
+
     @property
     def policed(self) -> tuple[Job | TaskGraphJob, ...]:
         """Those of its jobs whose routes keep a policy (specification: route-policies)."""

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import mul
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import TooLargeError, UsageError
 from jigsaw_opt.problem.best_channel import BestChannel
@@ -27,7 +28,7 @@ from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.system.former_names import former_attribute
+from jigsaw_opt.system.former_names import former_attribute, former_keywords, former_names
 
 __all__ = [
     "MOST_OPERATIONS",
@@ -38,6 +39,9 @@ __all__ = [
     "TransferOperation",
     "compile_instance",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, {"cut": "compile_instance"})
 
 MOST_OPERATIONS = 20_000_000
 """Blocks and transfers that a plan is written for."""
@@ -137,6 +141,7 @@ class OperationGraph:
         return transfer_us(payload, contributors, self.slots, channel.rate, channel.latency_us)
 
 
+@former_keywords({"shaped": "task_graphs"})
 @dataclass(frozen=True)
 class Operations:
     """A compiled instance: its cluster, and one graph a job, in the instance's order among those of a kind.

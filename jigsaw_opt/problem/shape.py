@@ -5,6 +5,7 @@ from __future__ import annotations
 from jigsaw_opt.system.former_names import former_names
 
 _NOW = {
+    "Hold": "MemoryInterval",
     "Shape": "TaskGraph",
     "ShapedBlock": "TaskGraphBlock",
     "ShapedJob": "TaskGraphJob",

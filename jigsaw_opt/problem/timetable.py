@@ -15,7 +15,7 @@ from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, TaskGraphJobPlan, Transfer
-from jigsaw_opt.system.former_names import former_attribute
+from jigsaw_opt.system.former_names import former_attribute, former_keywords
 
 __all__ = ["Gpu", "JobDecision", "Timetable", "assemble", "decisions_of", "job_end", "lateness_us", "objective_of"]
 
@@ -45,6 +45,7 @@ class JobDecision:
     transfer_starts: Sequence[Sequence[int]]
 
 
+@former_keywords({"shaped": "task_graph_jobs"})
 @dataclass(frozen=True, slots=True)
 class Timetable:
     """A plan without its paperwork: the jobs, and the period of a cyclic one (None for a finite one).

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import partial, wraps
+from functools import partial
 from numbers import Integral, Real
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from jigsaw_opt.errors import Problem, UsageError, argument, kind_of
 from jigsaw_opt.solvers.engines.parameters import Parameter
+from jigsaw_opt.system.former_names import former_attribute, former_keywords
 from jigsaw_opt.text import suggestion
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class GivenOptions(TypedDict, total=False):
     cancel: Flag
 
 
+@former_keywords(FORMER_OPTIONS)
 @dataclass(frozen=True, slots=True)
 class Options:
     """Limits, seed and cores of one solve.
@@ -169,17 +170,8 @@ class Options:
         if wrong:
             raise UsageError.of(Problem(name, f"{argument(name)} {told}", code="wrong-type") for name, told in wrong)
 
-    @property
-    def workers(self) -> int:
-        """Return the number of threads, by the name of the release before."""
-        _warn_of("workers")
-        return self.threads
-
-    @property
-    def robust(self) -> bool:
-        """Return whether plans are survivable, by the name of the release before."""
-        _warn_of("robust")
-        return self.survivable
+    workers = former_attribute("workers", "threads")
+    robust = former_attribute("robust", "survivable")
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -223,29 +215,6 @@ def _made_anew(others: dict[str, Any], cancelled: bool) -> Options:
     if cancelled:
         made.cancel.set()
     return made
-
-
-def _warn_of(old: str) -> None:
-    warnings.warn(f"the option {old} is called {FORMER_OPTIONS[old]} now", DeprecationWarning, stacklevel=3)
-
-
-def _with_former_names(make: Callable[..., None]) -> Callable[..., None]:
-    """Let a constructor of `Options` take names of the release before."""
-
-    @wraps(make)
-    def init(self: Options, *arguments: Any, **named: Any) -> None:
-        for old in FORMER_OPTIONS.keys() & named.keys():
-            _warn_of(old)
-            new = FORMER_OPTIONS[old]
-            if new in named:
-                raise UsageError(f"{new} is given twice, once as {old}", code="not-together", path=new)
-            named[new] = named.pop(old)
-        make(self, *arguments, **named)
-
-    return init
-
-
-Options.__init__ = _with_former_names(Options.__init__)  # type: ignore[method-assign]
 
 
 def options_of(options: Options | None, given: Mapping[str, Any]) -> Options:

@@ -1,13 +1,24 @@
-"""Names of modules by which they were called in the release before; kept for one release."""
+"""Names of the release before of what modules, classes and plug-ins have; kept for one release."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["former_attribute", "former_names", "is_said"]
+from jigsaw_opt.errors import UsageError
+
+__all__ = ["FormerNameWarning", "former_attribute", "former_keywords", "former_names", "is_said"]
+
+T = TypeVar("T")
+
+
+class FormerNameWarning(DeprecationWarning):
+    """A name of the release before is used; the command line shows such warnings."""
 
 
 def former_names(module: str, now: Mapping[str, str], told: Mapping[str, str] | None = None) -> Callable[[str], object]:
@@ -27,7 +38,7 @@ def former_names(module: str, now: Mapping[str, str], told: Mapping[str, str] | 
         if name not in now:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         words = (told or {}).get(name, now[name])
-        warnings.warn(f"{module}.{name} is {words} now", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"{module}.{name} is {words} now", FormerNameWarning, stacklevel=2)
         where, _, what = now[name].rpartition(".")
         return getattr(import_module(where or module), what)
 
@@ -44,10 +55,41 @@ def former_attribute(old: str, new: str) -> Any:
     """
 
     def get(owner: object) -> object:
-        warnings.warn(f"{type(owner).__name__}.{old} is {new} now", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"{type(owner).__name__}.{old} is {new} now", FormerNameWarning, stacklevel=2)
         return getattr(owner, new)
 
     return property(get, doc=f"Return `{new}`, by its name of the release before.")
+
+
+def former_keywords(now: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
+    """Return what lets the constructor of a data class take keywords by their former names, with a warning.
+
+    Parameters
+    ----------
+    now
+        By former name, what the field is called now.
+    """
+
+    def decorate(kind: type[T]) -> type[T]:
+        make: Callable[..., None] = kind.__init__
+        every = {it.name for it in fields(kind) if it.init}  # type: ignore[arg-type]
+
+        @wraps(make)
+        def init(self: T, *arguments: Any, **named: Any) -> None:
+            for old in [name for name in named if name in now]:
+                new, value = now[old], named.pop(old)
+                told = f"the argument {old} of {kind.__name__} is called {new} now"
+                warnings.warn(told, FormerNameWarning, stacklevel=2)
+                # `dataclasses.replace` gives all fields as they were, beside what is to change.
+                if new in named and not every <= named.keys():
+                    raise UsageError(f"{new} is given twice, once as {old}", code="not-together", path=new)
+                named[new] = value
+            make(self, *arguments, **named)
+
+        kind.__init__ = init  # type: ignore[assignment]
+        return kind
+
+    return decorate
 
 
 def is_said(owner: object, name: str, former: str) -> bool:
@@ -62,6 +104,9 @@ def is_said(owner: object, name: str, former: str) -> bool:
     """
     then = getattr(owner, former, None)
     if then is not None:
-        told = f"the attribute {former} of {getattr(owner, 'name', owner)} is called {name} now"
-        warnings.warn(told, DeprecationWarning, stacklevel=2)
+        kind = owner if isinstance(owner, type) else type(owner)
+        told = f"the attribute {former} of {getattr(owner, 'name', kind.__name__)} is called {name} now"
+        home = vars(sys.modules[kind.__module__])
+        seen = home.setdefault("__warningregistry__", {})
+        warnings.warn_explicit(told, FormerNameWarning, str(home.get("__file__")), 1, registry=seen)
     return bool(getattr(owner, name, then))

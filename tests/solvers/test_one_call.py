@@ -216,9 +216,9 @@ def test_the_names_of_now_warn_of_nothing(finite: tuple[Instance, Plan]) -> None
         warnings.simplefilter("error")
         assert solve(finite[0], "greedy", threads=1, seed=3).plan is not None
         assert replace(Options(threads=3), seed=2).threads == 3
-    with pytest.warns(DeprecationWarning, match="called threads"):
+    with pytest.warns(DeprecationWarning, match="Options.workers is threads now"):
         assert Options(threads=3).workers == 3
-    with pytest.warns(DeprecationWarning, match="the option robust is called survivable now"):
+    with pytest.warns(DeprecationWarning, match="Options.robust is survivable now"):
         assert Options(survivable=True).robust
     with (
         pytest.warns(DeprecationWarning),

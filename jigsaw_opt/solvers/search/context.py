@@ -18,6 +18,7 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.system.former_names import former_attribute
 
 __all__ = ["Candidate", "Context", "ListSchedule"]
 
@@ -134,6 +135,8 @@ class Context:
         self.engine = Engine(budget)
         self.best_list: ListSchedule | None = None
         self._shared: dict[Callable[[Context], Any], Any] = {}
+
+    control = former_attribute("control", "solve_state")
 
     @cached_property
     def evaluator(self) -> Evaluator:
