@@ -367,7 +367,7 @@ def spelled_by(spelling: Callable[[str, object], str]) -> Iterator[None]:
         _SPELLING.reset(token)
 
 
-def require_a(kinds: type | tuple[type, ...], given: object) -> None:
+def require_a(kinds: type | tuple[type, ...], given: object, name: str = "") -> None:
     """Refuse an argument of another type, such as the name of an instance in its place.
 
     Parameters
@@ -376,6 +376,8 @@ def require_a(kinds: type | tuple[type, ...], given: object) -> None:
         Types that are taken.
     given
         The argument.
+    name
+        Its name; empty where it is called as its type is, in lower case.
 
     Raises
     ------
@@ -384,7 +386,8 @@ def require_a(kinds: type | tuple[type, ...], given: object) -> None:
     """
     if not isinstance(given, kinds):
         names = [kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
-        raise UsageError(f"{kind_of(given)} is no {' or '.join(names)}; {_GIVERS[names[0]]}", code="wrong-type")
+        told = f"{kind_of(given)} is no {' or '.join(names)}; {_GIVERS[names[0]]}"
+        raise UsageError(told, code="wrong-type", path=name or names[0].lower())
 
 
 def kind_of(given: object) -> str:

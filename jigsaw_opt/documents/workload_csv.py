@@ -134,7 +134,7 @@ def _only(table: JobTable, what: str, names: Iterable[str]) -> str | None:
         _lacks(table, f"no column with the time of {what}", names, "submit_s", f" (or {_DATED}=X for dates and times)")
     elif len(found) > 1:
         table.lines.add(
-            1, f"{len(found)} columns with the time of {what}", f"one of {', '.join(names)}", code="missing-field"
+            1, f"{len(found)} columns with the time of {what}", f"one of {', '.join(names)}", code="ambiguous"
         )
     return found[0] if found else None
 
@@ -159,7 +159,7 @@ def _stated_columns(table: JobTable, submit: str, read: Collection[str]) -> dict
 def _lacks(table: JobTable, told: str, names: Iterable[str], usual: str, other: str = "") -> None:
     """Note that none of some columns is there, and how to name one of those that are, for the `usual` one."""
     known, found = ", ".join(names), ", ".join(table.stated) or "none"
-    table.lines.add(1, told, f"{known}; or --columns {usual}=X{other}, where X is one of {found}", code="ambiguous")
+    table.lines.add(1, told, f"{known}; or --columns {usual}=X{other}, where X is one of {found}", code="missing-field")
 
 
 def _refuse_unknown(table: JobTable, duration: str | None) -> None:

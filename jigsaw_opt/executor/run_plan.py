@@ -54,7 +54,7 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     RunFailedError
         A process was killed, a model raised, or a loss is no number. No process is left.
     """
-    require_a(ReplayRequest, request)
+    require_a(ReplayRequest, request, "request")
     problems = tuple(request.problems())
     if problems:
         raise UsageError.of(problems)

@@ -143,14 +143,18 @@ def estimate_layers(
 
 
 def _units(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> tuple[Unit, ...]:
-    for key, known in ((name, ARCHITECTURES), *((gpu_type, GPU_TYPES) for gpu_type in gpu_types)):
+    for path, key, known in (
+        ("name", name, ARCHITECTURES),
+        *(("gpu_types", gpu_type, GPU_TYPES) for gpu_type in gpu_types),
+    ):
         if key not in known:
-            raise UsageError(f"no profile of {key!r}; {nearest(key, known)}", code="unknown-name")
+            raise UsageError(f"no profile of {key!r}; {nearest(key, known)}", code="unknown-name", path=path)
     units = ARCHITECTURES[name]()
     if batch < 1 or not 1 <= segments <= len(units) or not gpu_types:
         raise UsageError(
             f"{name} has 1 to {len(units)} segments, a batch of at least 1 and at least one GPU type",
-            code="out-of-range",
+            code="out-of-range" if gpu_types else "empty",
+            path="gpu_types" if not gpu_types else "batch" if batch < 1 else "segments",
         )
     return units
 

@@ -87,7 +87,7 @@ def find(name: str) -> Solver:
     PluginError
         It does not load.
     """
-    solver: Solver = load(GROUP, "solver", name, _OWN)
+    solver: Solver = load(GROUP, "solver", name, _OWN, "method")
     require_solver(name, solver)
     return solver
 
@@ -197,7 +197,7 @@ def require_solver(name: str, found: object) -> None:
     UsageError
         It is none.
     """
-    require_members("solver", name, found, ("name", "display_name", "unavailable", "unsupported"))
+    require_members("solver", name, found, ("name", "display_name", "unavailable", "unsupported"), "method")
 
 
 def loadable_solvers() -> dict[str, Solver]:

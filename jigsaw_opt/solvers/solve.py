@@ -129,7 +129,7 @@ def _started(
 
 def _require_types(start: object, fix: object, on_event: object) -> None:
     if start is not None:
-        require_a(Plan, start)
+        require_a(Plan, start, "start")
     if fix is not None:
         from jigsaw_opt.solvers.resolve import Fix
 

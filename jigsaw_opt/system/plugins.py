@@ -36,7 +36,7 @@ def registered(group: str, own: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(sorted({*own, *(point.name for point in entry_points(group=group))}))
 
 
-def load(group: str, kind: str, name: str, own: Mapping[str, str] = MappingProxyType({})) -> Any:
+def load(group: str, kind: str, name: str, own: Mapping[str, str] = MappingProxyType({}), argument: str = "") -> Any:
     """Return what is registered under a name in a group of entry points.
 
     Parameters
@@ -49,6 +49,8 @@ def load(group: str, kind: str, name: str, own: Mapping[str, str] = MappingProxy
         Name of the member.
     own
         By name, where the package itself has one, as in ``module:object``.
+    argument
+        The argument that names it; empty where that is called as the kind is.
 
     Raises
     ------
@@ -66,10 +68,11 @@ def load(group: str, kind: str, name: str, own: Mapping[str, str] = MappingProxy
         raise UsageError(
             f"{kind} {name!r} is registered twice: {', '.join(point.value for point in points)}",
             code="duplicate-name",
-            path=kind,
+            path=argument or kind,
         )
     if not points:
-        raise UsageError(f"no {kind} {name!r}; {nearest(name, registered(group, own))}", code="unknown-name", path=kind)
+        told = f"no {kind} {name!r}; {nearest(name, registered(group, own))}"
+        raise UsageError(told, code="unknown-name", path=argument or kind)
     return _loaded(kind, points[0])
 
 
@@ -82,7 +85,7 @@ def _loaded(kind: str, point: EntryPoint) -> Any:
         raise PluginError(told) from error
 
 
-def require_members(kind: str, name: str, found: object, members: Iterable[str]) -> None:
+def require_members(kind: str, name: str, found: object, members: Iterable[str], argument: str = "") -> None:
     """Refuse what is no object of its kind.
 
     Parameters
@@ -95,6 +98,8 @@ def require_members(kind: str, name: str, found: object, members: Iterable[str])
         What is registered.
     members
         Names of the attributes that all of the kind have.
+    argument
+        The argument that names it; empty where that is called as the kind is.
 
     Raises
     ------
@@ -102,12 +107,12 @@ def require_members(kind: str, name: str, found: object, members: Iterable[str])
         It is a class, or lacks some of the members that all of the kind have.
     """
     if isinstance(found, type):
-        raise UsageError(
-            f"{kind} {name!r} is the class {found.__name__}; an object of it is wanted", code="wrong-type", path=kind
-        )
+        told = f"{kind} {name!r} is the class {found.__name__}; an object of it is wanted"
+        raise UsageError(told, code="wrong-type", path=argument or kind)
     lacking = [member for member in members if not hasattr(found, member)]
     if lacking:
-        raise UsageError(f"{kind} {name!r} is no {kind}: it has no {', '.join(lacking)}", code="wrong-type", path=kind)
+        told = f"{kind} {name!r} is no {kind}: it has no {', '.join(lacking)}"
+        raise UsageError(told, code="wrong-type", path=argument or kind)
 
 
 def loadable(find: Callable[[str], Found], names: Iterable[str]) -> Iterator[Found]:

@@ -95,7 +95,7 @@ def test_a_missing_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_an_unknown_solver_is_a_usage_error(pair_path: Path) -> None:
-    ends("2: unknown-name solver", "solve", pair_path, "--solver", "greddy")
+    ends("2: unknown-name method", "solve", pair_path, "--solver", "greddy")
 
 
 def test_a_file_in_the_place_of_a_folder_is_told_before_solving(

@@ -110,7 +110,7 @@ def test_failures_are_read_in_order_of_time() -> None:
     ("text", "found"),
     [
         ("kind,name,state\nserver,s0,down\n", ["missing-field o.csv:1"]),
-        ("time_s,time_h,kind,name,state\n1,1,server,s0,down\n", ["missing-field o.csv:1"]),
+        ("time_s,time_h,kind,name,state\n1,1,server,s0,down\n", ["ambiguous o.csv:1"]),
         ("time_s,kind,name,state,reason\n1,server,s0,down,x\n", ["unknown-field o.csv:1"]),
         (
             "time_s,kind,name,state\n1,rack,s0,down\n2,link,l1,down\n3,link,l0,off\n",

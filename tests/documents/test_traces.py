@@ -237,8 +237,10 @@ def test_columns_of_tables_as_they_are() -> None:
     columns = columns_of("name=job, gpus=num_gpu,submit_s=time,duration_s=gpus")
     text = "job,user,num_gpu,time,iterations,gpus\na,me,8,30,9,147\n"
     assert read_trace("csv", text, "t", columns=columns).jobs == (TraceJob("a", 30_000_000, "seconds", 8, 147),)
-    with refuses("unknown-name t:1", "unknown-name t:1", "ambiguous t:1"):
+    with refuses("unknown-name t:1", "unknown-name t:1", "missing-field t:1"):
         read_trace("csv", "gpus,time\n", "t", columns=columns)
+    with refuses("ambiguous t:1"):
+        read_trace("csv", "name,gpus,submit_s,submit_us,duration_s\n", "t")
     with misuse("unsupported columns"):
         read_trace("philly", "", "x.csv", columns=columns)
 

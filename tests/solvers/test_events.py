@@ -228,9 +228,9 @@ def test_an_iterator_raises_what_the_solve_raises() -> None:
     with pytest.raises(match="engine>=1"):
         next(solving(instance(), Missing()))
     events: Solving = solving(instance(), "cpsatt")
-    with misuse("unknown-name solver", naming=["'cpsat'"]):
+    with misuse("unknown-name method", naming=["'cpsat'"]):
         list(events)
-    with misuse("unknown-name solver", naming=["'cpsat'"]):
+    with misuse("unknown-name method", naming=["'cpsat'"]):
         _ = events.result
 
 

@@ -251,7 +251,7 @@ def test_options_go_to_other_processes_with_a_flag_of_their_own() -> None:
 def test_phased_is_a_method_like_others() -> None:
     assert "phased" in loadable_solvers() and find("phased").unavailable() is None
     instance = random_instance(1, "finite", "makespan", 4)
-    with misuse("unknown-name solver", naming=["'phasd'", "'phased'"]):
+    with misuse("unknown-name method", naming=["'phasd'", "'phased'"]):
         solve(instance, "phasd")
     with misuse("unsupported survivable"):
         solve(instance, "phased", survivable=True)

@@ -13,7 +13,7 @@ from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.solvers import params as module
 from jigsaw_opt.solvers.params import FORMER, DriverParams, InsertionParams, PriceParams, SearchParams
 from jigsaw_opt.solvers.search.param_file import as_toml, from_toml
-from tests.refusals import carries
+from tests.refusals import carries, refuses
 
 
 def test_the_file_that_is_printed_holds_the_defaults() -> None:
@@ -29,6 +29,25 @@ def test_what_is_wrong_in_a_file_is_told_all_at_once() -> None:
         from_toml(text)
     paths = [problem.path for problem in caught.value.problems]
     assert sorted(paths) == ["$.driver.decay", "$.driver.floor", "$.driver.patient", "$.insertion", "$.without[0]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("driver.patience = 1.5", "wrong-type $.driver.patience"),
+        ("driver.decay = true", "wrong-type $.driver.decay"),
+        ("driver.decay = nan", "out-of-range $.driver.decay"),
+        ("without = 'restart'", "wrong-type $.without"),
+        ("relocation.temperatures = 3", "wrong-type $.relocation.temperatures"),
+        ("relocation.temperatures = ['a']", "wrong-type $.relocation.temperatures"),
+        ("relocation.temperatures = []", "empty $.relocation.temperatures"),
+        ("prices.foo = 1", "unknown-field $.prices.foo"),
+        ("prices = 3", "wrong-type $.prices"),
+    ],
+)
+def test_each_wrong_value_has_a_code_and_a_path(text: str, expected: str) -> None:
+    with refuses(expected):
+        from_toml(text)
 
 
 @pytest.mark.parametrize("part", sorted(set(FORMER) - {"", "prices"}))
@@ -48,7 +67,7 @@ def test_a_former_part_is_ignored_with_a_warning() -> None:
         prices = PriceParams(engine=2.0)  # type: ignore[call-arg]
     with pytest.warns(FutureWarning, match=r"^prices is no longer tunable"):
         assert SearchParams(without=("restart",), prices=prices).without == ("restart",)  # type: ignore[call-arg]
-    with pytest.warns(FutureWarning, match=r"^\$.prices is no longer tunable"):
+    with pytest.warns(FutureWarning, match=r"^\$.prices.engine is no longer tunable"):
         assert from_toml("[prices]\nengine = 2.0\n[driver]\npatience = 3\n").driver == DriverParams(patience=3)
 
 

@@ -150,12 +150,15 @@ def test_an_exception_of_the_receiver_of_events_stays_as_it_is(pair: Instance) -
 def test_the_name_of_an_instance_is_refused_with_what_gives_one(pair: Instance) -> None:
     name: Any = "server/plain"
     for use in (solve, lambda name: asyncio.run(solve_async(name))):
-        with misuse("wrong-type", naming=["'server/plain'", "instances.load(", "load_instance("]):
+        with misuse("wrong-type instance", naming=["'server/plain'", "instances.load(", "load_instance("]):
             use(name)
-    with misuse("wrong-type solver", naming=["'scripted'"]):
+    with misuse("wrong-type method", naming=["'scripted'"]):
         solve(pair, Scripted)  # type: ignore[arg-type]
-    with misuse("wrong-type", naming=["dict", "Instance"]):
+    with misuse("wrong-type instance", naming=["dict", "Instance"]):
         solve({}, "greedy")  # type: ignore[arg-type]
+    for argument in ("start", "fix"):
+        with misuse(f"wrong-type {argument}"):
+            solve(pair, "greedy", **{argument: 3})  # type: ignore[arg-type]
 
 
 def test_options_are_no_dictionary(pair: Instance) -> None:
@@ -184,7 +187,7 @@ def test_a_missing_engine_and_a_refusal_are_told_apart(pair: Instance) -> None:
         solve(pair, Scripted(missing="engine>=1"))
     with pytest.raises(UsageError, match="finite only"):
         solve(pair, Scripted(refuses="finite only"))
-    with misuse("unknown-name solver", naming=["'cpsat'"]):
+    with misuse("unknown-name method", naming=["'cpsat'"]):
         solve(pair, "cpsatt")
 
 
@@ -297,5 +300,5 @@ def test_a_solve_in_an_event_loop_ends_with_its_task(pair: Instance, monkeypatch
 
 
 def test_an_event_loop_hears_what_is_wrong(pair: Instance) -> None:
-    with misuse("unknown-name solver", naming=["'none'"]):
+    with misuse("unknown-name method", naming=["'none'"]):
         asyncio.run(solve_async(pair, "none"))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.documents.csv_text import restored
 from jigsaw_opt.documents.readers.table import JobTable, Row
+from jigsaw_opt.errors import Code
 from jigsaw_opt.text import nearest
 
 __all__ = ["OutageLine", "read_outages"]
@@ -43,9 +44,9 @@ def read_outages(data: bytes | str, source: str, known: Mapping[str, Collection[
     table = JobTable(data, source, _REQUIRED)
     times = [name for name in _TIMES if table.has(name)]
     if len(times) != 1:
-        table.lines.add(
-            1, f"{len(times)} columns with the time of the event", f"one of {', '.join(_TIMES)}", code="missing-field"
-        )
+        code: Code = "ambiguous" if times else "missing-field"
+        told = f"{len(times)} columns with the time of the event"
+        table.lines.add(1, told, f"one of {', '.join(_TIMES)}", code=code)
     for name in table.columns:
         if name not in (*_TIMES, *_REQUIRED):
             table.lines.add(1, f"unknown column {name!r}", nearest(name, (*_TIMES, *_REQUIRED)), code="unknown-field")

@@ -31,7 +31,7 @@ def relaxations(without: Collection[str] = ()) -> tuple[Relaxation, ...]:
     """
     for name in without:
         if name not in names():
-            raise UsageError(f"no bound {name!r}; {nearest(name, names())}", code="unknown-name")
+            raise UsageError(f"no bound {name!r}; {nearest(name, names())}", code="unknown-name", path="without_bounds")
     return tuple(relaxation for relaxation in _everything() if relaxation.name not in without)
 
 

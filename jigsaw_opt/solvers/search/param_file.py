@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from jigsaw_opt.documents.reading import read_file
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import Code, InvalidInputError, Problem
 from jigsaw_opt.solvers.params import FORMER, SearchParams, no_longer_tunable
 
 __all__ = ["as_toml", "from_toml", "load_params"]
@@ -56,6 +56,7 @@ def from_toml(text: str, source: str = "parameters") -> SearchParams:
         raise InvalidInputError([Problem(source, f"is not TOML: {error}", code="malformed")]) from error
     problems: list[Problem] = []
     no_longer_tunable(_taken_out(document))
+    problems += _unknown_of_former_parts(document)
     params = _decoded(SearchParams, document, "$", problems)
     problems += _unknown_moves(params.without)
     if problems:
@@ -71,11 +72,21 @@ def as_toml(params: SearchParams) -> str:
 def _taken_out(document: dict[str, Any]) -> Iterator[str]:
     """Take former parameters out of a document, and yield their paths."""
     for part, names in FORMER.items():
-        table = document.get(part) if part else document
+        table = document.get(part)
         if isinstance(table, dict):
             for name in sorted(names.intersection(table)):
                 del table[name]
-                yield f"$.{part}.{name}" if part else f"$.{name}"
+                yield f"$.{part}.{name}"
+
+
+def _unknown_of_former_parts(document: dict[str, Any]) -> Iterator[Problem]:
+    """Take parts that have no parameters any more out of a document; yield what is wrong with what is left of them."""
+    for part in sorted(FORMER[""].intersection(document)):
+        table = document.pop(part)
+        if isinstance(table, dict):
+            yield from (Problem(f"$.{part}.{name}", "no such parameter", code="unknown-field") for name in table)
+        else:
+            yield Problem(f"$.{part}", "must be a table", code="wrong-type")
 
 
 def _unknown_moves(names: tuple[str, ...]) -> Iterator[Problem]:
@@ -103,29 +114,32 @@ def _decoded(kind: type[T], document: Mapping[str, Any], path: str, problems: li
             else:
                 problems.append(Problem(place, "must be a table", code="wrong-type"))
         else:
-            message = _wrong(value, hints[name], known[name].metadata)
-            if message:
-                problems.append(Problem(place, message, code="out-of-range"))
+            wrong = _wrong(value, hints[name], known[name].metadata)
+            if wrong:
+                code, message = wrong
+                problems.append(Problem(place, message, code=code))
             else:
                 found[name] = tuple(value) if isinstance(value, list) else value
     return kind(**found)
 
 
-def _wrong(value: Any, hint: Any, metadata: Mapping[str, Any]) -> str:
-    """Return what is wrong with a value, or an empty text."""
+def _wrong(value: Any, hint: Any, metadata: Mapping[str, Any]) -> tuple[Code, str] | None:
+    """Return what is wrong with a value: the code and the message; None where nothing is."""
     many = hint not in _TYPES
     types, what = _TYPES[hint.__args__[0] if many else hint]
     values = value if isinstance(value, list) else [value]
     if isinstance(value, list) is not many or any(
         isinstance(one, bool) or not isinstance(one, types) for one in values
     ):
-        return f"must be a list, each of it {what}" if many else f"must be {what}"
+        return "wrong-type", f"must be a list, each of it {what}" if many else f"must be {what}"
     if not metadata:
-        return ""
+        return None
     least, most = metadata["least"], metadata["most"]
     if not values:
-        return "must not be empty"
-    return "" if all(least <= one <= most for one in values) else f"must be between {least:g} and {most:g}"
+        return "empty", "must not be empty"
+    if all(least <= one <= most for one in values):
+        return None
+    return "out-of-range", f"must be between {least:g} and {most:g}"
 
 
 def _lines(params: SearchParams) -> Iterator[str]:

@@ -132,7 +132,7 @@ def test_without_any_relaxation_nothing_is_below_nothing() -> None:
 
 
 def test_the_name_of_no_relaxation_is_a_usage_error() -> None:
-    with misuse("unknown-name", naming=["'critical_path'"]):
+    with misuse("unknown-name without_bounds", naming=["'critical_path'"]):
         solve(SPREAD[0], "greedy", Options(without_bounds=("critical_paths",)))
 
 
