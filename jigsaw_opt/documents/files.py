@@ -135,8 +135,8 @@ def save_instance(instance: Instance, path: str | os.PathLike[str]) -> None:
 
     Raises
     ------
-    JigsawError
-        If it cannot be written.
+    UsageError
+        It is of another type, or the file cannot be written.
     """
     require_a(Instance, instance)
     write_atomically(path, encode_instance(instance))
@@ -154,8 +154,8 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
 
     Raises
     ------
-    JigsawError
-        If it cannot be written.
+    UsageError
+        It is of another type, or the file cannot be written.
     """
     require_a(Plan, plan)
     write_atomically(path, encode_plan(plan))

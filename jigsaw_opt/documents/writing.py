@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from jigsaw_opt.errors import JigsawError, UsageError, reason_of
+from jigsaw_opt.errors import UsageError, reason_of
 from jigsaw_opt.system.interrupts import held, keeps
 
 __all__ = ["make_folder", "remove_abandoned", "require_writable", "write_atomically"]
@@ -40,8 +40,8 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
 
     Raises
     ------
-    JigsawError
-        If it cannot be written; the file that stood at `path` before still stands there.
+    UsageError
+        It cannot be written; the file that stood at `path` before still stands there.
     """
     target = Path(path)
     try:
@@ -53,7 +53,8 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         else:
             _replace(Path(os.path.realpath(target)), data)
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        raise JigsawError(f"cannot write {target}: {reason_of(error)}") from error
+        told = f"cannot write {target}: {reason_of(error)}"
+        raise UsageError(told, code="unwritable", path=str(target)) from error
 
 
 def require_writable(path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str] | None] = ()) -> None:

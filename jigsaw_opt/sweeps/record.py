@@ -40,9 +40,9 @@ class Record:
     Raises
     ------
     JigsawError
-        The file cannot be written, or another process is writing it.
+        Another process is writing the file.
     UsageError
-        The path is no regular file.
+        It cannot be written, or is no regular file.
     InvalidInputError
         Lines that are no rows, each of them.
     """
@@ -52,11 +52,11 @@ class Record:
         try:
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         except OSError as error:
-            raise JigsawError(f"cannot write {path}: {error.strerror}") from error
+            raise _unwritable(path, error.strerror) from error
         with ExitStack() as undo:
             undo.callback(os.close, self._file)
             if not stat.S_ISREG(os.fstat(self._file).st_mode):
-                raise UsageError(f"cannot write {path}: it is no regular file", code="unwritable", path=str(path))
+                raise _unwritable(path, "it is no regular file")
             self._lock()
             self.rows: dict[str, dict[str, Any]] = self._read()
             undo.pop_all()
@@ -74,7 +74,7 @@ class Record:
 
         Raises
         ------
-        JigsawError
+        UsageError
             The file cannot be written.
         """
         # The key first: by it half a line is known for what it is.
@@ -82,12 +82,12 @@ class Record:
         try:
             # One call, so that an interrupt falls before or after the line, not within.
             if os.write(self._file, line) != len(line):
-                raise JigsawError(f"cannot write {self.path}: the disk is full")
+                raise _unwritable(self.path, "the disk is full")
             # At once, so that an interrupt while the disk is slow leaves no row that is written and not known.
             self.rows[row["key"]] = dict(row)
             os.fsync(self._file)
         except OSError as error:
-            raise JigsawError(f"cannot write {self.path}: {error.strerror}") from error
+            raise _unwritable(self.path, error.strerror) from error
 
     def _lock(self) -> None:
         try:
@@ -163,3 +163,7 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _unwritable(path: Path, why: str | None) -> UsageError:
+    return UsageError(f"cannot write {path}: {why}", code="unwritable", path=str(path))

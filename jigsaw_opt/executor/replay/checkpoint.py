@@ -130,7 +130,7 @@ class Checkpoint:
 
         Raises
         ------
-        JigsawError
+        UsageError
             The file cannot be written; the last one stays as it was.
         """
         data = BytesIO()
