@@ -251,19 +251,25 @@ __all__ = [
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
+def _warn(told: str) -> None:
+    from jigsaw_opt.system.former_names import FormerNameWarning
+
+    warnings.warn(told, FormerNameWarning, stacklevel=3)
+
+
 def __getattr__(name: str) -> object:
     if name in _ROOMS:
         return import_module(f"{__name__}.{name}")
     if name in _OLD:
         now, how = _OLD[name]
-        warnings.warn(f"jigsaw_opt.{name} is {now} now{how}", DeprecationWarning, stacklevel=2)
+        _warn(f"jigsaw_opt.{name} is {now} now{how}")
         name = now
     if name in _REPLACED:
-        warnings.warn(f"jigsaw_opt.{name} is {_REPLACED[name]} now", DeprecationWarning, stacklevel=2)
+        _warn(f"jigsaw_opt.{name} is {_REPLACED[name]} now")
         return getattr(import_module(f"{__name__}.solvers.old_names"), name)
     for room, names in _MOVED.items():
         if name in names:
-            warnings.warn(f"{name} is a name of jigsaw_opt.{room} now", DeprecationWarning, stacklevel=2)
+            _warn(f"{name} is a name of jigsaw_opt.{room} now")
             return getattr(import_module(f"{__name__}.{room}"), name)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,6 +12,7 @@ from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Model, Segme
 from jigsaw_opt.problem.instance import FORMAT, Horizon, Objective
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.keyed import plain
+from jigsaw_opt.system.former_names import FormerNameWarning
 
 __all__ = ["InstanceBuilder"]
 
@@ -269,7 +270,7 @@ class InstanceBuilder:
     def add_shaped_job(self, name: str, shape: TaskGraph, *, iterations: int, **more: Any) -> None:
         """Add such a job by the name of the release before."""
         told = "InstanceBuilder.add_shaped_job is add_task_graph_job now"
-        warnings.warn(told, DeprecationWarning, stacklevel=2)
+        warnings.warn(told, FormerNameWarning, stacklevel=2)
         self.add_task_graph_job(name, shape, iterations=iterations, **more)
 
     def build(self) -> Instance:

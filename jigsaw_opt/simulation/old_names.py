@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from jigsaw_opt.system.former_names import FormerNameWarning
+
 __all__ = ["SimulationRequest", "takes_requests"]
 
 _P = ParamSpec("_P")
@@ -41,7 +43,7 @@ def takes_requests(function: Callable[_P, _R]) -> Callable[_P, _R]:
         others: dict[str, Any] = dict(more)
         request = others.pop("request", arguments[0] if arguments else None)
         if isinstance(request, SimulationRequest):
-            warnings.warn("give simulate the parts of a SimulationRequest", DeprecationWarning, stacklevel=2)
+            warnings.warn("give simulate the parts of a SimulationRequest", FormerNameWarning, stacklevel=2)
             parts: dict[str, Any] = asdict(request)
             instances = others.pop("instances", None) or {}
             parts["cluster"] = instances.get(parts["cluster"], parts["cluster"])

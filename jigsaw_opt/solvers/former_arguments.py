@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.solvers.options import FORMER_OPTIONS
+from jigsaw_opt.system.former_names import FormerNameWarning
 
 __all__ = ["takes_former_arguments"]
 
@@ -31,7 +32,7 @@ def takes_former_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
         if len(arguments) > most:
             given["report"] = arguments[most]
         for old, value in given.items():
-            warnings.warn(f"the argument {old} is called {_FORMER[old]} now", DeprecationWarning, stacklevel=2)
+            warnings.warn(f"the argument {old} is called {_FORMER[old]} now", FormerNameWarning, stacklevel=2)
             if named.setdefault(_FORMER[old], value) is not value:
                 raise UsageError(f"{_FORMER[old]} is given twice, once as {old}", code="not-together")
         return function(*arguments[:most], **named)  # type: ignore[arg-type]
