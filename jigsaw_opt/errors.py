@@ -311,8 +311,16 @@ class Problems:
         return bool(self._of_calls or self._of_inputs)
 
     @contextmanager
-    def of(self, where: str) -> Iterator[None]:
-        """Keep what the block raises; `where` tells a usage error, or a path within a document, from others."""
+    def of(self, where: str, argument: str = "") -> Iterator[None]:
+        """Keep what the block raises.
+
+        Parameters
+        ----------
+        where
+            What tells a usage error, or a path within a document, from others.
+        argument
+            What tells a usage error instead; empty for `where`.
+        """
         try:
             yield
         except InvalidInputError as error:
@@ -320,7 +328,7 @@ class Problems:
                 within = problem.path.startswith("$")
                 self._of_inputs[replace(problem, path=f"{where} {problem.path}") if within else problem] = None
         except UsageError as error:
-            self._of_calls.update((problem, None) for problem in error.problems_of(where))
+            self._of_calls.update((problem, None) for problem in error.problems_of(argument or where))
 
     def include(self, other: Problems) -> None:
         """Keep what another has kept, too."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as columns
 
-from jigsaw_opt.errors import UsageError, kind_of
+from jigsaw_opt.errors import Code, UsageError, kind_of
 from jigsaw_opt.problem.cluster import Link, Server
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.workload import LARGEST, LONGEST_NAME, MOST_GPUS, STATED, TraceJob, job_problems
@@ -347,16 +347,28 @@ def decode_event(tree: Plain) -> ClusterEvent:
         The tree is no event; the error lists every problem with its path from ``$``.
     """
     report = Report()
-    name = tree.get("event") if isinstance(tree, dict) else None
-    if not isinstance(name, str) or name not in _KINDS:
-        report.add("$", f"is no event: 'event' is one of {', '.join(_KINDS)}", code="unknown-value")
+    wrong = _wrong_kind(tree)
+    if wrong is not None:
+        path, code = wrong
+        report.add(path, f"is no event: 'event' is one of {', '.join(_KINDS)}", code=code)
         report.raise_if_any()
-    shapes = _KINDS[str(name)][1]
+    shapes = _KINDS[tree["event"]][1]
     keys = fields(event=ANYTHING, time_us=ANYTHING, **dict.fromkeys(shapes, ANYTHING))
     conforms(tree, keys, "$", report)
     _check_values(tree, shapes, report)
     report.raise_if_any()
     return event_of(tree)
+
+
+def _wrong_kind(tree: Plain) -> tuple[str, Code] | None:
+    """Return path and code of what is wrong with the kind of an event; None where nothing is."""
+    if not isinstance(tree, dict):
+        return "$", "wrong-type"
+    if "event" not in tree:
+        return "$", "missing-field"
+    if not isinstance(tree["event"], str):
+        return "$.event", "wrong-type"
+    return None if tree["event"] in _KINDS else ("$.event", "unknown-value")
 
 
 def event_of(tree: Plain) -> ClusterEvent:

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 _PART = re.compile(r"(?P<servers>[0-9]{1,6})x(?P<gpus>[0-9]{1,6})(?::(?P<type>[^+:/]+))?")
-_BEGINNING = re.compile(r"[0-9]+x[0-9]")
+_BEGINNING = re.compile(r"[0-9]+x[0-9]|\w{1,4}x\w{1,4}:")
 _GPU_TYPE = "gpu"
 _GPU_MEMORY = 16 * 10**9
 _FABRIC_BANDWIDTH = 12 * 10**9

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from jigsaw_opt.documents.readers.lines import Lines
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.simulation.clusters import LINK_BANDWIDTH, require_count, typed_server
 
@@ -83,16 +83,18 @@ def read_gpu_topology(data: bytes | str, source: str, options: str = "") -> Clus
 
 
 def _options(text: str) -> _Unstated:
-    wrong: list[str] = []
+    wrong: list[Problem] = []
     chosen = _Unstated(dict(BANDWIDTHS))
     for word in text.split(",") if text else ():
         found = _OPTION.fullmatch(word)
         changed = None if found is None else _with(chosen, found["key"], found["value"])
         if changed is None:
-            wrong.append(f"{word!r} is none of machines=N, type=NAME, memory=GB, {_RATES}=GB/s")
+            told = f"{word!r} is none of machines=N, type=NAME, memory=GB, {_RATES}=GB/s, each number above 0"
+            known = found is not None and found["key"] in {"machines", "memory", "net", *BANDWIDTHS}
+            wrong.append(Problem("cluster", told, code="out-of-range" if known else "unknown-option"))
         chosen = changed or chosen
     if wrong:
-        raise UsageError(*wrong, code="unknown-option", path="cluster")
+        raise UsageError.of(wrong)
     return chosen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jigsaw_opt.documents.files import exists
 from jigsaw_opt.documents.readers.outages import read_outages
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import Problem, UsageError
@@ -54,7 +55,8 @@ def failures_of(given: str | Failures, cluster: Cluster, seed: int) -> Failures 
 
 def are_times(text: str) -> bool:
     """Return whether failures in words are times in the mean, and no file of events."""
-    return text.partition("=")[0] in _UNITS
+    name, sign, _ = text.partition("=")
+    return name in _UNITS or (bool(sign) and name.isalpha() and not exists(text))
 
 
 def _times(text: str, required: Sequence[str] = ()) -> dict[str, int]:

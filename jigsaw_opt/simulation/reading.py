@@ -180,15 +180,15 @@ def _read(asked: Mapping[str, Any], problems: Problems) -> Setting | None:
     """Return the setting, or None where there are problems."""
     with problems.of("policy"):
         choose(asked["policy"])
-    with problems.of("round"):
+    with problems.of("round_s"):
         round_us = _microseconds("round", asked["round_s"])
-    with problems.of("restart"):
+    with problems.of("restart_s"):
         restart_us = _microseconds("restart", asked["restart_s"])
     with problems.of("seed"):
         seed = _seed(asked["seed"])
-    with problems.of("too wide"):
+    with problems.of("too_wide"):
         require_choice(asked["too_wide"])
-    with problems.of("foreground"):
+    with problems.of("foreground_gpus"):
         wide = _wide(asked["foreground_gpus"])
     # Without a cluster or a performance model the trace is still read, for what is wrong with it by itself.
     accept: Accept = anything
@@ -206,7 +206,7 @@ def _read(asked: Mapping[str, Any], problems: Problems) -> Setting | None:
     if cluster is None:
         _find_wrong_words(asked, problems)
     given = asked["workload"]
-    with problems.of(given if isinstance(given, str) else "workload"):
+    with problems.of(given if isinstance(given, str) else "workload", argument="workload"):
         workload = _trace(asked, accept) if isinstance(given, str) else _checked(asked, accept)
         if not problems and cluster is not None:
             workload = without_too_wide(with_types_of(workload, cluster), most_gpus_for(cluster))
@@ -243,7 +243,9 @@ def _seed(seed: int) -> int:
 
 def _wide(gpus: int | None) -> int | None:
     if gpus is not None and gpus < 1:
-        raise UsageError(f"jobs in the foreground ask for at least 1 GPU, not {gpus}", code="out-of-range")
+        raise UsageError(
+            f"jobs in the foreground ask for at least 1 GPU, not {gpus}", code="out-of-range", path="foreground_gpus"
+        )
     return gpus
 
 
@@ -258,7 +260,9 @@ def _with_foreground(workload: Workload, gpus: int | None) -> Workload:
 def _microseconds(what: str, seconds: float) -> int:
     if not 0 <= seconds <= _MOST_S:
         bound = f"at most {_MOST_S:g}" if seconds > _MOST_S else "at least 0"
-        raise UsageError(f"the {what} is a number of seconds of {bound}, not {seconds}", code="out-of-range")
+        raise UsageError(
+            f"the {what} is a number of seconds of {bound}, not {seconds}", code="out-of-range", path=f"{what}_s"
+        )
     return round(seconds * 1_000_000)
 
 

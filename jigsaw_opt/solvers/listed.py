@@ -193,7 +193,9 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
         )
     if options.engine_parameters or options.engine_log is not None:
         if not engines:
-            raise UsageError(f"{told} hands no parameters and no log through to an engine", code="unsupported")
+            refused = "engine_parameters" if options.engine_parameters else "engine_log"
+            told += " hands no parameters and no log through to an engine"
+            raise UsageError(told, code="unsupported", path=refused)
         require_parameters(options.engine or engines[0], options.engine_parameters)
     require_options(method, options, told)
 

@@ -65,9 +65,9 @@ def test_a_bad_trace_lists_everything_and_writes_nothing(
     ("more", "told"),
     [
         (["--policy", "fifth"], "unknown-name policy"),
-        (["--policy", "fifo", "--round", "-1"], "out-of-range round"),
-        (["--policy", "fifo", "--restart", "nan"], "out-of-range restart"),
-        (["--policy", "fifo", "--round", "1e308"], "out-of-range round"),
+        (["--policy", "fifo", "--round", "-1"], "out-of-range round_s"),
+        (["--policy", "fifo", "--restart", "nan"], "out-of-range restart_s"),
+        (["--policy", "fifo", "--round", "1e308"], "out-of-range round_s"),
         (["--policy", "fifo", "--until", "-2"], "out-of-range --until"),
         (["--policy", "fifo", "--until", "inf"], "out-of-range --until"),
         (["--policy", "fifo", "--seed", "-1"], "out-of-range seed"),
@@ -77,6 +77,8 @@ def test_a_bad_trace_lists_everything_and_writes_nothing(
         (["--policy", "fifo", "--performance", "guess"], "unknown-name performance"),
         (["--policy", "fifo", "--draw-models"], "missing-option performance"),
         (["--policy", "fifo", "--cluster", "0x4"], "out-of-range cluster"),
+        (["--policy", "fifo", "--cluster", "axb:v100"], "malformed cluster"),
+        (["--policy", "fifo", "--failures", "mtfb=3,mttr=1"], "unknown-option failures; missing-option failures"),
         (["--policy", "fifo", "--resume"], "unreadable OUT/snapshot"),
         (
             ["--policy", "fifo", "-o", "/dev/null/at/all"],

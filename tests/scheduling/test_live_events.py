@@ -25,7 +25,7 @@ from jigsaw_opt.scheduling import (
     decode_event,
     encode_event,
 )
-from tests.refusals import misuse
+from tests.refusals import misuse, refuses
 from tests.scheduling.live_cases import in_json, made, star
 
 
@@ -125,8 +125,8 @@ def test_all_problems_of_an_event_are_told_together() -> None:
         ({"job": {}}, "$.job"),
         ({"job": {**in_json(encode_event(JobSubmitted(1, job())))["job"], "gpus": 2.0}}, "$.job.gpus"),
         ({"job": {**in_json(encode_event(JobSubmitted(1, job())))["job"], "name": ""}}, "$.job.name"),
-        ({"event": "other"}, "$"),
-        ({"event": []}, "$"),
+        ({"event": "other"}, "$.event"),
+        ({"event": []}, "$.event"),
         ({"more": 1}, "$.more"),
     ],
 )
@@ -134,6 +134,20 @@ def test_a_journal_entry_is_checked_as_an_event_is(changes: dict[str, Any], path
     with pytest.raises(InvalidInputError) as raised:
         decode_event({**in_json(encode_event(JobSubmitted(1, job()))), **changes})
     assert {problem.path for problem in raised.value.problems} == {path}
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        (3, "wrong-type $"),
+        ({}, "missing-field $"),
+        ({"event": 3}, "wrong-type $.event"),
+        ({"event": "x"}, "unknown-value $.event"),
+    ],
+)
+def test_what_is_no_event_is_told_by_its_kind(tree: Any, expected: str) -> None:
+    with refuses(expected):
+        decode_event(tree)
 
 
 @pytest.mark.parametrize(

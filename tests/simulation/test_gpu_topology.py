@@ -105,7 +105,8 @@ def test_every_problem_of_the_text() -> None:
 
 @pytest.mark.parametrize("word", ["SYS=0", "SYS=-1", "SYS", "size=3", "machines=0", "machines=1.5", "memory=x", ""])
 def test_every_option_that_is_wrong(word: str) -> None:
-    with misuse("unknown-option cluster", "unknown-option cluster", naming=[f"'{word}'", "machines=N", "'a=b'"]):
+    code = "out-of-range" if word.startswith(("SYS=", "machines", "memory")) else "unknown-option"
+    with misuse(f"{code} cluster", "unknown-option cluster", naming=[f"'{word}'", "machines=N", "'a=b'"]):
         cluster_in_words(f"nvidia-smi,{word},a=b:{FILE}")
 
 

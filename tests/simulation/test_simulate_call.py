@@ -182,6 +182,13 @@ def test_names_of_the_columns_of_a_file_are_for_files() -> None:
         simulate(WORKLOAD, "1x2", "fifo", columns="gpus=num_gpu")
 
 
+def test_what_is_wrong_has_the_name_of_its_argument() -> None:
+    with misuse("out-of-range round_s", "unknown-value too_wide", "out-of-range foreground_gpus"):
+        simulate("day", "16x8:v100", "fifo", round_s=-1, too_wide="x", foreground_gpus=0)
+    with misuse("unknown-value workload"):
+        simulate("xx:day", "1x2", "fifo")
+
+
 def test_a_request_of_before_is_taken_with_a_warning(trace: str) -> None:
     request = jigsaw_opt.SimulationRequest(trace, "mine", "fifo", draw_models=True)  # type: ignore[attr-defined]
     mine = load("server/plain")

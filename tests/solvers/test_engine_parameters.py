@@ -115,8 +115,14 @@ def test_without_a_level_an_engine_is_silent(capfd: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("options", [Options(engine_parameters={"x": 1}), Options(engine_log=10)])
 def test_a_solver_that_hands_nothing_through_says_so(options: Options, pair: Instance) -> None:
-    with misuse("unsupported", naming=["'greedy'", "engine"]):
+    with misuse(f"unsupported {options.given[-1]}", naming=["'greedy'", "engine"]):
         solve(pair, "greedy", options)
+
+
+def test_a_parameter_that_an_engine_does_not_have_is_told_by_its_name(pair: Instance) -> None:
+    pytest.importorskip("ortools")
+    with misuse("unknown-option engine_parameters.zz"):
+        solve(pair, "cpsat", Options(engine_parameters={"zz": 1}))
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import TypeAlias
 
@@ -36,7 +37,7 @@ def require_parameters(engine: str, parameters: Mapping[str, Parameter]) -> None
         find: Callable[[Mapping[str, Parameter]], Iterator[Problem]] = module.parameter_problems
         problems = tuple(find(parameters))
         if problems:
-            raise UsageError.of(problems)
+            raise UsageError.of(replace(it, path=f"engine_parameters.{it.path}") for it in problems)
 
 
 def check_names(
