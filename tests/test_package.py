@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import jigsaw_opt
+from jigsaw_opt.solvers.engines.translation import compiler
 
 ROOT = Path(__file__).parents[1]
 PUBLISHER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["jigsaw_opt"]
@@ -96,6 +97,8 @@ def test_the_wheel_has_the_package_and_its_licences(wheel: Path, tracked: set[st
     information = f"jigsaw_opt-{jigsaw_opt.__version__}.dist-info/"
     assert {f"{information}licenses/LICENSE", f"{information}licenses/NOTICE"} <= inside
     package = {name for name in tracked if name.startswith("jigsaw_opt/")}
+    if compiler() is not None:
+        package.add("jigsaw_opt/solvers/kernels/kernels.bin")
     assert {name for name in inside if not name.startswith(information)} == package
 
 
