@@ -319,7 +319,7 @@ class Problems:
         where
             What tells a usage error, or a path within a document, from others.
         argument
-            What tells a usage error instead; empty for `where`.
+            Path of a usage error, whose message then begins with `where`; empty for `where` as the path.
         """
         try:
             yield
@@ -328,7 +328,9 @@ class Problems:
                 within = problem.path.startswith("$")
                 self._of_inputs[replace(problem, path=f"{where} {problem.path}") if within else problem] = None
         except UsageError as error:
-            self._of_calls.update((problem, None) for problem in error.problems_of(argument or where))
+            source = f"{where}: " if argument not in ("", where) else ""
+            for problem in error.problems_of(argument or where):
+                self._of_calls[replace(problem, message=source + problem.message)] = None
 
     def include(self, other: Problems) -> None:
         """Keep what another has kept, too."""

@@ -126,8 +126,8 @@ def test_everything_wrong_with_any_combination_is_told_once_and_nothing_is_writt
     # Without a cluster nobody knows whether jobs fit on it; what is wrong with a trace by itself is still told.
     assert main([*command, "--cluster", "0x4", "--round", "-1", "--restart", "nan"]) == 3
     settings = [
-        "  round: the round is a number of seconds of at least 0, not -1.0",
-        "  restart: the restart is a number of seconds of at least 0, not nan",
+        "  round_s: the round is a number of seconds of at least 0, not -1.0",
+        "  restart_s: the restart is a number of seconds of at least 0, not nan",
         "  cluster: cluster 0x4: between 1 and 1000000 GPUs, not 0",
     ]
     assert capsys.readouterr().err.splitlines() == ["error: 7 problems", *settings, *policies, *files]
