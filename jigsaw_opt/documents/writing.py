@@ -12,10 +12,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from jigsaw_opt.errors import UsageError, reason_of
+from jigsaw_opt.errors import JigsawError, UsageError, reason_of
 from jigsaw_opt.system.interrupts import held, keeps
 
-__all__ = ["make_folder", "remove_abandoned", "require_writable", "write_atomically"]
+__all__ = ["make_folder", "remove_abandoned", "require_writable", "unwritable", "write_atomically"]
+
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+"""Faults of the disk, which no other call would avoid."""
 
 _MOST_LINKS = 40
 _PREFIX, _SUFFIX = ".jigsaw-", ".tmp"
@@ -42,6 +45,8 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     ------
     UsageError
         It cannot be written; the file that stood at `path` before still stands there.
+    JigsawError
+        The disk is full or broken; likewise.
     """
     target = Path(path)
     try:
@@ -53,8 +58,23 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         else:
             _replace(Path(os.path.realpath(target)), data)
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        told = f"cannot write {target}: {reason_of(error)}"
-        raise UsageError(told, code="unwritable", path=str(target)) from error
+        raise unwritable(target, error) from error
+
+
+def unwritable(path: Path, error: OSError | ValueError) -> JigsawError:
+    """Return what is raised for a file that cannot be written: a usage error, unless the disk is full or broken.
+
+    Parameters
+    ----------
+    path
+        The file.
+    error
+        What the operating system said.
+    """
+    told = f"cannot write {path}: {reason_of(error)}"
+    if getattr(error, "errno", None) in _DISK:
+        return JigsawError(told)
+    return UsageError(told, code="unwritable", path=str(path))
 
 
 def require_writable(path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str] | None] = ()) -> None:

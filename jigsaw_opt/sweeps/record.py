@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.documents.writing import unwritable
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.problem.rules.report import Report
 
@@ -52,11 +53,11 @@ class Record:
         try:
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         except OSError as error:
-            raise _unwritable(path, error.strerror) from error
+            raise unwritable(path, error) from error
         with ExitStack() as undo:
             undo.callback(os.close, self._file)
             if not stat.S_ISREG(os.fstat(self._file).st_mode):
-                raise _unwritable(path, "it is no regular file")
+                raise UsageError(f"cannot write {path}: it is no regular file", code="unwritable", path=str(path))
             self._lock()
             self.rows: dict[str, dict[str, Any]] = self._read()
             undo.pop_all()
@@ -82,12 +83,12 @@ class Record:
         try:
             # One call, so that an interrupt falls before or after the line, not within.
             if os.write(self._file, line) != len(line):
-                raise _unwritable(self.path, "the disk is full")
+                raise JigsawError(f"cannot write {self.path}: the disk is full")
             # At once, so that an interrupt while the disk is slow leaves no row that is written and not known.
             self.rows[row["key"]] = dict(row)
             os.fsync(self._file)
         except OSError as error:
-            raise _unwritable(self.path, error.strerror) from error
+            raise unwritable(self.path, error) from error
 
     def _lock(self) -> None:
         try:
@@ -163,7 +164,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _unwritable(path: Path, why: str | None) -> UsageError:
-    return UsageError(f"cannot write {path}: {why}", code="unwritable", path=str(path))

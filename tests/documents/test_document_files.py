@@ -15,7 +15,7 @@ from jigsaw_opt.documents import (
     save_plan,
     write_atomically,
 )
-from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.errors import InvalidInputError, JigsawError
 from jigsaw_opt.problem import Instance, Plan
 from tests.refusals import carries, misuse, refuses
 
@@ -74,7 +74,7 @@ def test_a_failure_leaves_the_old_file(
         raise error
 
     monkeypatch.setattr(os, "fsync", fail) if step == "fsync" else monkeypatch.setattr(Path, "replace", fail)
-    expected = KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else UsageError
+    expected = KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else JigsawError
     with pytest.raises(expected) as caught:
         write_atomically(path, b"new")
     assert isinstance(error, KeyboardInterrupt) or carries(str(caught.value), "space", "left")

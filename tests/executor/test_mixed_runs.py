@@ -252,7 +252,7 @@ def test_what_was_measured_is_told_where_no_file_can_hold_it(
     listed: tuple[Instance, Plan], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = files(tmp_path, part(listed, "piece"))
-    ends("2: unwritable /dev/full", "run", *own, "--iterations", 2, "--warm-up", 0, "-o", "/dev/full")
+    ends("1: JigsawError", "run", *own, "--iterations", 2, "--warm-up", 0, "-o", "/dev/full")
     printed = capsys.readouterr()
     assert "predicted" in printed.out and "/dev/full" in printed.err
 

@@ -63,22 +63,19 @@ def test_the_example_of_a_training_is_one(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_example_of_stages_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
-    from torch import nn
 
     from jigsaw_opt.executor.pipeline.own_stages import own_stages
     from jigsaw_opt.executor.replay.request import ReplaySettings
 
     module = ModuleType("net")
-    batches = [(torch.zeros(2, 3), torch.zeros(2, 5))]
-    vars(module).update(nn=nn, Front=lambda: nn.Linear(3, 4), Back=lambda: nn.Linear(4, 5), batches=batches)
     exec(STAGES, vars(module))
     monkeypatch.setitem(sys.modules, "net", module)
     entry = {"train": "net:stages", "arguments": {}, "cuts": []}
     given = {"rank": 1, "world": 2, "device": torch.device("cpu")}
     own = own_stages(entry, "$", given, [1], 2, ReplaySettings())
-    assert [tuple(it.weight.shape) for it in own.modules.values()] == [(5, 4)]  # type: ignore[union-attr]
+    assert [tuple(it.weight.shape) for it in own.modules.values()] == [(1, 64)]  # type: ignore[union-attr]
     assert sum(len(group["params"]) for group in own.optimiser.param_groups) == 2
-    assert own.source.take() is batches[0]
+    assert [tuple(it.shape) for it in own.source.take()] == [(16, 16), (16, 1)]
 
 
 def test_what_the_table_of_the_exchange_names_can_be_imported() -> None:

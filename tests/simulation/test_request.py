@@ -93,12 +93,12 @@ def test_tables_of_jobs_by_duration(tmp_path: Path) -> None:
         read_setting(str(path), "server/plain", "fifo", columns=columns)
     (drawn,) = read_setting(str(path), "server/plain", "fifo", columns=columns, draw_models=True).workload.jobs
     assert drawn.model in load("server/plain").models
-    with misuse(f"unknown-name {path}", naming=["'size'"]):
+    with misuse("unknown-name workload", naming=["'size'"]):
         read_setting(str(path), "2x4", "fifo", columns="size=num_gpu")
 
 
 def test_an_unknown_format_of_traces_names_those_that_are_known() -> None:
-    with misuse("unknown-value saturn:jobs.csv"):
+    with misuse("unknown-value workload"):
         read_setting("saturn:jobs.csv", "2x4", "fifo")
 
 
