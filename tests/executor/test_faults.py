@@ -82,7 +82,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
         ("raise", 1, "ValueError: "),
         ("exit", 1, "SystemExit: 0 ("),
         ("nan", 1, " nan"),
-        ("full", 2, "job0-worker"),
+        ("full", 1, "job0-worker"),
     ],
 )
 def test_a_fault_ends_the_run_and_it_goes_on(
