@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="SET|INSTANCE|FILE",
         help="a set (rack), a bundled instance (rack/plain), an instance document, or a family and a seed with"
-        " changes of its recipe (rack:100, cluster:3:load=400); none with --against: compare what the folder has",
+        " changes of its recipe (rack:100, cluster:3:load=400); none with --against: compare what is there",
     )
     parser.add_argument("--solvers", default="auto", metavar="NAMES", help="as in auto,cpsat (default: auto)")
     parser.add_argument(
@@ -46,7 +46,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     configure_engine(parser)
     configure_gate(parser)
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="where to write, and go on")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where to write, and go on; to compare what is there, a file of rows as well",
+    )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     parser.add_argument(
@@ -118,28 +125,31 @@ def _gate(arguments: argparse.Namespace, problems: Problems) -> Gate | None:
 
 
 def _compare(arguments: argparse.Namespace, problems: Problems, gate: Gate | None) -> int:
-    """Judge the runs that are in the folder; no other is made, and of its files only the page is written anew."""
+    """Judge the runs that are in the folder or file; no other is made, and of a folder the page is written anew."""
     from jigsaw_opt.cli.output import flush, print_json
     from jigsaw_opt.documents import make_folder
     from jigsaw_opt.sweeps.bench.summary import is_row
-    from jigsaw_opt.sweeps.folder import ROWS
+    from jigsaw_opt.sweeps.folder import rows_path
     from jigsaw_opt.sweeps.record import read_rows
 
     rows: Rows = ()
     if arguments.against is None:
         raise UsageError(
-            "nothing to solve: name instances, or older runs to compare with (--against DIR)",
+            "nothing to solve: name instances, or older runs to compare with (--against DIR|FILE)",
             code="missing-option",
             path="instance",
         )
     with problems.of("-o"):
-        rows = [*read_rows(arguments.output / ROWS, is_row).values()]
+        rows = [*read_rows(rows_path(arguments.output), is_row).values()]
     problems.tell()
     assert gate is not None  # else there is a problem
     gate.require(row["key"] for row in rows)
-    make_folder(arguments.output, (_PAGE,), ())
+    of_folder = arguments.output.is_dir()
+    if of_folder:
+        make_folder(arguments.output, (_PAGE,), ())
     told = gate.judge(rows)
-    _write_page(rows, arguments.output, gate)
+    if of_folder:
+        _write_page(rows, arguments.output, gate)
     if arguments.json:
         print_json(told)
     else:

@@ -22,7 +22,10 @@ def configure_gate(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     group = parser.add_argument_group("comparison")
     group.add_argument(
-        "--against", type=Path, metavar="DIR", help="a folder of older runs; exit code 7 where these are worse"
+        "--against",
+        type=Path,
+        metavar="DIR|FILE",
+        help="older runs: their folder or file of rows; exit code 7 where these are worse",
     )
     group.add_argument(
         "--level", type=float, default=0.05, metavar="SHARE", help="significance of what is worse (default: 0.05)"
@@ -36,7 +39,7 @@ class Gate:
     Parameters
     ----------
     folder
-        Where the older runs are.
+        Where the older runs are: their folder, or a file of rows.
     level
         Level of significance.
     measures
@@ -53,7 +56,7 @@ class Gate:
     def __init__(self, folder: Path, level: float, measures: str | None) -> None:
         from jigsaw_opt.sweeps.bench.against import COMPARED
         from jigsaw_opt.sweeps.bench.summary import is_row
-        from jigsaw_opt.sweeps.folder import ROWS
+        from jigsaw_opt.sweeps.folder import rows_path
         from jigsaw_opt.sweeps.record import read_rows
 
         self._measures = list(COMPARED) if measures is None else [name.strip() for name in measures.split(",")]
@@ -68,7 +71,7 @@ class Gate:
             raise UsageError.of(wrong)
         self.folder, self.level = folder, level
         self.judged: Against | None = None
-        self._old = read_rows(folder / ROWS, is_row)
+        self._old = read_rows(rows_path(folder), is_row)
 
     def require(self, keys: Iterable[str]) -> None:
         """Refuse runs none of which has an older one of the same task.

@@ -14,7 +14,7 @@ from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import rows_of, sweep
 from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never
 
-__all__ = ["ROWS", "TABLES", "SweepKind", "SweepTables", "require_own", "sweep_into"]
+__all__ = ["ROWS", "TABLES", "SweepKind", "SweepTables", "require_own", "rows_path", "sweep_into"]
 
 ROWS = "rows.jsonl"
 """The file of the rows, which a sweep goes on from."""
@@ -61,6 +61,11 @@ class SweepTables(NamedTuple):
     def table(self) -> DataTable:
         """The rows as a table with the columns that any of them has."""
         return DataTable.of(self.rows)
+
+
+def rows_path(path: Path) -> Path:
+    """Return the file of the rows: that of the folder of a sweep, or the file that is named itself."""
+    return path / ROWS if path.is_dir() else path
 
 
 def require_own(folder: Path) -> None:

@@ -185,13 +185,30 @@ def test_worse_runs_than_older_ones_are_an_exit_code(tmp_path: Path, capsys: pyt
     assert run("bench", "-o", new, "--against", shifted(old, tmp_path / "worse", 2.0), *plans_alone) == 0
 
 
+def test_two_files_of_rows_are_compared_as_their_folders_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = tmp_path / "old"
+    assert bench(old, "tiny/000", "--solvers", "greedy") == 0
+    new = shifted(old, tmp_path / "new", 2.0)
+    capsys.readouterr()
+    told = []
+    for place in (new, new / "rows.jsonl"):
+        for older in (old, old / "rows.jsonl"):
+            assert run("bench", "-o", place, "--against", older, "--measures", "objective", "--json") == 0
+            against = json.loads(capsys.readouterr().out)["against"]
+            told.append((against["pairs"], against["changes"][0]["ratio"], against["changes"][0]["worse"]))
+    assert told == [(1, pytest.approx(2.0), 1)] * 4
+    assert sorted(path.name for path in new.iterdir()) == ["report.html", "rows.jsonl"]
+
+
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     assert bench(old, "tiny/000", "--solvers", "greedy") == 0
     again, none = ("bench", "tiny/004", "-o", new, "--solvers"), tmp_path / "none"
     ends(f"3: mismatch {old}", *again, "greedy", "--against", old)
-    ends(f"3: unknown-name --solvers; unreadable {none / 'rows.jsonl'}", *again, "gredy", "--against", none)
-    ends(f"3: unreadable {new / 'rows.jsonl'}", "bench", "-o", new, "--against", old)
+    ends(f"3: unknown-name --solvers; unreadable {none}", *again, "gredy", "--against", none)
+    ends(f"3: unreadable {new}", "bench", "-o", new, "--against", old)
     ends("2: missing-option instance", "bench", "-o", new)
     ends(
         "2: out-of-range --against; unknown-value --against",

@@ -17,7 +17,7 @@ from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.structure import structure
 from jigsaw_opt.sweeps.bench.known import best_known_by_hash
 from jigsaw_opt.sweeps.bench.summary import best_objectives, grouped
-from jigsaw_opt.sweeps.folder import ROWS
+from jigsaw_opt.sweeps.folder import rows_path
 
 __all__ = ["Contestant", "Leaderboard", "LeaderboardRow", "leaderboard", "read_results"]
 
@@ -115,7 +115,7 @@ def read_results(paths: Iterable[Path]) -> list[dict[str, Any]]:
     report, rows = Report(), dict[tuple[object, ...], dict[str, Any]]()
     for path in paths:
         try:
-            lines = read_file(path / ROWS if path.is_dir() else path).splitlines()
+            lines = read_file(rows_path(path)).splitlines()
         except InvalidInputError as error:
             _note(report, error)
             continue
