@@ -49,8 +49,8 @@ class RouteFinder:
         self._neighbours: dict[str, list[tuple[str, int]]] = {s.name: [] for s in cluster.servers}
         self._neighbours.update((switch, []) for switch in cluster.switches)
         for number, link in enumerate(cluster.links):
-            for here, there in (link.ends, link.ends[::-1]):
-                self._neighbours[here].append((there, number))
+            for end, other in (link.ends, link.ends[::-1]):
+                self._neighbours[end].append((other, number))
         # Routes are the least by names, whatever the order of the links in the document (specification: route).
         for found in self._neighbours.values():
             found.sort()
@@ -107,15 +107,15 @@ class RouteFinder:
         return ExchangeTerms(frozenset(route), rate, latency_us)
 
     def _route(self, first: int, second: int) -> list[int] | None:
-        start, here = self._cluster.servers[first].name, self._cluster.servers[second].name
+        start, position = self._cluster.servers[first].name, self._cluster.servers[second].name
         if self._policy is not None:
-            return self._compliant(start, here, self._policy)
+            return self._compliant(start, position, self._policy)
         tree = self._tree(start)
-        if here not in tree:
+        if position not in tree:
             return None
         route = []
-        while here != start:
-            here, link = tree[here]
+        while position != start:
+            position, link = tree[position]
             route.append(link)
         return route
 
@@ -164,10 +164,10 @@ class RouteFinder:
             tree = {start: (start, -1)}
             queue = deque([start])
             while queue:
-                here = queue.popleft()
-                for there, link in self._neighbours[here]:
+                visited = queue.popleft()
+                for there, link in self._neighbours[visited]:
                     if there not in tree:
-                        tree[there] = (here, link)
+                        tree[there] = (visited, link)
                         queue.append(there)
             self._trees[start] = tree
         return self._trees[start]

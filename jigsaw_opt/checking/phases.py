@@ -156,13 +156,13 @@ def _contents(asked: Mapping[str, Job | TaskGraphJob], checked: CheckedPhase) ->
     # Places must rise strictly, so that a job which is listed twice is out of order, too.
     position, last = {name: k for k, name in enumerate(asked)}, -1
     for index, claimed in enumerate(phase.jobs):
-        where, here = f"{path}.jobs[{index}]", position.get(claimed.name)
-        if here is None:
+        where, place = f"{path}.jobs[{index}]", position.get(claimed.name)
+        if place is None:
             yield Violation("document", f"{where}.name", f"the instance has no job {claimed.name!r}")
             continue
-        if here <= last:
+        if place <= last:
             yield Violation("document", f"{where}.name", f"job {claimed.name!r} is not in the instance's order")
-        last = max(here, last)
+        last = max(place, last)
         if not claimed.iterations:
             yield Violation("document", f"{where}.iterations", "a job has at least one iteration in a phase")
         yield from document.of_the_other_kind(asked[claimed.name], claimed, where)
@@ -260,7 +260,7 @@ def _promised(asked: Mapping[str, Job | TaskGraphJob], parts: _Parts) -> Iterato
 def _first_start_us(job: _Job) -> int:
     """Return the earliest start of its operations in a repetition, in microseconds."""
     iterations: Sequence[Iteration | TaskGraphIteration] = job.plan.iterations
-    starts = (operation.start_us for it in iterations for operation in (*it.blocks, *it.transfers))
+    starts = (operation.start_us for iteration in iterations for operation in (*iteration.blocks, *iteration.transfers))
     return min(starts, default=0)
 
 
@@ -275,9 +275,9 @@ def _ends_us(asked: Mapping[str, Job | TaskGraphJob], parts: _Parts) -> dict[str
 
 def _paused(checked: CheckedPhase, parts: _Parts) -> Iterator[_Job]:
     """Yield jobs of the group that were in an earlier phase and are in a later one, as what they keep in memory."""
-    here = {job.job.name for job in checked.jobs}
+    present = {job.job.name for job in checked.jobs}
     for name, found in parts.items():
-        if name in here:
+        if name in present:
             continue
         numbers = [other.number for other, _ in found if other.group == checked.group]
         # A job has nothing in memory before its first phase, nor behind its last one.

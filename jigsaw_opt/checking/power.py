@@ -64,11 +64,11 @@ def _runs(start: int, end: int, moment: int, period_us: int | None) -> bool:
 
 def _draws(job: CheckedJob | CheckedTaskGraphJob, types: Mapping[int, str]) -> Iterator[_Draw]:
     """Yield what blocks of a job draw on GPUs of some servers, given the type of each by its number."""
-    here = [None if server is None else types.get(server) for server in job.servers]
+    gpu_types = [None if server is None else types.get(server) for server in job.servers]
     for path, iteration in job.iterations():
         blocks: Sequence[Block | Execution] = iteration.blocks
         for index, (block, (slots, watts)) in enumerate(zip(blocks, _drawing(job), strict=False)):
-            for gpu_type in (here[slot] for slot in slots if slot < len(here)):
+            for gpu_type in (gpu_types[slot] for slot in slots if slot < len(gpu_types)):
                 if gpu_type is not None:
                     yield block.start_us, block.end_us, watts.get(gpu_type, 0), f"{path}.blocks[{index}]"
 

@@ -88,7 +88,9 @@ class CheckedTaskGraphJob:
     @property
     def end_us(self) -> int:
         """Largest end of all operations, in microseconds (specification: end-of-a-task-graph-job)."""
-        return max((it.end_us for i in self.plan.iterations for it in (*i.blocks, *i.transfers)), default=0)
+        return max(
+            (operation.end_us for i in self.plan.iterations for operation in (*i.blocks, *i.transfers)), default=0
+        )
 
     def held(self) -> Iterator[tuple[str, int, int, int]]:
         """Yield GPU, start, end and bytes of every hold, in complete iterations (specification: holds)."""
@@ -149,9 +151,9 @@ def checked_task_graph(
 
 def _block_terms(block: TaskGraphBlock, gpus: Mapping[str, str], types: Mapping[str, str]) -> OperationTerms:
     """Return the terms of a block, which is as slow as the slowest of its GPUs."""
-    here = [slot for slot in block.slots if slot in gpus]
-    longest = max((block.duration_us.get(types[slot], 0) for slot in here), default=0)
-    return OperationTerms(block.name, longest, gpus=tuple(dict.fromkeys(gpus[slot] for slot in here)))
+    placed = [slot for slot in block.slots if slot in gpus]
+    longest = max((block.duration_us.get(types[slot], 0) for slot in placed), default=0)
+    return OperationTerms(block.name, longest, gpus=tuple(dict.fromkeys(gpus[slot] for slot in placed)))
 
 
 def _transfer_terms(transfer: TaskGraphTransfer, servers: Mapping[str, int], routes: RouteFinder) -> OperationTerms:
@@ -254,7 +256,9 @@ _Row = tuple[Execution, ...]
 def _rows(job: CheckedTaskGraphJob) -> list[_Row | None]:
     """Return the operations of each iteration; None where it is not complete."""
     complete = job.is_complete
-    return [(*it.blocks, *it.transfers) if complete(it) else None for it in job.plan.iterations]
+    return [
+        (*iteration.blocks, *iteration.transfers) if complete(iteration) else None for iteration in job.plan.iterations
+    ]
 
 
 def _later(rows: Sequence[_Row | None], lag: int, period_us: int | None) -> Iterator[tuple[int, _Row, int, _Row, int]]:

@@ -91,11 +91,11 @@ class CpSatCyclicTiming:
         """Return the timing of each job in a solution, given the value of each variable."""
         return [
             CyclicTiming(
-                [[value(start) for start in row] for row in it.blocks],
-                [[value(start) for start in row] for row in it.transfers],
-                value(it.ends[-1]),
+                [[value(start) for start in row] for row in task.blocks],
+                [[value(start) for start in row] for row in task.transfers],
+                value(task.ends[-1]),
             )
-            for it in self.tasks
+            for task in self.tasks
         ]
 
 
@@ -131,7 +131,7 @@ def build(tasks: Sequence[CyclicTask], period: int, busy_machines: Busy, busy_li
 
 def _add_job(proto: cp_model.CpModel, task: CyclicTask, period: int, first: bool) -> _Variables:
     """Add readiness, order and barrier, which wraps (specification: readiness, order, barrier, period)."""
-    it = _Variables(task, [], [], [])
+    job_vars = _Variables(task, [], [], [])
     phase = barrier = proto.new_int_var(0, 0 if first else period - 1, "")
     for iteration in task.iterations:
         blocks = [proto.new_int_var(0, 2 * period, "") for _ in task.machines]
@@ -146,13 +146,13 @@ def _add_job(proto: cp_model.CpModel, task: CyclicTask, period: int, first: bool
                     proto.add(move >= block + after)
         for move, following, duration in zip(moves, [*moves[1:], end], iteration.exchange, strict=True):
             proto.add(following >= move + duration)
-        it.blocks.append(blocks)
-        it.transfers.append(moves)
-        it.ends.append(end)
+        job_vars.blocks.append(blocks)
+        job_vars.transfers.append(moves)
+        job_vars.ends.append(end)
         barrier = end
     # The last barrier wraps: the next period of the job begins a period after its phase.
     proto.add(barrier <= phase + period)
-    return it
+    return job_vars
 
 
 def _add_disjoint(
@@ -160,17 +160,17 @@ def _add_disjoint(
 ) -> None:
     """Keep operations on a machine or link from overlapping each other or what is fixed."""
     users: dict[tuple[str, int], list[User]] = {}
-    for j, it in enumerate(jobs):
-        for place, machine in enumerate(it.task.machines):
+    for j, job_vars in enumerate(jobs):
+        for place, machine in enumerate(job_vars.task.machines):
             users.setdefault(("machine", machine), []).append((j, place))
-        for link in it.task.links:
+        for link in job_vars.task.links:
             users.setdefault(("link", link), []).append((j, LINKS))
 
     def intervals(user: User) -> list[cp_model.IntervalVar]:
         """Return the blocks of a machine of a job, or its transfers."""
-        it, place = jobs[user[0]], user[1]
+        job_vars, place = jobs[user[0]], user[1]
         found = []
-        for blocks, moves, iteration in zip(it.blocks, it.transfers, it.task.iterations, strict=True):
+        for blocks, moves, iteration in zip(job_vars.blocks, job_vars.transfers, job_vars.task.iterations, strict=True):
             block = [(blocks[place], iteration.sizes[place])]
             for start, size in zip(moves, iteration.exchange, strict=True) if place == LINKS else block:
                 found += operation_intervals(proto, start, size, period, turns=1) if size else []

@@ -91,7 +91,7 @@ class HoleProblem:
     @property
     def is_complete(self) -> bool:
         """Whether every iteration is one piece, so that what the program finds is a plan."""
-        return all([count for _, count in it.counts] == [1] for it in self.jobs)
+        return all([count for _, count in job.counts] == [1] for job in self.jobs)
 
     @property
     def groups(self) -> list[list[int]]:
@@ -102,7 +102,7 @@ class HoleProblem:
         """
         idle = [(-1 - k, ()) for k in range(self.gpus - len(self.orders))]
         found: dict[object, list[int]] = {}
-        together = self.is_complete and all(it.gpus >= self.gpus for it in self.pieces)
+        together = self.is_complete and all(piece.gpus >= self.gpus for piece in self.pieces)
         for slot, order in [*enumerate(self.orders), *idle]:
             found.setdefault(order if together else slot, []).append(slot)
         return [*found.values()]
@@ -132,7 +132,7 @@ class CpSatHoles:
             for hole, room in enumerate(self._rooms(group[0])):
                 self._add_hole(number, hole, room)
         self._add_gpus()
-        self.value = sum(it.weight * self._iterations(it) for it in problem.jobs)
+        self.value = sum(job.weight * self._iterations(job) for job in problem.jobs)
 
     def aim(self, value: int, period_us: int) -> None:
         """Maximise ``weight * period_us - value * period``: above 0 exactly where a solution has a better ratio.
@@ -204,29 +204,29 @@ class CpSatHoles:
 
     def _add_hole(self, number: int, hole: int, room: cp_model.LinearExprT) -> None:
         taken: list[cp_model.LinearExprT] = []
-        for kind, it in enumerate(self.problem.pieces):
-            count = self.proto.new_int_var(0, self.problem.most_us // it.length_us, "")
+        for kind, piece in enumerate(self.problem.pieces):
+            count = self.proto.new_int_var(0, self.problem.most_us // piece.length_us, "")
             self.counts[number, hole, kind] = count
-            taken.append(it.length_us * count)
+            taken.append(piece.length_us * count)
         # Only the total length matters: pieces may stand in any order within a hole.
         self.proto.add(sum(taken) <= room)
 
     def _add_gpus(self) -> None:
         """Put pieces of a class on few GPUs where few workers have them."""
-        for kind, it in enumerate(self.problem.pieces):
-            if it.gpus >= self.problem.gpus:
+        for kind, piece in enumerate(self.problem.pieces):
+            if piece.gpus >= self.problem.gpus:
                 continue
             used = [self.proto.new_bool_var("") for _ in self._groups]
             for (number, _, own), count in self.counts.items():
                 if own == kind:
                     self.proto.add(count == 0).only_enforce_if(~used[number])
-            self.proto.add(sum(used) <= it.gpus)
+            self.proto.add(sum(used) <= piece.gpus)
 
     def _iterations(self, parts: Parts) -> cp_model.IntVar:
         """Add the number of iterations of jobs, each with all of its pieces, and return it."""
         done = self.proto.new_int_var(0, parts.most, "")
         for kind, each in parts.counts:
-            own = [len(self._groups[n]) * count for (n, _, it), count in self.counts.items() if it == kind]
+            own = [len(self._groups[n]) * count for (n, _, piece), count in self.counts.items() if piece == kind]
             self.proto.add(sum(own) == each * done)
         return done
 

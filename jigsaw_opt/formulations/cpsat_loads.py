@@ -63,11 +63,11 @@ class LoadsModel:
     """The model, and its literals that a worker of a job sits on a GPU: by job, then by GPU."""
 
     model: cp_model.CpModel
-    here: list[dict[int, cp_model.IntVar]]
+    assigned: list[dict[int, cp_model.IntVar]]
 
     def placement(self, value: Callable[[cp_model.IntVar], int]) -> list[list[int]]:
         """Return the GPUs of each job in a solution, by number, server after server."""
-        return [[gpu for gpu, literal in here.items() if value(literal)] for here in self.here]
+        return [[gpu for gpu, literal in assigned.items() if value(literal)] for assigned in self.assigned]
 
 
 def build(operations: Operations, limit: int, places: Sequence[ServerGroups]) -> LoadsModel:
@@ -93,13 +93,13 @@ def build(operations: Operations, limit: int, places: Sequence[ServerGroups]) ->
     for server in operations.cluster.servers:
         _add_order(model, counts, range(gpu, gpu + server.gpus))
         for _ in range(server.gpus):
-            here = [each for each in counts if gpu in each.here]
-            _add_work(model, clock, here, gpu)
-            _add_memory(model, here, gpu, server.gpu_memory)
+            present = [each for each in counts if gpu in each.assigned]
+            _add_work(model, clock, present, gpu)
+            _add_memory(model, present, gpu, server.gpu_memory)
             gpu += 1
     for place in places:
         _add_transfers(model, operations, clock, counts, place)
-    return LoadsModel(model, [each.here for each in counts])
+    return LoadsModel(model, [each.assigned for each in counts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class _WorkerCounts:
 
     Parameters
     ----------
-    here
+    assigned
         Literal that a worker is on a GPU.
     count
         Number of iterations that it spends there at a level, by (GPU, level).
@@ -131,7 +131,7 @@ class _WorkerCounts:
     operations: Operations
     clock: _TimeUnit
     job: OperationGraph
-    here: dict[int, cp_model.IntVar] = field(default_factory=dict)
+    assigned: dict[int, cp_model.IntVar] = field(default_factory=dict)
     count: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
     inside: dict[int, cp_model.IntVar] = field(default_factory=dict)
 
@@ -177,13 +177,13 @@ class _WorkerCounts:
         n, rule = job.iterations, job.rule
         for gpu, s in enumerate(self.server_of):
             if s in self.gpus:
-                self.here[gpu] = model.new_bool_var(f"{job.name} on {gpu}")
+                self.assigned[gpu] = model.new_bool_var(f"{job.name} on {gpu}")
                 for level in candidate_levels(job):
                     if level <= len(self.times(s)):
                         self.count[gpu, level] = model.new_int_var(0, n, f"{job.name} on {gpu} at {level}")
                 # Every iteration has one level where the worker is, and none elsewhere.
-                model.add(sum(self._counts(gpu)) == n * self.here[gpu])
-        model.add(sum(self.here.values()) == job.slots)
+                model.add(sum(self._counts(gpu)) == n * self.assigned[gpu])
+        model.add(sum(self.assigned.values()) == job.slots)
         self._add_routes()
         if rule.multiset is not None:
             for level in candidate_levels(job):
@@ -193,7 +193,7 @@ class _WorkerCounts:
         else:
             model.add(sum(self._at(job.levels)) >= n * rule.min_contributors)
             totals = {
-                gpu: sum(level * count for (g, level), count in self.count.items() if g == gpu) for gpu in self.here
+                gpu: sum(level * count for (g, level), count in self.count.items() if g == gpu) for gpu in self.assigned
             }
             model.add(sum(totals.values()) >= rule.min_total)
             most = n * job.levels
@@ -201,7 +201,7 @@ class _WorkerCounts:
                 least = model.new_int_var(n, most, f"least total of {job.name}")
                 for gpu, total in totals.items():
                     model.add(total <= least + rule.balance)
-                    model.add(total >= least).only_enforce_if(self.here[gpu])
+                    model.add(total >= least).only_enforce_if(self.assigned[gpu])
 
     def _add_routes(self) -> None:
         """Keep workers of one job off servers that no route joins (specification: route-policies)."""
@@ -235,12 +235,12 @@ class _WorkerCounts:
         return list(self._here(server))
 
     def _here(self, server: int) -> list[cp_model.IntVar]:
-        return [literal for gpu, literal in self.here.items() if self.server_of[gpu] == server]
+        return [literal for gpu, literal in self.assigned.items() if self.server_of[gpu] == server]
 
     def add_iterations(self) -> None:
         """Let each iteration last from a block here to the end of what waits for it (specification: barrier)."""
         room = self.clock.of(self.clock.limit - self.job.release_us)
-        for gpu in self.here:
+        for gpu in self.assigned:
             s = self.server_of[gpu]
             for server, literal, channel in self.modes if self.job.slots > 1 else ():
                 # In a mode, all iterations of the worker with their tails over its best channel fit behind the release.
@@ -284,18 +284,18 @@ class _WorkerCounts:
 
 def _add_order(model: cp_model.CpModel, counts: Sequence[_WorkerCounts], gpus: Sequence[int]) -> None:
     """Order the GPUs of a server, which are alike: who sits on them, read as a binary number, falls."""
-    jobs = [each for each in counts if gpus and gpus[0] in each.here]
+    jobs = [each for each in counts if gpus and gpus[0] in each.assigned]
     jobs.sort(key=lambda each: -each.job.slots * each.job.state_bytes)
-    weights = [(1 << n, each.here) for n, each in enumerate(reversed(jobs[:_MOST_ORDERED]))]
+    weights = [(1 << n, each.assigned) for n, each in enumerate(reversed(jobs[:_MOST_ORDERED]))]
     for before, after in pairwise(gpus):
-        model.add(sum(weight * (here[before] - here[after]) for weight, here in weights) >= 0)
+        model.add(sum(weight * (assigned[before] - assigned[after]) for weight, assigned in weights) >= 0)
 
 
-def _add_work(model: cp_model.CpModel, clock: _TimeUnit, here: Sequence[_WorkerCounts], gpu: int) -> None:
+def _add_work(model: cp_model.CpModel, clock: _TimeUnit, present: Sequence[_WorkerCounts], gpu: int) -> None:
     """Fit the blocks of all workers on a GPU between releases and tails (specification: exclusive)."""
-    finite = bool(here) and here[0].operations.horizon == "finite"
-    ends = [(each.job.release_us, each.least_tail) if finite else (0, 0) for each in here]
-    _add_windows(model, clock, ends, [each.work(gpu) for each in here], 1)
+    finite = bool(present) and present[0].operations.horizon == "finite"
+    ends = [(each.job.release_us, each.least_tail) if finite else (0, 0) for each in present]
+    _add_windows(model, clock, ends, [each.work(gpu) for each in present], 1)
 
 
 def _add_windows(
@@ -330,21 +330,21 @@ def _thinned(values: set[int]) -> list[int]:
     return ordered[:: -(-len(ordered) // _MOST_ENDS) or 1]
 
 
-def _add_memory(model: cp_model.CpModel, here: Sequence[_WorkerCounts], gpu: int, memory: int) -> None:
+def _add_memory(model: cp_model.CpModel, present: Sequence[_WorkerCounts], gpu: int, memory: int) -> None:
     """Fit the states of all workers and the largest activations into the memory (specification: memory)."""
-    if most_bytes(each.job for each in here) <= memory:
+    if most_bytes(each.job for each in present) <= memory:
         return
     # Rounded-down sizes add up to no more than the rounded-down memory wherever the exact ones fit.
     unit = -(-memory // _LARGEST_NUMBER) or 1
-    states = (each.job.state_bytes // unit * each.here[gpu] for each in here)
-    add_gpu_memory(model, gpu, memory // unit, states, _activations(model, here, gpu, unit))
+    states = (each.job.state_bytes // unit * each.assigned[gpu] for each in present)
+    add_gpu_memory(model, gpu, memory // unit, states, _activations(model, present, gpu, unit))
 
 
 def _activations(
-    model: cp_model.CpModel, here: Sequence[_WorkerCounts], gpu: int, unit: int
+    model: cp_model.CpModel, present: Sequence[_WorkerCounts], gpu: int, unit: int
 ) -> Iterator[cp_model.LinearExprT]:
     """Yield the activations of the levels that are in use on a GPU."""
-    for each in here:
+    for each in present:
         job = each.job
         for level in candidate_levels(job):
             if (gpu, level) in each.count:
@@ -381,7 +381,7 @@ def _leaves(model: cp_model.CpModel, each: _WorkerCounts, places: ServerGroups) 
     """Return the literal that a job uses a link that leaves a group, by group."""
     groups = sorted({places.group[s] for s in each.gpus})
     on = {group: model.new_bool_var(f"{each.job.name} in {group}") for group in groups}
-    for gpu, literal in each.here.items():
+    for gpu, literal in each.assigned.items():
         model.add_implication(literal, on[places.group[each.server_of[gpu]]])
     several = model.new_bool_var(f"{each.job.name} in several")
     leaves = {group: model.new_bool_var(f"{each.job.name} leaves {group}") for group in groups}

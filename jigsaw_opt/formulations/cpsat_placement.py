@@ -108,17 +108,17 @@ def _add_balance(model: cp_model.CpModel, job: OperationGraph, balance: int, lit
     lowest = model.new_int_var(n, n * top, f"least total of {job.name}")
     totals, shares = [], []
     for gpu in sorted({gpu for gpu, _ in literals}):
-        here = sum(literal for (g, _), literal in literals.items() if g == gpu)
+        assigned = sum(literal for (g, _), literal in literals.items() if g == gpu)
         deepest = sum(level * literal for (g, level), literal in literals.items() if g == gpu)
         total = model.new_int_var(0, n * top, f"total of {job.name} on {gpu}")
         share = model.new_int_var(0, n, f"iterations of {job.name} on {gpu} at the last level")
         # Only a worker whose largest level is the last one may be at the last level.
         model.add(share <= n * literals.get((gpu, top), 0))
         # Every iteration counts level 1 at least, and each at the last level ``top - 1`` more.
-        model.add(total >= n * here + (top - 1) * share)
+        model.add(total >= n * assigned + (top - 1) * share)
         model.add(total <= n * deepest)
         # Without a worker here the right-hand side is at most 0, so the row says nothing.
-        model.add(total >= lowest - n * top * (1 - here))
+        model.add(total >= lowest - n * top * (1 - assigned))
         model.add(total <= lowest + min(balance, n * top))
         totals.append(total)
         shares.append(share)

@@ -66,10 +66,10 @@ class CpSatActivities:
     def plan(self, value: Callable[[cp_model.IntVar], int]) -> Timetable:
         """Return the timetable of a solution, given the value of each variable."""
         decisions = []
-        for it in self.jobs:
-            held = [next(g for g, literal in at.items() if value(literal)) for at in it.at]
+        for job_vars in self.jobs:
+            held = [next(g for g, literal in at.items() if value(literal)) for at in job_vars.at]
             # Starts are sums of variables, which an engine and its callback evaluate as well.
-            starts = [[value(start.start) for start in row] for row in it.starts]  # type: ignore[arg-type]
+            starts = [[value(start.start) for start in row] for row in job_vars.starts]  # type: ignore[arg-type]
             decisions.append(TaskGraphDecision([self.gpus.all[g] for g in held], starts))
         period = None
         if isinstance(self.axis, ModuloAxis):
@@ -83,23 +83,26 @@ class CpSatActivities:
         """Offer a timetable to the engine as its first solution."""
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
         number = {self.operations.cluster.gpu_name(*gpu): g for g, gpu in enumerate(self.gpus.all)}
-        moments = [_sorted_starts_of(it, plan) for it, plan in zip(self.jobs, timetable.task_graph_jobs, strict=True)]
+        moments = [
+            _sorted_starts_of(job_vars, plan)
+            for job_vars, plan in zip(self.jobs, timetable.task_graph_jobs, strict=True)
+        ]
         # `build` puts this operation at residue 0, so all residues are counted from it.
         first = moments[0][0][0]
         self.workers.hint(timetable, first)
-        for it, plan, own in zip(self.jobs, timetable.task_graph_jobs, moments, strict=True):
-            for at, name in zip(it.at, plan.gpus, strict=True):
+        for job_vars, plan, own in zip(self.jobs, timetable.task_graph_jobs, moments, strict=True):
+            for at, name in zip(job_vars.at, plan.gpus, strict=True):
                 for g, literal in at.items():
                     self.proto.add_hint(literal, g == number[name])
-            for row, starts in zip(it.starts, own, strict=True):
+            for row, starts in zip(job_vars.starts, own, strict=True):
                 for start, moment in zip(row, starts, strict=True):
                     self.proto.add_hint(start.phase, self.axis.phase(moment, first))
 
 
-def _sorted_starts_of(it: TaskGraphVariables, plan: TaskGraphJobPlan) -> list[list[int]]:
+def _sorted_starts_of(job_vars: TaskGraphVariables, plan: TaskGraphJobPlan) -> list[list[int]]:
     """Return the starts of a plan by iteration and operation, in the order that the model asks for."""
     done = [[*iteration.blocks, *iteration.transfers] for iteration in plan.iterations]
-    return sorted_starts(it.graph, [[execution.start_us for execution in row] for row in done])
+    return sorted_starts(job_vars.graph, [[execution.start_us for execution in row] for row in done])
 
 
 def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:
@@ -117,12 +120,12 @@ def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:
     proto, gpus = new_model(), Gpus(operations.routes)
     axis = _axis(proto, operations, bound, limit)
     jobs = [TaskGraphVariables(graph) for graph in operations.task_graphs]
-    for it in jobs:
-        add_placement(proto, gpus, it)
-        add_sizes(proto, gpus, it)
-        add_starts(proto, it, axis)
-        add_waits(proto, it, axis)
-        add_order_of_parts(proto, it)
+    for job_vars in jobs:
+        add_placement(proto, gpus, job_vars)
+        add_sizes(proto, gpus, job_vars)
+        add_starts(proto, job_vars, axis)
+        add_waits(proto, job_vars, axis)
+        add_order_of_parts(proto, job_vars)
     workers = WorkerJobs(proto, operations, axis)
     add_order_of_gpus(proto, gpus, jobs)
     add_blocks_disjoint(proto, gpus, jobs, axis, workers)
@@ -218,15 +221,17 @@ def add_objective(
     objective = model.new_int_var(bound, limit, operations.objective)
     model.minimize(objective)
     weighted = operations.objective == "weighted_completion"
-    ends: list[cp_model.LinearExpr] = [it.job.weight * it.ends[-1] if weighted else it.ends[-1] for it in workers.jobs]
-    for it in jobs:
-        deadline = it.graph.job.deadline_us
+    ends: list[cp_model.LinearExpr] = [
+        job_vars.job.weight * job_vars.ends[-1] if weighted else job_vars.ends[-1] for job_vars in workers.jobs
+    ]
+    for job_vars in jobs:
+        deadline = job_vars.graph.job.deadline_us
         end = model.new_int_var(0, limit if deadline is None else min(limit, deadline), "")
-        last = it.graph.job.iterations - 1
-        for operation in range(it.graph.size):
+        last = job_vars.graph.job.iterations - 1
+        for operation in range(job_vars.graph.size):
             # An operation waits for itself in the iteration before, so the last one ends last.
-            model.add(end >= it.end(last, operation))
-        ends.append(it.graph.job.weight * end if weighted else end)
+            model.add(end >= job_vars.end(last, operation))
+        ends.append(job_vars.graph.job.weight * end if weighted else end)
     if weighted:
         model.add(objective == sum(ends))
         return

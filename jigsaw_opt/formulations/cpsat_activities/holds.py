@@ -45,26 +45,26 @@ def add_memory(
     """
     unit = gcd(
         workers.memory_unit(),
-        *(hold.bytes for it in jobs for hold in it.graph.holds),
-        *(slot.memory for it in jobs for slot in it.graph.shape.slots),
+        *(hold.bytes for job_vars in jobs for hold in job_vars.graph.holds),
+        *(slot.memory for job_vars in jobs for slot in job_vars.graph.shape.slots),
     )
     if unit == 0:
         return
-    spans = {id(it): [_Span(model, it, hold, axis) for hold in it.graph.holds] for it in jobs}
+    spans = {id(job_vars): [_Span(model, job_vars, hold, axis) for hold in job_vars.graph.holds] for job_vars in jobs}
     if axis.horizon == "cyclic":
-        for it in jobs:
-            _add_held_time(model, gpus, it, spans[id(it)], axis, unit)
+        for job_vars in jobs:
+            _add_held_time(model, gpus, job_vars, spans[id(job_vars)], axis, unit)
     for g in range(len(gpus.all)):
         taken = _Taken(model, axis, unit)
         for literal, demand in workers.memory(g, unit, gpus.memory(g) // unit):
             taken.always(literal, demand)
-        for it in jobs:
-            for slot, at in zip(it.graph.shape.slots, it.at, strict=True):
+        for job_vars in jobs:
+            for slot, at in zip(job_vars.graph.shape.slots, job_vars.at, strict=True):
                 if g in at and slot.memory:
                     taken.always(at[g], slot.memory // unit)
-            for span in spans[id(it)]:
-                if g in it.at[span.hold.slot]:
-                    span.add_to(taken, it.at[span.hold.slot][g])
+            for span in spans[id(job_vars)]:
+                if g in job_vars.at[span.hold.slot]:
+                    span.add_to(taken, job_vars.at[span.hold.slot][g])
         taken.close(gpus.memory(g) // unit)
 
 
@@ -94,15 +94,17 @@ class _Taken:
 class _Span:
     """The length of a hold in each iteration: a part within a period, and whole periods besides."""
 
-    def __init__(self, model: cp_model.CpModel, it: TaskGraphVariables, hold: NumberedHold, axis: TimeAxis) -> None:
+    def __init__(
+        self, model: cp_model.CpModel, job_vars: TaskGraphVariables, hold: NumberedHold, axis: TimeAxis
+    ) -> None:
         self.hold, self.modulo = hold, isinstance(axis, ModuloAxis)
         self.rows: list[tuple[cp_model.IntVar, cp_model.IntVar, Expression]] = []
-        forward = hold.end in it.graph.longest_from(hold.start, [0] * it.graph.size)
-        for iteration, row in enumerate(it.starts):
-            start, end = row[hold.start], it.end(iteration, hold.end)
+        forward = hold.end in job_vars.graph.longest_from(hold.start, [0] * job_vars.graph.size)
+        for iteration, row in enumerate(job_vars.starts):
+            start, end = row[hold.start], job_vars.end(iteration, hold.end)
             length = model.new_int_var(0, axis.limit, "")
             # Longer than a period, it overlaps copies of itself.
-            most = 2 * it.graph.size * it.graph.job.iterations + 1
+            most = 2 * job_vars.graph.size * job_vars.graph.job.iterations + 1
             periods: Expression = model.new_int_var(0, most, "") if self.modulo else 0
             whole = length + axis.limit * periods
             # Without waits that lead from start to end, the end may come first. The memory interval then takes no
@@ -124,19 +126,19 @@ class _Span:
 
 
 def _add_held_time(
-    model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables, spans: Sequence[_Span], axis: TimeAxis, unit: int
+    model: cp_model.CpModel, gpus: Gpus, job_vars: TaskGraphVariables, spans: Sequence[_Span], axis: TimeAxis, unit: int
 ) -> None:
     """Fit bytes times time of a slot's holds into a period: implied, but the engine's relaxation needs it.
 
     The lengths of holds are sums of waits, so waits alone then show that a period is too short.
     """
-    for number, (slot, at) in enumerate(zip(it.graph.shape.slots, it.at, strict=True)):
+    for number, (slot, at) in enumerate(zip(job_vars.graph.shape.slots, job_vars.at, strict=True)):
         own = [span for span in spans if span.hold.slot == number]
         # The GPU is not known here, so that the one with most memory counts. Sizes are multiples of the unit, and the
         # rest of the room is never used.
         room = max((gpus.memory(g) - slot.memory for g in at), default=0) // unit
         demands = [span.hold.bytes // unit for span in own]
-        longest = 2 * axis.limit * (it.graph.size * it.graph.job.iterations + 1)
-        if own and max(sum(demands), room) * it.graph.job.iterations * longest < _MOST_NUMBER:
+        longest = 2 * axis.limit * (job_vars.graph.size * job_vars.graph.job.iterations + 1)
+        if own and max(sum(demands), room) * job_vars.graph.job.iterations * longest < _MOST_NUMBER:
             taken = sum(demand * span.time(axis) for demand, span in zip(demands, own, strict=True))
             model.add(taken <= room * axis.later(1))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["add_order_of_gpus", "add_placement", "add_sizes"]
 
 
-def add_placement(model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables) -> None:
+def add_placement(model: cp_model.CpModel, gpus: Gpus, job_vars: TaskGraphVariables) -> None:
     """Place every slot on one GPU of a type that it may use, slots of a job on different GPUs that routes join.
 
     Parameters
@@ -25,27 +25,27 @@ def add_placement(model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables) -
         The CP-SAT model, which receives variables and constraints.
     gpus
         The GPUs of the cluster by number.
-    it
-        Variables of the job; `it.at` and `it.on` are filled in, one entry for each slot.
+    job_vars
+        Variables of the job; `job_vars.at` and `job_vars.on` are filled in, one entry for each slot.
     """
-    for types in it.graph.gpu_types:
-        it.at.append({g: model.new_bool_var("") for g in range(len(gpus.all)) if gpus.gpu_type(g) in types})
-        model.add_exactly_one(it.at[-1].values())
+    for types in job_vars.graph.gpu_types:
+        job_vars.at.append({g: model.new_bool_var("") for g in range(len(gpus.all)) if gpus.gpu_type(g) in types})
+        model.add_exactly_one(job_vars.at[-1].values())
     for g in range(len(gpus.all)):
-        model.add_at_most_one(at[g] for at in it.at if g in at)
-    for at in it.at:
-        here: dict[int, list[cp_model.IntVar]] = {}
+        model.add_at_most_one(at[g] for at in job_vars.at if g in at)
+    for at in job_vars.at:
+        by_server: dict[int, list[cp_model.IntVar]] = {}
         for g, literal in at.items():
-            here.setdefault(gpus.all[g][0], []).append(literal)
-        it.on.append({server: _any_of(model, literals) for server, literals in here.items()})
-    _add_reach(model, gpus, it)
+            by_server.setdefault(gpus.all[g][0], []).append(literal)
+        job_vars.on.append({server: _any_of(model, literals) for server, literals in by_server.items()})
+    _add_reach(model, gpus, job_vars)
 
 
-def _add_reach(model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables) -> None:
+def _add_reach(model: cp_model.CpModel, gpus: Gpus, job_vars: TaskGraphVariables) -> None:
     """Keep all slots in one connected part; under a policy, let routes that keep it join any two."""
-    if it.graph.job.route_policy is not None:
-        routes = gpus.routes.under(it.graph.job.route_policy)
-        for first, second in combinations(it.on, 2):
+    if job_vars.graph.job.route_policy is not None:
+        routes = gpus.routes.under(job_vars.graph.job.route_policy)
+        for first, second in combinations(job_vars.on, 2):
             for one, other in product(first, second):
                 if one != other and routes.between(one, other) is None:
                     model.add_bool_or([~first[one], ~second[other]])
@@ -53,7 +53,7 @@ def _add_reach(model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables) -> N
     component = gpus.routes.component
     if len(set(component)) == 1:
         return
-    for first, second in zip(it.on, it.on[1:], strict=False):
+    for first, second in zip(job_vars.on, job_vars.on[1:], strict=False):
         for part in set(component):
             ours, theirs = ([x for s, x in on.items() if component[s] == part] for on in (first, second))
             model.add(sum(ours) == sum(theirs))
@@ -73,14 +73,14 @@ def add_order_of_gpus(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[TaskGr
     jobs
         Variables of each job.
     """
-    slots = [at for it in jobs for at in it.at]
+    slots = [at for job_vars in jobs for at in job_vars.at]
     for number, at in enumerate(slots):
         for g, literal in at.items():
             if gpus.all[g][1] > 0:
                 model.add_bool_or([~literal, *(slots[n][g - 1] for n in range(number) if g - 1 in slots[n])])
 
 
-def add_sizes(model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables) -> None:
+def add_sizes(model: cp_model.CpModel, gpus: Gpus, job_vars: TaskGraphVariables) -> None:
     """Add the durations of blocks, by the types of their GPUs, and of transfers, by the servers of their slots.
 
     Parameters
@@ -89,50 +89,50 @@ def add_sizes(model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables) -> No
         The CP-SAT model, which receives variables and constraints.
     gpus
         The GPUs of the cluster by number.
-    it
-        Variables of the job; `it.size` is filled in, by operation, in microseconds.
+    job_vars
+        Variables of the job; `job_vars.size` is filled in, by operation, in microseconds.
     """
-    graph = it.graph
+    graph = job_vars.graph
     for block in range(graph.blocks):
-        it.size.append(_block_size(model, gpus, it, block))
+        job_vars.size.append(_block_size(model, gpus, job_vars, block))
     for operation in range(graph.blocks, graph.size):
-        it.size.append(_transfer_size(model, gpus, it, operation))
+        job_vars.size.append(_transfer_size(model, gpus, job_vars, operation))
 
 
-def _block_size(model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables, block: int) -> Expression:
+def _block_size(model: cp_model.CpModel, gpus: Gpus, job_vars: TaskGraphVariables, block: int) -> Expression:
     """Return the duration of a block; no less than on the slowest of its GPUs."""
-    table, slots = it.graph.shape.blocks[block].duration_us, it.graph.takes_part[block]
-    times = sorted({table[gpus.gpu_type(g)] for slot in slots for g in it.at[slot]})
+    table, slots = job_vars.graph.shape.blocks[block].duration_us, job_vars.graph.takes_part[block]
+    times = sorted({table[gpus.gpu_type(g)] for slot in slots for g in job_vars.at[slot]})
     if len(times) <= 1:
         # None where no GPU holds the slot, and then no plan is sought.
         return times[0] if times else 0
     size = model.new_int_var(times[0], times[-1], "")
     for slot in slots:
-        model.add(size >= sum(table[gpus.gpu_type(g)] * literal for g, literal in it.at[slot].items()))
+        model.add(size >= sum(table[gpus.gpu_type(g)] * literal for g, literal in job_vars.at[slot].items()))
     return size
 
 
-def _transfer_size(model: cp_model.CpModel, gpus: Gpus, it: TaskGraphVariables, operation: int) -> Expression:
+def _transfer_size(model: cp_model.CpModel, gpus: Gpus, job_vars: TaskGraphVariables, operation: int) -> Expression:
     """Return the duration of a transfer, and which links it occupies, by the servers of its slots."""
-    graph, slots = it.graph, it.graph.takes_part[operation]
+    graph, slots = job_vars.graph, job_vars.graph.takes_part[operation]
     # One literal for each outcome, links and duration; every choice of servers that a route joins implies its own, and
     # `_add_reach` forbids the others.
     outcomes: dict[tuple[tuple[int, ...], int], cp_model.IntVar] = {}
-    for servers in product(*(it.on[slot] for slot in slots)):
+    for servers in product(*(job_vars.on[slot] for slot in slots)):
         channel = graph.channel(operation, servers, gpus.routes)
         if channel is None:
             continue
         outcome = channel.links, graph.transfer_us(operation, channel)
         if outcome not in outcomes:
             outcomes[outcome] = model.new_bool_var("")
-        there = [~it.on[slot][server] for slot, server in zip(slots, servers, strict=True)]
+        there = [~job_vars.on[slot][server] for slot, server in zip(slots, servers, strict=True)]
         model.add_bool_or([*there, outcomes[outcome]])
     model.add_exactly_one(outcomes.values())
     for link in sorted({link for links, _ in outcomes for link in links}):
         # What takes no time overlaps nothing, wherever it lies.
         literals = [x for (links, size), x in outcomes.items() if link in links and size > 0]
         if literals:
-            it.links[operation, link] = _any_of(model, literals)
+            job_vars.links[operation, link] = _any_of(model, literals)
     times = sorted({size for _, size in outcomes})
     if len(times) <= 1:
         return times[0] if times else 0

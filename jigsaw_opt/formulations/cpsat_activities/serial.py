@@ -45,7 +45,10 @@ def serial_us(cluster: Cluster, graph: CompiledTaskGraph) -> int:
         Time in microseconds.
     """
     rates = [*(link.bandwidth for link in cluster.links), *(server.fabric_bandwidth for server in cluster.servers)]
-    latencies = [*(link.latency_us for link in cluster.links), *(it.fabric_latency_us for it in cluster.servers)]
+    latencies = [
+        *(link.latency_us for link in cluster.links),
+        *(server.fabric_latency_us for server in cluster.servers),
+    ]
     # No route is slower than the smallest rate together with the largest latency.
     worst = Channel((), min(rates), max(latencies))
     blocks = sum(max(block.duration_us.values()) for block in graph.shape.blocks)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["add_order_of_parts", "alike_parts", "sorted_starts"]
 
 
-def add_order_of_parts(model: cp_model.CpModel, it: TaskGraphVariables) -> None:
+def add_order_of_parts(model: cp_model.CpModel, job_vars: TaskGraphVariables) -> None:
     """Order parts that are alike: each operation of one starts no later than that of the next part.
 
     Sort the starts that an operation has in all of them, in each iteration, and give the least to the first part and
@@ -27,20 +27,20 @@ def add_order_of_parts(model: cp_model.CpModel, it: TaskGraphVariables) -> None:
     ----------
     model
         The CP-SAT model, which receives variables and constraints.
-    it
+    job_vars
         Variables of the job.
     """
-    for parts in alike_parts(it.graph):
-        forward = _holds_forward(it.graph, parts[0])
+    for parts in alike_parts(job_vars.graph):
+        forward = _holds_forward(job_vars.graph, parts[0])
         for one, other in pairwise(parts):
             # Without that, parts can only change places as a whole and in all iterations at once. One operation of the
             # first iteration then says which part comes first.
-            for iteration in range(it.graph.job.iterations if forward else 1):
+            for iteration in range(job_vars.graph.job.iterations if forward else 1):
                 for before, after in zip(one, other, strict=True) if forward else [(one[0], other[0])]:
-                    start = it.starts[iteration][after].start
+                    start = job_vars.starts[iteration][after].start
                     # Blocks of one slot do not overlap besides.
-                    apart = forward and before < it.graph.blocks
-                    model.add(start >= (it.end if apart else it.start)(iteration, before))
+                    apart = forward and before < job_vars.graph.blocks
+                    model.add(start >= (job_vars.end if apart else job_vars.start)(iteration, before))
 
 
 def sorted_starts(graph: CompiledTaskGraph, rows: Sequence[Sequence[int]]) -> list[list[int]]:

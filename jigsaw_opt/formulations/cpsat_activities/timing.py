@@ -16,39 +16,41 @@ if TYPE_CHECKING:
 __all__ = ["add_blocks_disjoint", "add_starts", "add_transfers_disjoint", "add_waits", "load_of"]
 
 
-def add_starts(model: cp_model.CpModel, it: TaskGraphVariables, axis: TimeAxis) -> None:
+def add_starts(model: cp_model.CpModel, job_vars: TaskGraphVariables, axis: TimeAxis) -> None:
     """Add a start for every operation of every iteration, not before the release.
 
     Parameters
     ----------
     model
         The CP-SAT model, which receives variables and constraints.
-    it
-        Variables of the job; `it.starts` is filled in, by iteration and operation.
+    job_vars
+        Variables of the job; `job_vars.starts` is filled in, by iteration and operation.
     axis
         The times that operations are laid down on.
     """
     # A start waits for a chain of others, and each of these adds less than two periods.
-    most = 2 * it.graph.size * it.graph.job.iterations
-    for _ in range(it.graph.job.iterations):
-        it.starts.append([axis.start(model, it.graph.job.release_us, most) for _ in range(it.graph.size)])
+    most = 2 * job_vars.graph.size * job_vars.graph.job.iterations
+    for _ in range(job_vars.graph.job.iterations):
+        job_vars.starts.append(
+            [axis.start(model, job_vars.graph.job.release_us, most) for _ in range(job_vars.graph.size)]
+        )
 
 
-def add_waits(model: cp_model.CpModel, it: TaskGraphVariables, axis: TimeAxis) -> None:
+def add_waits(model: cp_model.CpModel, job_vars: TaskGraphVariables, axis: TimeAxis) -> None:
     """Require that operations keep to edges and barriers (specification: edges-and-barrier).
 
     Parameters
     ----------
     model
         The CP-SAT model, which receives variables and constraints.
-    it
+    job_vars
         Variables of the job.
     axis
         The times that operations are laid down on.
     """
-    for (first, before), (later, after), periods in it.graph.precedences(axis.horizon):
-        one, other = it.starts[first][before], it.starts[later][after]
-        model.add(other.start + axis.later(periods) >= it.end(first, before))
+    for (first, before), (later, after), periods in job_vars.graph.precedences(axis.horizon):
+        one, other = job_vars.starts[first][before], job_vars.starts[later][after]
+        model.add(other.start + axis.later(periods) >= job_vars.end(first, before))
         if isinstance(axis, ModuloAxis) and one is not other:
             # It follows, for residues are less than a period; the engine's relaxation gains by it.
             model.add(other.turns + periods >= one.turns)
@@ -74,12 +76,14 @@ def add_blocks_disjoint(
     """
     for g in range(len(gpus.all)):
         intervals = workers.blocks(g)
-        for it in jobs:
-            for slot, blocks in enumerate(it.graph.blocks_of):
-                if g in it.at[slot]:
-                    for row in it.starts:
+        for job_vars in jobs:
+            for slot, blocks in enumerate(job_vars.graph.blocks_of):
+                if g in job_vars.at[slot]:
+                    for row in job_vars.starts:
                         for block in blocks:
-                            intervals += axis.intervals(model, row[block].phase, it.size[block], it.at[slot][g])
+                            intervals += axis.intervals(
+                                model, row[block].phase, job_vars.size[block], job_vars.at[slot][g]
+                            )
         model.add_no_overlap(intervals)
 
 
@@ -100,10 +104,10 @@ def add_transfers_disjoint(
         The data-parallel jobs of the instance.
     """
     on_link = workers.transfers()
-    for it in jobs:
-        for (operation, link), literal in it.links.items():
-            for row in it.starts:
-                taken = axis.intervals(model, row[operation].phase, it.size[operation], literal)
+    for job_vars in jobs:
+        for (operation, link), literal in job_vars.links.items():
+            for row in job_vars.starts:
+                taken = axis.intervals(model, row[operation].phase, job_vars.size[operation], literal)
                 on_link.setdefault(link, []).extend(taken)
     for intervals in on_link.values():
         model.add_no_overlap(intervals)
@@ -129,10 +133,10 @@ def load_of(gpus: Gpus, jobs: Sequence[TaskGraphVariables], g: int, workers: Wor
         Linear expression in microseconds.
     """
     total = workers.load(g)
-    for it in jobs:
-        for slot, blocks in enumerate(it.graph.blocks_of):
-            if g in it.at[slot]:
-                tables = (it.graph.shape.blocks[block].duration_us for block in blocks)
-                work = it.graph.job.iterations * sum(table[gpus.gpu_type(g)] for table in tables)
-                total = total + work * it.at[slot][g]
+    for job_vars in jobs:
+        for slot, blocks in enumerate(job_vars.graph.blocks_of):
+            if g in job_vars.at[slot]:
+                tables = (job_vars.graph.shape.blocks[block].duration_us for block in blocks)
+                work = job_vars.graph.job.iterations * sum(table[gpus.gpu_type(g)] for table in tables)
+                total = total + work * job_vars.at[slot][g]
     return total

@@ -69,10 +69,10 @@ class WorkerJobs:
             self.jobs.append(JobVariables(number, job, span))
         if self.jobs and isinstance(axis, ModuloAxis):
             self.clock = ModuloClock(model, self.jobs, axis.limit, axis.limit, anchored=False)
-        for it in self.jobs:
-            self.paces.append(add_job(model, self.network, it))
+        for job_vars in self.jobs:
+            self.paces.append(add_job(model, self.network, job_vars))
             if self.clock is not None:
-                add_wrap(model, it, self.clock)
+                add_wrap(model, job_vars, self.clock)
         self._add_order()
 
     def _add_order(self) -> None:
@@ -86,8 +86,8 @@ class WorkerJobs:
         eligibility = self.network.eligibility
         if self.clock is not None:
             return cycle_resources.blocks_on(self.model, eligibility, self.jobs, g, self.clock)
-        inside = [it for it in self.jobs if g in it.here]
-        return [block for it in inside for block in resources.blocks_on(self.model, eligibility, it, g)]
+        inside = [job_vars for job_vars in self.jobs if g in job_vars.assigned]
+        return [block for job_vars in inside for block in resources.blocks_on(self.model, eligibility, job_vars, g)]
 
     def transfers(self) -> dict[int, list[cp_model.IntervalVar]]:
         """Return the intervals that transfers take of links, by link."""
@@ -99,14 +99,16 @@ class WorkerJobs:
     def load(self, g: int) -> Expression:
         """Return the work of all data-parallel jobs on a GPU, as a linear expression in microseconds."""
         total: Expression = 0
-        for it in self.jobs:
-            if g in it.here:
-                total = total + gpu_load(self.network.eligibility, it, g, sum).work
+        for job_vars in self.jobs:
+            if g in job_vars.assigned:
+                total = total + gpu_load(self.network.eligibility, job_vars, g, sum).work
         return total
 
     def memory_unit(self) -> int:
         """Return the greatest common divisor of all their sizes, in bytes; 0 where all are 0."""
-        return gcd(*(size for it in self.jobs for size in (it.job.state_bytes, *it.job.activation_bytes)))
+        return gcd(
+            *(size for job_vars in self.jobs for size in (job_vars.job.state_bytes, *job_vars.job.activation_bytes))
+        )
 
     def memory(self, g: int, unit: int, room: int) -> list[tuple[cp_model.IntVar, int]]:
         """Return what they take of a GPU all the time: literals, each with its demand where it holds.
@@ -123,24 +125,28 @@ class WorkerJobs:
         room
             Memory of the GPU, in units.
         """
-        inside = [it for it in self.jobs if g in it.here]
+        inside = [job_vars for job_vars in self.jobs if g in job_vars.assigned]
         if not inside:
             return []
         uses = [
-            (min(it.job.activation_bytes[d - 1] // unit, room + 1), literal)
-            for it in inside
-            for levels in it.different_levels(g)
+            (min(job_vars.job.activation_bytes[d - 1] // unit, room + 1), literal)
+            for job_vars in inside
+            for levels in job_vars.different_levels(g)
             for d, literal in levels.items()
         ]
-        largest = encode_maximum(self.model, [(0, inside[0].here[g]), *uses])
+        largest = encode_maximum(self.model, [(0, inside[0].assigned[g]), *uses])
         # Up to the step that is reached, the rises add up to the largest size.
         rises = [high - low for low, high in pairwise(largest.values)]
-        states = [(it.here[g], min(it.job.state_bytes // unit, room + 1)) for it in inside if it.job.state_bytes]
+        states = [
+            (job_vars.assigned[g], min(job_vars.job.state_bytes // unit, room + 1))
+            for job_vars in inside
+            if job_vars.job.state_bytes
+        ]
         return [*states, *zip(largest.steps, rises, strict=True)]
 
     def decisions(self, value: Callable[[cp_model.IntVar], int]) -> list[JobDecision]:
         """Return what a solution decides for them."""
-        found = [decision_of(self.network.eligibility, it, value) for it in self.jobs]
+        found = [decision_of(self.network.eligibility, job_vars, value) for job_vars in self.jobs]
         if self.clock is None:
             return found
         return [later(own, value(phase)) for own, phase in zip(found, self.clock.phases, strict=True)]
@@ -156,12 +162,12 @@ class WorkerJobs:
             The moment that is moved to 0, in microseconds.
         """
         plans, clock = self._in_order(timetable.jobs) if self.jobs else [], self.clock
-        for number, (it, plan) in enumerate(zip(self.jobs, plans, strict=True)):
+        for number, (job_vars, plan) in enumerate(zip(self.jobs, plans, strict=True)):
             own = plan
             if clock is not None:
                 own = earlier(plan, phase_of(plan))
                 self.model.add_hint(clock.phases[number], (phase_of(plan) - first) % clock.limit)
-            add_hint(self.model, it, own, [self.network.eligibility.index[name] for name in plan.gpus])
+            add_hint(self.model, job_vars, own, [self.network.eligibility.index[name] for name in plan.gpus])
 
     def _in_order(self, plans: tuple[JobPlan, ...]) -> list[JobPlan]:
         """Return for each job the plan that it takes where identical ones end in order, on clocks of their own."""

@@ -55,8 +55,8 @@ class CpSatCycle:
         """Return the timetable of a solution, given the value of each variable."""
         eligibility = self.network.eligibility
         decisions = [
-            later(decision_of(eligibility, it, value), value(phase))
-            for it, phase in zip(self.jobs, self.clock.phases, strict=True)
+            later(decision_of(eligibility, job_vars, value), value(phase))
+            for job_vars, phase in zip(self.jobs, self.clock.phases, strict=True)
         ]
         return Timetable(assemble(eligibility.operations, decisions), value(self.clock.period))
 
@@ -70,8 +70,8 @@ class CpSatCycle:
         twin = ordered_twin(self.network, own)
         # The first job has phase 0 in the model, so the plan is shifted until it has.
         anchor = starts[twin[0][0].name]
-        for it, phase, (plan, gpus) in zip(self.jobs, self.clock.phases, twin, strict=True):
-            add_hint(self.proto, it, plan, gpus)
+        for job_vars, phase, (plan, gpus) in zip(self.jobs, self.clock.phases, twin, strict=True):
+            add_hint(self.proto, job_vars, plan, gpus)
             self.proto.add_hint(phase, (starts[plan.name] - anchor) % period)
 
 
@@ -91,16 +91,16 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
     """
     proto, eligibility = new_model(), GpuEligibility(operations)
     network = RoutedNetwork(eligibility)
-    jobs = [JobVariables(*it) for it in zip(range(len(spans)), operations.jobs, spans, strict=True)]
+    jobs = [JobVariables(*parts) for parts in zip(range(len(spans)), operations.jobs, spans, strict=True)]
     clock = ModuloClock(proto, jobs, bound, limit)
     proto.minimize(clock.period)
     if not all(eligibility.allowed(job) for job in operations.jobs):
         # An empty clause: a job without any GPU has no plan.
         proto.add_bool_or([])
         return CpSatCycle(network, jobs, clock, proto)
-    paces = [add_job(proto, network, it) for it in jobs]
-    for it in jobs:
-        add_wrap(proto, it, clock)
+    paces = [add_job(proto, network, job_vars) for job_vars in jobs]
+    for job_vars in jobs:
+        add_wrap(proto, job_vars, clock)
     add_memory(proto, eligibility, jobs)
     add_blocks_disjoint(proto, eligibility, jobs, clock)
     add_transfers_disjoint(proto, jobs, paces, clock)
@@ -109,19 +109,19 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
     return CpSatCycle(network, jobs, clock, proto)
 
 
-def add_wrap(model: cp_model.CpModel, it: JobVariables, clock: ModuloClock) -> None:
+def add_wrap(model: cp_model.CpModel, job_vars: JobVariables, clock: ModuloClock) -> None:
     """Require that a job's span is at most the period, for its barrier wraps (specification: period).
 
     Parameters
     ----------
     model
         The CP-SAT model, which receives variables and constraints.
-    it
+    job_vars
         Variables of the job.
     clock
         The period and the phase of each job, in microseconds.
     """
-    model.add(it.ends[-1] <= clock.period)
+    model.add(job_vars.ends[-1] <= clock.period)
 
 
 def phase_of(plan: JobPlan) -> int:

@@ -48,8 +48,8 @@ class ModuloClock:
         self.limit = limit
         self.period = model.new_int_var(max(1, bound), limit, "period")
         self.phases = [
-            model.new_int_var(0, limit - 1 if number or not anchored else 0, f"phase of {it.job.name}")
-            for number, it in enumerate(jobs)
+            model.new_int_var(0, limit - 1 if number or not anchored else 0, f"phase of {job_vars.job.name}")
+            for number, job_vars in enumerate(jobs)
         ]
         for phase in self.phases:
             model.add(phase < self.period)
@@ -158,13 +158,13 @@ def blocks_on(
         Receives the draw of the blocks, in watts, where there are caps.
     """
     intervals: list[cp_model.IntervalVar] = []
-    for it, phase in zip(jobs, clock.phases, strict=True):
-        for starts, levels in zip(it.starts if g in it.here else (), it.levels, strict=False):
-            size = _size(model, block_us(it.job, eligibility.gpu_type(g)), levels[g])
-            copies = clock.lay(model, phase, starts[g], size, it.here[g])
+    for job_vars, phase in zip(jobs, clock.phases, strict=True):
+        for starts, levels in zip(job_vars.starts if g in job_vars.assigned else (), job_vars.levels, strict=False):
+            size = _size(model, block_us(job_vars.job, eligibility.gpu_type(g)), levels[g])
+            copies = clock.lay(model, phase, starts[g], size, job_vars.assigned[g])
             intervals += copies
             if power is not None:
-                power.add(eligibility.server(g), copies, it.job.power_w.get(eligibility.gpu_type(g), 0))
+                power.add(eligibility.server(g), copies, job_vars.job.power_w.get(eligibility.gpu_type(g), 0))
     return intervals
 
 
@@ -222,11 +222,11 @@ def transfers_over(
         Numbers of the links.
     """
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
-    for it, pace, phase in zip(jobs, paces, clock.phases, strict=True):
-        for exchanges in it.exchanges:
+    for job_vars, pace, phase in zip(jobs, paces, clock.phases, strict=True):
+        for exchanges in job_vars.exchanges:
             for b, exchange in enumerate(exchanges, 1):
-                for link in sorted(set(it.links).intersection(links)):
-                    there = lasting(model, it, pace, b, it.links[link])
+                for link in sorted(set(job_vars.links).intersection(links)):
+                    there = lasting(model, job_vars, pace, b, job_vars.links[link])
                     if there is not None:
                         on_link.setdefault(link, []).extend(
                             clock.lay(model, phase, exchange.start, exchange.duration, there)

@@ -56,21 +56,21 @@ class CpSatRetiming:
         """Return the timing of each job in a solution, given the value of each variable."""
         return [
             RetimedTiming(
-                [tuple(_chosen(literals, value) for literals in row) for row in it.levels],
-                [[value(start) for start in row] for row in it.starts],
-                [[value(start) for start in row] for row in it.moves],
+                [tuple(_chosen(literals, value) for literals in row) for row in task.levels],
+                [[value(start) for start in row] for row in task.starts],
+                [[value(start) for start in row] for row in task.moves],
             )
-            for it in self.tasks
+            for task in self.tasks
         ]
 
     def hint(self, timings: Sequence[RetimedTiming]) -> None:
         """Offer a timing to the engine as its first solution."""
-        for it, timing in zip(self.tasks, timings, strict=True):
-            for rows, values in ((it.starts, timing.blocks), (it.moves, timing.transfers)):
+        for job_vars, timing in zip(self.tasks, timings, strict=True):
+            for rows, values in ((job_vars.starts, timing.blocks), (job_vars.moves, timing.transfers)):
                 for variables, starts in zip(rows, values, strict=True):
                     for variable, start in zip(variables, starts, strict=True):
                         self.proto.add_hint(variable, start)
-            for literals_of, levels in zip(it.levels, timing.levels, strict=True):
+            for literals_of, levels in zip(job_vars.levels, timing.levels, strict=True):
                 for literals, level in zip(literals_of, levels, strict=True):
                     # A single level is no choice, and its literal is fixed already.
                     for d, literal in literals.items() if len(literals) > 1 else ():
@@ -91,9 +91,9 @@ def build(tasks: Sequence[RetimingTask], frame: Frame, busy_gpus: Busy, busy_lin
     """
     proto = new_model()
     jobs = [TaskVariables(task) for task in tasks]
-    for it in jobs:
-        add_depth_rule(proto, it)
-        add_job(proto, it, frame)
+    for job_vars in jobs:
+        add_depth_rule(proto, job_vars)
+        add_job(proto, job_vars, frame)
     add_disjoint(proto, jobs, frame, busy_gpus, busy_links)
     if frame.period is None:
         _add_objective(proto, jobs, frame)
@@ -105,10 +105,10 @@ def _add_objective(proto: cp_model.CpModel, jobs: Sequence[TaskVariables], frame
     objective = proto.new_int_var(frame.bound, frame.limit, "objective")
     proto.minimize(objective)
     if frame.weighted:
-        proto.add(objective == sum(it.task.job.weight * it.ends[-1] for it in jobs))
+        proto.add(objective == sum(job_vars.task.job.weight * job_vars.ends[-1] for job_vars in jobs))
         return
-    for it in jobs:
-        proto.add(objective >= it.ends[-1])
+    for job_vars in jobs:
+        proto.add(objective >= job_vars.ends[-1])
 
 
 def _chosen(literals: Mapping[int, cp_model.IntVar], value: Callable[[cp_model.IntVar], int]) -> int:

@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 __all__ = ["add_depth_rule"]
 
 
-def add_depth_rule(model: cp_model.CpModel, it: TaskVariables) -> None:
+def add_depth_rule(model: cp_model.CpModel, job_vars: TaskVariables) -> None:
     """Give every slot one level in every iteration, by the job's depth rule (specification: depth-rules).
 
     Parameters
     ----------
     model
         The CP-SAT model, which receives variables and constraints.
-    it
-        Variables of the job; `it.levels` is filled in, by iteration and slot.
+    job_vars
+        Variables of the job; `job_vars.levels` is filled in, by iteration and slot.
     """
-    task, candidates = it.task, candidate_levels(it.task.job)
+    task, candidates = job_vars.task, candidate_levels(job_vars.task.job)
     for _ in range(task.job.iterations):
-        it.levels.append([_literals(model, [d for d in candidates if d <= cap]) for cap in task.caps])
+        job_vars.levels.append([_literals(model, [d for d in candidates if d <= cap]) for cap in task.caps])
     multiset = task.job.rule.multiset
     if multiset is None:
-        _add_free(model, it)
+        _add_free(model, job_vars)
     elif len(candidates) > 1:
-        for row in it.levels:
+        for row in job_vars.levels:
             for d in candidates:
                 model.add(sum(literals[d] for literals in row if d in literals) == multiset.count(d))
 
@@ -42,13 +42,15 @@ def _literals(model: cp_model.CpModel, levels: Sequence[int]) -> dict[int, cp_mo
     return literals
 
 
-def _add_free(model: cp_model.CpModel, it: TaskVariables) -> None:
-    job = it.task.job
+def _add_free(model: cp_model.CpModel, job_vars: TaskVariables) -> None:
+    job = job_vars.task.job
     rule, deepest = job.rule, job.levels
-    for row in it.levels:
+    for row in job_vars.levels:
         full = sum(literals[deepest] for literals in row if deepest in literals)
         model.add(full >= rule.min_contributors)
-    totals = [sum(d * literal for row in it.levels for d, literal in row[slot].items()) for slot in range(job.slots)]
+    totals = [
+        sum(d * literal for row in job_vars.levels for d, literal in row[slot].items()) for slot in range(job.slots)
+    ]
     most = deepest * job.slots * job.iterations
     # A share above 1 cannot be met; one level more than there are says so without a number beyond the engine's.
     model.add(sum(totals) >= min(rule.min_total, most + 1))

@@ -34,19 +34,21 @@ def add_disjoint(
         Times at which fixed operations run, by number of the GPU or link.
     """
     users: dict[tuple[str, int], list[User]] = {}
-    for j, it in enumerate(jobs):
-        for slot, gpu in enumerate(it.task.gpus):
+    for j, job_vars in enumerate(jobs):
+        for slot, gpu in enumerate(job_vars.task.gpus):
             users.setdefault(("gpu", gpu), []).append((j, slot))
-        for link in it.task.channel.links:
+        for link in job_vars.task.channel.links:
             users.setdefault(("link", link), []).append((j, LINKS))
 
     def intervals(user: User) -> list[cp_model.IntervalVar]:
         """Return the intervals of a job's slot, or of its transfers."""
-        it, slot = jobs[user[0]], user[1]
+        job_vars, slot = jobs[user[0]], user[1]
         if slot == LINKS:
-            operations = [pair for row, sizes in zip(it.moves, it.durations, strict=True) for pair in zip(row, sizes)]
+            operations = [
+                pair for row, sizes in zip(job_vars.moves, job_vars.durations, strict=True) for pair in zip(row, sizes)
+            ]
         else:
-            operations = [(row[slot], sizes[slot]) for row, sizes in zip(it.starts, it.sizes, strict=True)]
+            operations = [(row[slot], sizes[slot]) for row, sizes in zip(job_vars.starts, job_vars.sizes, strict=True)]
         return [
             interval
             for start, size in operations

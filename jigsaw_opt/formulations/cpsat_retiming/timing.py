@@ -15,39 +15,39 @@ if TYPE_CHECKING:
 __all__ = ["add_job"]
 
 
-def add_job(model: cp_model.CpModel, it: TaskVariables, frame: Frame) -> None:
+def add_job(model: cp_model.CpModel, job_vars: TaskVariables, frame: Frame) -> None:
     """Add all iterations of a job, whose barrier may wrap (specification: readiness, order, barrier, period).
 
     Parameters
     ----------
     model
         The CP-SAT model, which receives variables and constraints.
-    it
+    job_vars
         Variables of the job; starts, ends and sizes are filled in, by iteration.
     frame
         Horizon, and bounds of the objective; its period is None on the finite horizon.
     """
-    task, period = it.task, frame.period
+    task, period = job_vars.task, frame.period
     # The first iteration begins in the first period, and the wrapped barrier ends the last one at most a period later.
     latest = task.deadline if period is None else 2 * period
     phase = None if period is None else model.new_int_var(0, period - 1, "")
     for i in range(task.job.iterations):
-        it.starts.append([model.new_int_var(task.job.release_us, latest, "") for _ in task.gpus])
-        it.ends.append(model.new_int_var(task.job.release_us, latest, ""))
-        barrier = phase if i == 0 else it.ends[i - 1]
-        for start in it.starts[i] if barrier is not None else ():
+        job_vars.starts.append([model.new_int_var(task.job.release_us, latest, "") for _ in task.gpus])
+        job_vars.ends.append(model.new_int_var(task.job.release_us, latest, ""))
+        barrier = phase if i == 0 else job_vars.ends[i - 1]
+        for start in job_vars.starts[i] if barrier is not None else ():
             model.add(start >= barrier)
-        it.sizes.append([_size(model, it, i, slot) for slot in range(len(task.gpus))])
-        for start, size in zip(it.starts[i], it.sizes[i], strict=True):
-            model.add(it.ends[i] >= start + size)
-        _add_transfers(model, it, i, latest)
+        job_vars.sizes.append([_size(model, job_vars, i, slot) for slot in range(len(task.gpus))])
+        for start, size in zip(job_vars.starts[i], job_vars.sizes[i], strict=True):
+            model.add(job_vars.ends[i] >= start + size)
+        _add_transfers(model, job_vars, i, latest)
     if phase is not None:
-        model.add(it.ends[-1] <= phase + task.deadline)
+        model.add(job_vars.ends[-1] <= phase + task.deadline)
 
 
-def _size(model: cp_model.CpModel, it: TaskVariables, i: int, slot: int) -> Expression:
+def _size(model: cp_model.CpModel, job_vars: TaskVariables, i: int, slot: int) -> Expression:
     """Return the duration of a block at the level that is chosen for it."""
-    table, literals = it.task.tables[slot], it.levels[i][slot]
+    table, literals = job_vars.task.tables[slot], job_vars.levels[i][slot]
     if len(literals) == 1:
         return table[next(iter(literals)) - 1]
     times = [table[d - 1] for d in literals]
@@ -56,16 +56,16 @@ def _size(model: cp_model.CpModel, it: TaskVariables, i: int, slot: int) -> Expr
     return size
 
 
-def _add_transfers(model: cp_model.CpModel, it: TaskVariables, i: int, latest: int) -> None:
-    job = it.task.job
-    it.moves.append([model.new_int_var(job.release_us, latest, "") for _ in job.transfers])
-    it.durations.append([_duration(model, it, i, operation.bucket) for operation in job.transfers])
-    for b, (start, duration) in enumerate(zip(it.moves[i], it.durations[i], strict=True), 1):
+def _add_transfers(model: cp_model.CpModel, job_vars: TaskVariables, i: int, latest: int) -> None:
+    job = job_vars.task.job
+    job_vars.moves.append([model.new_int_var(job.release_us, latest, "") for _ in job.transfers])
+    job_vars.durations.append([_duration(model, job_vars, i, operation.bucket) for operation in job.transfers])
+    for b, (start, duration) in enumerate(zip(job_vars.moves[i], job_vars.durations[i], strict=True), 1):
         # Buckets count from 1 and transfers from 0, so `b` is the transfer behind this one.
-        following = it.moves[i][b] if b < len(job.transfers) else it.ends[i]
+        following = job_vars.moves[i][b] if b < len(job.transfers) else job_vars.ends[i]
         model.add(following >= start + duration)
-        for slot, block in enumerate(it.starts[i]):
-            _add_readiness(model, it.levels[i][slot], b, start, block + it.task.tables[slot][b - 1])
+        for slot, block in enumerate(job_vars.starts[i]):
+            _add_readiness(model, job_vars.levels[i][slot], b, start, block + job_vars.task.tables[slot][b - 1])
 
 
 def _add_readiness(
@@ -83,9 +83,9 @@ def _add_readiness(
         model.add(start >= ready).only_enforce_if(literal)
 
 
-def _duration(model: cp_model.CpModel, it: TaskVariables, i: int, bucket: int) -> Expression:
+def _duration(model: cp_model.CpModel, job_vars: TaskVariables, i: int, bucket: int) -> Expression:
     """Return the duration of a transfer; under a free rule by the number of its contributors."""
-    job, channel = it.task.job, it.task.channel
+    job, channel = job_vars.task.job, job_vars.task.channel
     fewest = fewest_contributors(job, bucket)
     if job.rule.multiset is not None or fewest == job.slots:
         return job.transfer_us(bucket, fewest, channel)
@@ -94,7 +94,7 @@ def _duration(model: cp_model.CpModel, it: TaskVariables, i: int, bucket: int) -
         # A constant, so that one of length 0 is known to take no link.
         return times[0]
     count = model.new_int_var(1, job.slots, "")
-    model.add(count == sum(literal for row in it.levels[i] for d, literal in row.items() if d >= bucket))
+    model.add(count == sum(literal for row in job_vars.levels[i] for d, literal in row.items() if d >= bucket))
     duration = model.new_int_var(min(times), max(times), "")
     model.add_element(count - 1, times, duration)
     return duration

@@ -60,13 +60,15 @@ class CpSatTimetable:
     def plan(self, value: Value) -> Timetable:
         """Return the timetable of a solution, given the value of each variable."""
         eligibility = self.network.eligibility
-        return Timetable(assemble(eligibility.operations, [decision_of(eligibility, it, value) for it in self.jobs]))
+        return Timetable(
+            assemble(eligibility.operations, [decision_of(eligibility, job_vars, value) for job_vars in self.jobs])
+        )
 
     def hint(self, timetable: Timetable) -> None:
         """Offer a timetable to the engine as its first solution."""
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
-        for it, (plan, gpus) in zip(self.jobs, ordered_twin(self.network, timetable), strict=True):
-            add_hint(self.proto, it, plan, gpus)
+        for job_vars, (plan, gpus) in zip(self.jobs, ordered_twin(self.network, timetable), strict=True):
+            add_hint(self.proto, job_vars, plan, gpus)
 
 
 def build(operations: Operations, spans: Sequence[Window], bound: int, limit: int) -> CpSatTimetable:
@@ -83,12 +85,12 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
     """
     proto, eligibility = new_model(), GpuEligibility(operations)
     network = RoutedNetwork(eligibility)
-    jobs = [JobVariables(*it) for it in zip(range(len(spans)), operations.jobs, spans, strict=True)]
+    jobs = [JobVariables(*parts) for parts in zip(range(len(spans)), operations.jobs, spans, strict=True)]
     if not all(eligibility.allowed(job) for job in operations.jobs):
         # A disjunction of nothing is false: the engine proves that there is no plan.
         proto.add_bool_or([])
         return CpSatTimetable(network, jobs, proto)
-    paces = [add_job(proto, network, it) for it in jobs]
+    paces = [add_job(proto, network, job_vars) for job_vars in jobs]
     add_memory(proto, eligibility, jobs)
     add_blocks_disjoint(proto, eligibility, jobs)
     add_transfers_disjoint(proto, jobs, paces)
@@ -104,10 +106,10 @@ def _add_objective(
     objective = proto.new_int_var(bound, limit, eligibility.operations.objective)
     proto.minimize(objective)
     if eligibility.operations.objective == "weighted_completion":
-        proto.add(objective == sum(it.job.weight * it.ends[-1] for it in jobs))
+        proto.add(objective == sum(job_vars.job.weight * job_vars.ends[-1] for job_vars in jobs))
         return
-    for it in jobs:
-        proto.add(objective >= it.ends[-1])
+    for job_vars in jobs:
+        proto.add(objective >= job_vars.ends[-1])
     add_gpu_loads(proto, eligibility, jobs, objective)
     add_server_loads(proto, eligibility, jobs, objective)
     add_link_loads(proto, eligibility, jobs, objective)

@@ -19,7 +19,7 @@ __all__ = ["ChannelEncoding", "add_channel", "add_links"]
 ChannelEncoding: TypeAlias = order_encoding.ChannelEncoding["cp_model.IntVar"]
 
 
-def add_links(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> None:
+def add_links(model: cp_model.CpModel, network: RoutedNetwork, job_vars: JobVariables) -> None:
     """Let a job use the links on the routes between neighbours of its ring (specification: ring).
 
     Parameters
@@ -28,35 +28,39 @@ def add_links(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables)
         The CP-SAT model, which receives variables and constraints.
     network
         The instance, its GPUs and routes.
-    it
-        Variables of the job; `it.links` is filled in.
+    job_vars
+        Variables of the job; `job_vars.links` is filled in.
     """
-    if it.job.slots < 2 or not network.cluster.links:
+    if job_vars.job.slots < 2 or not network.cluster.links:
         return
     # Links on the routes of the same pairs of servers are used together: one literal serves them all.
     known: dict[tuple[tuple[int, int], ...], cp_model.IntVar] = {}
-    for link, pairs in sorted(network.routes(it.job, tuple(it.used)).items()):
+    for link, pairs in sorted(network.routes(job_vars.job, tuple(job_vars.used)).items()):
         if tuple(pairs) in known:
-            it.links[link] = known[tuple(pairs)]
+            job_vars.links[link] = known[tuple(pairs)]
             continue
-        literal = model.new_bool_var(f"{it.job.name} over link {link}")
-        it.links[link] = known[tuple(pairs)] = literal
-        side = network.side(it.job, link)
+        literal = model.new_bool_var(f"{job_vars.job.name} over link {link}")
+        job_vars.links[link] = known[tuple(pairs)] = literal
+        side = network.side(job_vars.job, link)
         if side is not None:
-            _bridge(model, network, it, literal, side)
+            _bridge(model, network, job_vars, literal, side)
         else:
-            _ring_neighbours(model, network, it, literal, pairs)
+            _ring_neighbours(model, network, job_vars, literal, pairs)
 
 
 def _bridge(
-    model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables, literal: cp_model.IntVar, side: frozenset[int]
+    model: cp_model.CpModel,
+    network: RoutedNetwork,
+    job_vars: JobVariables,
+    literal: cp_model.IntVar,
+    side: frozenset[int],
 ) -> None:
     """Let a closed ring cross the only way between two sides exactly where it has servers on both."""
-    component = network.eligibility.routes(it.job).component
+    component = network.eligibility.routes(job_vars.job).component
     part = {component[s] for s in side}
-    inside = [s for s in it.used if component[s] in part]
+    inside = [s for s in job_vars.used if component[s] in part]
     near, far = [s for s in inside if s in side], [s for s in inside if s not in side]
-    first, second = (_any_used(model, it, servers) for servers in (near, far))
+    first, second = (_any_used(model, job_vars, servers) for servers in (near, far))
     # A closed ring that leaves a side comes back over the same link, so the order within the ring does not matter.
     model.add_bool_or([literal, *(~x for x in (first, second) if x is not None)])
     if first is not None and second is not None:
@@ -64,36 +68,36 @@ def _bridge(
             model.add_implication(literal, x)
 
 
-def _any_used(model: cp_model.CpModel, it: JobVariables, servers: Sequence[int]) -> cp_model.IntVar | None:
+def _any_used(model: cp_model.CpModel, job_vars: JobVariables, servers: Sequence[int]) -> cp_model.IntVar | None:
     """Return the literal of a worker on one of the servers."""
     if len(servers) == 1:
-        return it.used[servers[0]]
+        return job_vars.used[servers[0]]
     literal = model.new_bool_var("")
-    add_any(model, literal, [it.used[s] for s in servers])
+    add_any(model, literal, [job_vars.used[s] for s in servers])
     return literal
 
 
 def _ring_neighbours(
     model: cp_model.CpModel,
     network: RoutedNetwork,
-    it: JobVariables,
+    job_vars: JobVariables,
     literal: cp_model.IntVar,
     pairs: Iterable[tuple[int, int]],
 ) -> None:
     """Join two servers in use where none between them is in use, or none outside, where the ring closes."""
-    component = network.eligibility.routes(it.job).component
+    component = network.eligibility.routes(job_vars.job).component
     # The ring visits the servers in use in their order and then closes. Two of them are neighbours if none between them
     # is in use, or if none outside is (the closing step). Servers of other parts hold no worker then.
     for first, second in pairs:
-        others = [s for s in it.used if component[s] == component[first] and s not in (first, second)]
-        both = [~it.used[first], ~it.used[second], literal]
-        between = [it.used[s] for s in others if first < s < second]
-        outside = [it.used[s] for s in others if not first < s < second]
+        others = [s for s in job_vars.used if component[s] == component[first] and s not in (first, second)]
+        both = [~job_vars.used[first], ~job_vars.used[second], literal]
+        between = [job_vars.used[s] for s in others if first < s < second]
+        outside = [job_vars.used[s] for s in others if not first < s < second]
         model.add_bool_or([*both, *between])
         model.add_bool_or([*both, *outside])
 
 
-def add_channel(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> ChannelEncoding:
+def add_channel(model: cp_model.CpModel, network: RoutedNetwork, job_vars: JobVariables) -> ChannelEncoding:
     """Return the smallest rate and the largest latency among links and shared fabrics in use (specification: ring).
 
     Parameters
@@ -102,7 +106,7 @@ def add_channel(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariable
         The CP-SAT model, which receives variables and constraints.
     network
         The instance, its GPUs and routes.
-    it
+    job_vars
         Variables of the job, its links among them.
 
     Returns
@@ -110,12 +114,12 @@ def add_channel(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariable
     ChannelEncoding
         Rate in bytes a second and latency in microseconds, as order encodings.
     """
-    if it.job.slots < 2:
+    if job_vars.job.slots < 2:
         return ChannelEncoding(OrderEncoding((1,), ()), OrderEncoding((0,), ()))
     cluster = network.cluster
-    uses = [(cluster.links[k].bandwidth, cluster.links[k].latency_us, literal) for k, literal in it.links.items()]
-    for s in it.used:
-        workers = it.on_server(network.eligibility, s)
+    uses = [(cluster.links[k].bandwidth, cluster.links[k].latency_us, literal) for k, literal in job_vars.links.items()]
+    for s in job_vars.used:
+        workers = job_vars.on_server(network.eligibility, s)
         if len(workers) > 1:
             shared = _shared(model, workers)
             uses.append((cluster.servers[s].fabric_bandwidth, cluster.servers[s].fabric_latency_us, shared))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["add_job"]
 
 
-def add_job(proto: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> ChannelEncoding:
+def add_job(proto: cp_model.CpModel, network: RoutedNetwork, job_vars: JobVariables) -> ChannelEncoding:
     """Add the variables and constraints of one job, and return the rate and latency of its transfers.
 
     Parameters
@@ -25,15 +25,15 @@ def add_job(proto: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -
         The CP-SAT model, which receives variables and constraints.
     network
         The instance, its GPUs and routes.
-    it
+    job_vars
         Variables of the job, which are filled in.
     """
-    add_placement(proto, network.eligibility, it)
-    add_depth_rule(proto, it)
-    add_iterations(proto, it)
-    add_links(proto, network, it)
-    pace = add_channel(proto, network, it)
-    durations = add_durations(proto, it, pace)
-    add_exchanges(proto, it, durations)
-    add_readiness(proto, network.eligibility, it, durations)
+    add_placement(proto, network.eligibility, job_vars)
+    add_depth_rule(proto, job_vars)
+    add_iterations(proto, job_vars)
+    add_links(proto, network, job_vars)
+    pace = add_channel(proto, network, job_vars)
+    durations = add_durations(proto, job_vars, pace)
+    add_exchanges(proto, job_vars, durations)
+    add_readiness(proto, network.eligibility, job_vars, durations)
     return pace

@@ -21,81 +21,83 @@ Value = Callable[["cp_model.IntVar"], int]
 """Value of a variable in a solution."""
 
 
-def decision_of(eligibility: GpuEligibility, it: JobVariables, value: Value) -> JobDecision:
+def decision_of(eligibility: GpuEligibility, job_vars: JobVariables, value: Value) -> JobDecision:
     """Return what a solution decides for one job; its workers stand in the order of their GPUs.
 
     Parameters
     ----------
     eligibility
         The instance, its GPUs and routes.
-    it
+    job_vars
         Variables of the job.
     value
         Gives the value of a variable in the solution.
     """
-    gpus = [g for g, here in it.here.items() if value(here)]
-    levels = [[next(d for d, literal in row[g].items() if value(literal)) for g in gpus] for row in it.levels]
-    starts = [[value(row[g]) for g in gpus] for row in it.starts]
+    gpus = [g for g, assigned in job_vars.assigned.items() if value(assigned)]
+    levels = [[next(d for d, literal in row[g].items() if value(literal)) for g in gpus] for row in job_vars.levels]
+    starts = [[value(row[g]) for g in gpus] for row in job_vars.starts]
     # A job that can use no link has no variables for its transfers: nobody else waits for them.
-    if it.exchanges:
-        transfers = [[value(exchange.start) for exchange in row] for row in it.exchanges]
+    if job_vars.exchanges:
+        transfers = [[value(exchange.start) for exchange in row] for row in job_vars.exchanges]
     else:
-        transfers = _earliest_transfers(eligibility, it, gpus, levels, starts)
+        transfers = _earliest_transfers(eligibility, job_vars, gpus, levels, starts)
     return JobDecision([eligibility.gpus[g] for g in gpus], levels, starts, transfers)
 
 
 def _earliest_transfers(
     eligibility: GpuEligibility,
-    it: JobVariables,
+    job_vars: JobVariables,
     gpus: Sequence[int],
     levels: Sequence[Sequence[int]],
     starts: Sequence[Sequence[int]],
 ) -> list[list[int]]:
     """Return starts of transfers that share no link: each when its bucket is ready and the one before has ended."""
-    channel = eligibility.routes(it.job).channel(Counter(eligibility.server(g) for g in gpus))
+    channel = eligibility.routes(job_vars.job).channel(Counter(eligibility.server(g) for g in gpus))
     if channel is None:
-        raise ValueError(f"no path joins all servers of job {it.job.name}")
-    times = [block_us(it.job, eligibility.gpu_type(g)) for g in gpus]
+        raise ValueError(f"no path joins all servers of job {job_vars.job.name}")
+    times = [block_us(job_vars.job, eligibility.gpu_type(g)) for g in gpus]
     result = []
     for row, begins in zip(levels, starts, strict=True):
         moment, transfers = 0, []
-        for b in range(1, len(it.job.transfers) + 1):
+        for b in range(1, len(job_vars.job.transfers) + 1):
             ready = (s + t[b - 1] for s, t, d in zip(begins, times, row, strict=True) if d >= b)
             transfers.append(max(moment, *ready))
-            moment = transfers[-1] + it.job.transfer_us(b, contributors(row, b), channel)
+            moment = transfers[-1] + job_vars.job.transfer_us(b, contributors(row, b), channel)
         result.append(transfers)
     return result
 
 
-def add_hint(model: cp_model.CpModel, it: JobVariables, plan: JobPlan, gpus: Sequence[int]) -> None:
+def add_hint(model: cp_model.CpModel, job_vars: JobVariables, plan: JobPlan, gpus: Sequence[int]) -> None:
     """Hint one job's variables to its part of a timetable whose workers sit on `gpus`.
 
     Parameters
     ----------
     model
         The CP-SAT model, which receives variables and constraints.
-    it
+    job_vars
         Variables of the job.
     plan
         The job's part of the timetable.
     gpus
         Number of the GPU of each worker, in the order of the plan.
     """
-    for g, here in it.here.items():
-        model.add_hint(here, g in gpus)
-    barrier = it.window.release
+    for g, assigned in job_vars.assigned.items():
+        model.add_hint(assigned, g in gpus)
+    barrier = job_vars.window.release
     for i, iteration in enumerate(plan.iterations):
         blocks = dict(zip(gpus, iteration.blocks, strict=True))
-        for g, start in it.starts[i].items():
+        for g, start in job_vars.starts[i].items():
             # A start without a worker has no meaning, but it is bound by the barrier.
             model.add_hint(start, blocks[g].start_us if g in blocks else barrier)
-            _hint_level(model, it.levels[i][g], blocks[g].level if g in blocks else None)
-        for exchange, transfer in zip(it.exchanges[i] if it.exchanges else (), iteration.transfers, strict=False):
+            _hint_level(model, job_vars.levels[i][g], blocks[g].level if g in blocks else None)
+        for exchange, transfer in zip(
+            job_vars.exchanges[i] if job_vars.exchanges else (), iteration.transfers, strict=False
+        ):
             model.add_hint(exchange.start, transfer.start_us)
         barrier = max(
             [block.end_us for block in iteration.blocks] + [transfer.end_us for transfer in iteration.transfers]
         )
-        model.add_hint(it.ends[i], barrier)
+        model.add_hint(job_vars.ends[i], barrier)
 
 
 def _hint_level(model: cp_model.CpModel, literals: Mapping[int, cp_model.IntVar], level: int | None) -> None:

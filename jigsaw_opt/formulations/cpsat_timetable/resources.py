@@ -42,17 +42,17 @@ def add_blocks_disjoint(model: cp_model.CpModel, eligibility: GpuEligibility, jo
     power = PowerUse(eligibility.operations.cluster)
     for g in range(len(eligibility.gpus)):
         blocks: list[cp_model.IntervalVar] = []
-        for it in jobs:
-            if g in it.here:
-                own = blocks_on(model, eligibility, it, g)
-                power.add(eligibility.server(g), own, it.job.power_w.get(eligibility.gpu_type(g), 0))
+        for job_vars in jobs:
+            if g in job_vars.assigned:
+                own = blocks_on(model, eligibility, job_vars, g)
+                power.add(eligibility.server(g), own, job_vars.job.power_w.get(eligibility.gpu_type(g), 0))
                 blocks += own
         model.add_no_overlap(blocks)
     power.close(model)
 
 
 def blocks_on(
-    model: cp_model.CpModel, eligibility: GpuEligibility, it: JobVariables, g: int
+    model: cp_model.CpModel, eligibility: GpuEligibility, job_vars: JobVariables, g: int
 ) -> list[cp_model.IntervalVar]:
     """Return the blocks of a job on a GPU, one interval an iteration.
 
@@ -64,37 +64,37 @@ def blocks_on(
         The CP-SAT model, which receives variables and constraints.
     eligibility
         The instance, its GPUs and routes.
-    it
+    job_vars
         Variables of the job.
     g
         Number of the GPU.
     """
-    times = block_us(it.job, eligibility.gpu_type(g))
+    times = block_us(job_vars.job, eligibility.gpu_type(g))
     return [
-        _block(model, it, g, starts[g], [(times[d - 1], literal) for d, literal in levels[g].items()])
-        for starts, levels in zip(it.starts, it.levels, strict=True)
+        _block(model, job_vars, g, starts[g], [(times[d - 1], literal) for d, literal in levels[g].items()])
+        for starts, levels in zip(job_vars.starts, job_vars.levels, strict=True)
     ]
 
 
 def _block(
     model: cp_model.CpModel,
-    it: JobVariables,
+    job_vars: JobVariables,
     g: int,
     start: cp_model.IntVar,
     sizes: Sequence[tuple[int, cp_model.IntVar]],
 ) -> cp_model.IntervalVar:
-    here = it.here[g]
+    assigned = job_vars.assigned[g]
     least, most = min(duration for duration, _ in sizes), max(duration for duration, _ in sizes)
     if least == most:
-        return model.new_optional_fixed_size_interval_var(start, least, here, "")
+        return model.new_optional_fixed_size_interval_var(start, least, assigned, "")
     size = model.new_int_var(least, most, "")
-    earliest = it.window.release + least
+    earliest = job_vars.window.release + least
     # Where no block fits before the deadline the barrier keeps the worker away; the end needs a domain all the same.
-    end = model.new_int_var(earliest, max(earliest, it.window.deadline), "")
+    end = model.new_int_var(earliest, max(earliest, job_vars.window.deadline), "")
     for duration, literal in sizes:
         model.add(size == duration).only_enforce_if(literal)
-    model.add(end == start + size).only_enforce_if(here)
-    return model.new_optional_interval_var(start, size, end, here, "")
+    model.add(end == start + size).only_enforce_if(assigned)
+    return model.new_optional_interval_var(start, size, end, assigned, "")
 
 
 def add_transfers_disjoint(
@@ -132,11 +132,11 @@ def transfers_over(
         Numbers of the links.
     """
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
-    for it, pace in zip(jobs, paces, strict=True):
-        for exchanges in it.exchanges:
+    for job_vars, pace in zip(jobs, paces, strict=True):
+        for exchanges in job_vars.exchanges:
             for b, exchange in enumerate(exchanges, 1):
-                for link in sorted(set(it.links).intersection(links)):
-                    there = lasting(model, it, pace, b, it.links[link])
+                for link in sorted(set(job_vars.links).intersection(links)):
+                    there = lasting(model, job_vars, pace, b, job_vars.links[link])
                     if there is not None:
                         on_link.setdefault(link, []).append(_interval(model, exchange, there))
     return on_link
@@ -145,13 +145,15 @@ def transfers_over(
 def contended_links(jobs: Sequence[JobVariables]) -> set[int]:
     """Return the links whose constraints differ: of links that every job uses together, only the first."""
     groups: dict[tuple[int | None, ...], int] = {}
-    for link in sorted({link for it in jobs for link in it.links}):
-        groups.setdefault(tuple(it.links[link].index if link in it.links else None for it in jobs), link)
+    for link in sorted({link for job_vars in jobs for link in job_vars.links}):
+        groups.setdefault(
+            tuple(job_vars.links[link].index if link in job_vars.links else None for job_vars in jobs), link
+        )
     return set(groups.values())
 
 
 def lasting(
-    model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, bucket: int, literal: cp_model.IntVar
+    model: cp_model.CpModel, job_vars: JobVariables, pace: ChannelEncoding, bucket: int, literal: cp_model.IntVar
 ) -> cp_model.IntVar | None:
     """Return the literal that a transfer uses a link for some time: one of no duration overlaps nothing.
 
@@ -159,7 +161,7 @@ def lasting(
     ----------
     model
         The CP-SAT model, which receives variables and constraints.
-    it
+    job_vars
         Variables of the job.
     pace
         Rate and latency of the job's channel, as order encodings.
@@ -173,7 +175,7 @@ def lasting(
     cp_model.IntVar | None
         None where the transfer never lasts.
     """
-    if it.job.transfers[bucket - 1].payload_bytes > 0 or pace.latency.values[0] > 0:
+    if job_vars.job.transfers[bucket - 1].payload_bytes > 0 or pace.latency.values[0] > 0:
         return literal
     if not pace.latency.steps:
         return None

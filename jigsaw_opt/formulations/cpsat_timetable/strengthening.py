@@ -32,7 +32,9 @@ def add_gpu_loads(
         The latest end, in microseconds.
     """
     for g in range(len(eligibility.gpus)):
-        _add_loads(model, [gpu_load(eligibility, it, g, sum) for it in jobs if g in it.here], makespan)
+        _add_loads(
+            model, [gpu_load(eligibility, job_vars, g, sum) for job_vars in jobs if g in job_vars.assigned], makespan
+        )
 
 
 def add_server_loads(
@@ -60,9 +62,9 @@ def add_server_loads(
 
 def _server_loads(eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> Iterator[list[Load]]:
     # Of a job that may sit on several servers, nobody knows how much of its work is on this one.
-    inside = [it for it in jobs if it.on_one_server(eligibility)]
+    inside = [job_vars for job_vars in jobs if job_vars.on_one_server(eligibility)]
     for s in range(len(eligibility.by_server)):
-        yield [server_load(eligibility, it, s) for it in inside if s in it.used]
+        yield [server_load(eligibility, job_vars, s) for job_vars in inside if s in job_vars.used]
 
 
 def add_link_loads(
@@ -82,7 +84,11 @@ def add_link_loads(
         The latest end, in microseconds.
     """
     for k, link in enumerate(eligibility.operations.cluster.links):
-        _add_loads(model, [link_load(eligibility, it, it.links[k], link) for it in jobs if k in it.links], makespan)
+        _add_loads(
+            model,
+            [link_load(eligibility, job_vars, job_vars.links[k], link) for job_vars in jobs if k in job_vars.links],
+            makespan,
+        )
 
 
 def _add_loads(model: cp_model.CpModel, loads: Sequence[Load], makespan: cp_model.IntVar) -> None:
@@ -108,8 +114,17 @@ def add_loads_of_period(
         The period, in microseconds.
     """
     for g in range(len(eligibility.gpus)):
-        model.add(sum(gpu_load(eligibility, it, g, sum).work for it in jobs if g in it.here) <= period)
+        model.add(
+            sum(gpu_load(eligibility, job_vars, g, sum).work for job_vars in jobs if g in job_vars.assigned) <= period
+        )
     for loads in _server_loads(eligibility, jobs):
         model.add(sum(load.work for load in loads) <= period)
     for k, link in enumerate(eligibility.operations.cluster.links):
-        model.add(sum(link_load(eligibility, it, it.links[k], link).work for it in jobs if k in it.links) <= period)
+        model.add(
+            sum(
+                link_load(eligibility, job_vars, job_vars.links[k], link).work
+                for job_vars in jobs
+                if k in job_vars.links
+            )
+            <= period
+        )

@@ -42,11 +42,19 @@ def add_order(model: cp_model.CpModel, network: RoutedNetwork, jobs: Sequence[Jo
             model.add(jobs[j].ends[-1] <= jobs[k].ends[-1])
     for servers in identical_servers(network):
         for s, r in pairwise(servers):
-            users = [it for it in jobs if s in it.used]
-            _falling(model, [(sum(it.on_server(eligibility, s)), sum(it.on_server(eligibility, r))) for it in users])
+            users = [job_vars for job_vars in jobs if s in job_vars.used]
+            _falling(
+                model,
+                [
+                    (sum(job_vars.on_server(eligibility, s)), sum(job_vars.on_server(eligibility, r)))
+                    for job_vars in users
+                ],
+            )
     for gpus in eligibility.by_server:
         for g, h in pairwise(gpus):
-            _falling(model, [(it.here[g], it.here[h]) for it in jobs if g in it.here])
+            _falling(
+                model, [(job_vars.assigned[g], job_vars.assigned[h]) for job_vars in jobs if g in job_vars.assigned]
+            )
 
 
 def _falling(model: cp_model.CpModel, pairs: Iterable[tuple[Expression, Expression]]) -> None:

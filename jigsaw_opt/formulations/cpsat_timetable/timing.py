@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness"]
 
 
-def add_iterations(model: cp_model.CpModel, it: JobVariables) -> None:
+def add_iterations(model: cp_model.CpModel, job_vars: JobVariables) -> None:
     """Let blocks start after the end of the iteration before (specification: barrier).
 
     Where the job has no worker on a GPU, the start of the block is free to sit on the barrier, so the inequalities
@@ -30,31 +30,34 @@ def add_iterations(model: cp_model.CpModel, it: JobVariables) -> None:
     ----------
     model
         The CP-SAT model, which receives variables and constraints.
-    it
-        Variables of the job; `it.starts` and `it.ends` are filled in, by iteration.
+    job_vars
+        Variables of the job; `job_vars.starts` and `job_vars.ends` are filled in, by iteration.
     """
-    for i in range(it.job.iterations):
-        earliest, latest = it.earliest(i), it.latest(i)
-        end = model.new_int_var(earliest + it.window.iteration, latest, f"end of {it.job.name}.{i}")
-        starts = {g: model.new_int_var(earliest, latest, f"start of {it.job.name}.{i} on {g}") for g in it.here}
+    for i in range(job_vars.job.iterations):
+        earliest, latest = job_vars.earliest(i), job_vars.latest(i)
+        end = model.new_int_var(earliest + job_vars.window.iteration, latest, f"end of {job_vars.job.name}.{i}")
+        starts = {
+            g: model.new_int_var(earliest, latest, f"start of {job_vars.job.name}.{i} on {g}")
+            for g in job_vars.assigned
+        }
         if i > 0:
             # Blocks and transfers imply it; stated outright, it links the ends of all iterations in the relaxation.
-            model.add(end >= it.ends[-1] + it.window.iteration)
+            model.add(end >= job_vars.ends[-1] + job_vars.window.iteration)
             for start in starts.values():
-                model.add(start >= it.ends[-1])
-        it.ends.append(end)
-        it.starts.append(starts)
+                model.add(start >= job_vars.ends[-1])
+        job_vars.ends.append(end)
+        job_vars.starts.append(starts)
 
 
-def add_durations(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding) -> list[list[Expression]]:
+def add_durations(model: cp_model.CpModel, job_vars: JobVariables, pace: ChannelEncoding) -> list[list[Expression]]:
     """Return the duration of every transfer, by iteration and bucket (specification: transfer).
 
     Parameters
     ----------
     model
         The CP-SAT model, which receives variables and constraints.
-    it
-        Variables of the job; `it.fewest` and `it.shortest` are filled in, by bucket.
+    job_vars
+        Variables of the job; `job_vars.fewest` and `job_vars.shortest` are filled in, by bucket.
     pace
         Rate and latency of the job's channel, as order encodings.
 
@@ -63,34 +66,37 @@ def add_durations(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncodi
     list[list[Expression]]
         ``[iteration][bucket - 1]``, in microseconds; an integer where nothing is left to choose.
     """
-    job = it.job
+    job = job_vars.job
     buckets = [operation.bucket for operation in job.transfers]
-    it.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
-    it.shortest = list(shortest_transfers(job, pace.best))
-    known = {b: _known(model, it, pace, b) for b in buckets if it.certain(b)}
+    job_vars.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
+    job_vars.shortest = list(shortest_transfers(job, pace.best))
+    known = {b: _known(model, job_vars, pace, b) for b in buckets if job_vars.certain(b)}
     return [
-        [known[b] if b in known else _chosen(model, it, pace, i, b) for b in buckets] for i in range(job.iterations)
+        [known[b] if b in known else _chosen(model, job_vars, pace, i, b) for b in buckets]
+        for i in range(job.iterations)
     ]
 
 
-def _known(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, bucket: int) -> Expression:
+def _known(model: cp_model.CpModel, job_vars: JobVariables, pace: ChannelEncoding, bucket: int) -> Expression:
     """Return the duration of a transfer whose number of contributors is known."""
-    count, least = it.fewest[bucket - 1], it.shortest[bucket - 1]
+    count, least = job_vars.fewest[bucket - 1], job_vars.shortest[bucket - 1]
     if pace.fixed:
         # With one rate and one latency the shortest duration is the only one.
         return least
-    value = model.new_int_var(least, it.job.transfer_us(bucket, count, pace.worst), f"{it.job.name} bucket {bucket}")
-    model.add(value == transfer_expression(it.job, pace, bucket, count))
+    value = model.new_int_var(
+        least, job_vars.job.transfer_us(bucket, count, pace.worst), f"{job_vars.job.name} bucket {bucket}"
+    )
+    model.add(value == transfer_expression(job_vars.job, pace, bucket, count))
     return value
 
 
-def _chosen(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, i: int, bucket: int) -> Expression:
+def _chosen(model: cp_model.CpModel, job_vars: JobVariables, pace: ChannelEncoding, i: int, bucket: int) -> Expression:
     """Return the duration where the levels decide how many workers contribute; more of them never make it shorter."""
-    job, fewest = it.job, it.fewest[bucket - 1]
+    job, fewest = job_vars.job, job_vars.fewest[bucket - 1]
     longest = job.transfer_us(bucket, job.slots, pace.worst)
-    value = model.new_int_var(it.shortest[bucket - 1], longest, f"{job.name}.{i} bucket {bucket}")
+    value = model.new_int_var(job_vars.shortest[bucket - 1], longest, f"{job.name}.{i} bucket {bucket}")
     # Rows only push the value up: a solution with longer transfers stays one with the exact durations.
-    steps = _contributor_steps(model, it, i, bucket, fewest)
+    steps = _contributor_steps(model, job_vars, i, bucket, fewest)
     counts = range(fewest, job.slots + 1)
     if pace.fixed:
         model.add(value >= encoded_value([job.transfer_us(bucket, c, pace.best) for c in counts], steps))
@@ -102,19 +108,19 @@ def _chosen(model: cp_model.CpModel, it: JobVariables, pace: ChannelEncoding, i:
 
 
 def _contributor_steps(
-    model: cp_model.CpModel, it: JobVariables, i: int, bucket: int, fewest: int
+    model: cp_model.CpModel, job_vars: JobVariables, i: int, bucket: int, fewest: int
 ) -> list[cp_model.IntVar]:
     """Return the literals that at least `fewest` + 1, `fewest` + 2, ... workers reach the bucket."""
-    steps = [model.new_bool_var("") for _ in range(fewest, it.job.slots)]
+    steps = [model.new_bool_var("") for _ in range(fewest, job_vars.job.slots)]
     for above, below in pairwise(steps):
         model.add_implication(below, above)
-    reached = [literal for levels in it.levels[i].values() for d, literal in levels.items() if d >= bucket]
+    reached = [literal for levels in job_vars.levels[i].values() for d, literal in levels.items() if d >= bucket]
     # As many steps as there are contributors beyond the fewest; by the implications these are the first ones.
     model.add(sum(reached) <= fewest + sum(steps))
     return steps
 
 
-def add_exchanges(model: cp_model.CpModel, it: JobVariables, durations: Sequence[Sequence[Expression]]) -> None:
+def add_exchanges(model: cp_model.CpModel, job_vars: JobVariables, durations: Sequence[Sequence[Expression]]) -> None:
     """Order the transfers of an iteration bucket after bucket, all before the barrier (specification: order, barrier).
 
     Only jobs that may use links get variables: the transfers of any other job share no resource, and each of them
@@ -124,21 +130,25 @@ def add_exchanges(model: cp_model.CpModel, it: JobVariables, durations: Sequence
     ----------
     model
         The CP-SAT model, which receives variables and constraints.
-    it
-        Variables of the job; `it.exchanges` is filled in, by iteration and bucket.
+    job_vars
+        Variables of the job; `job_vars.exchanges` is filled in, by iteration and bucket.
     durations
         ``[iteration][bucket - 1]``, in microseconds.
     """
-    for i, row in enumerate(durations if it.links else ()):
-        exchanges = [_exchange(model, it, i, duration, f"{it.job.name}.{i}.{b}") for b, duration in enumerate(row, 1)]
+    for i, row in enumerate(durations if job_vars.links else ()):
+        exchanges = [
+            _exchange(model, job_vars, i, duration, f"{job_vars.job.name}.{i}.{b}") for b, duration in enumerate(row, 1)
+        ]
         for before, after in pairwise(exchanges):
             model.add(after.start >= before.end)
-        model.add(it.ends[i] >= exchanges[-1].end)
-        it.exchanges.append(exchanges)
+        model.add(job_vars.ends[i] >= exchanges[-1].end)
+        job_vars.exchanges.append(exchanges)
 
 
-def _exchange(model: cp_model.CpModel, it: JobVariables, i: int, duration: Expression, name: str) -> ExchangeVariables:
-    earliest, latest = it.earliest(i), it.latest(i)
+def _exchange(
+    model: cp_model.CpModel, job_vars: JobVariables, i: int, duration: Expression, name: str
+) -> ExchangeVariables:
+    earliest, latest = job_vars.earliest(i), job_vars.latest(i)
     start = model.new_int_var(earliest, latest, f"start of {name}")
     if isinstance(duration, int):
         return ExchangeVariables(start, duration, start + duration)
@@ -148,7 +158,10 @@ def _exchange(model: cp_model.CpModel, it: JobVariables, i: int, duration: Expre
 
 
 def add_readiness(
-    model: cp_model.CpModel, eligibility: GpuEligibility, it: JobVariables, durations: Sequence[Sequence[Expression]]
+    model: cp_model.CpModel,
+    eligibility: GpuEligibility,
+    job_vars: JobVariables,
+    durations: Sequence[Sequence[Expression]],
 ) -> None:
     """Let a transfer start when its bucket is ready at every contributor (specification: readiness).
 
@@ -158,42 +171,45 @@ def add_readiness(
         The CP-SAT model, which receives variables and constraints.
     eligibility
         The instance, its GPUs and routes.
-    it
+    job_vars
         Variables of the job.
     durations
         ``[iteration][bucket - 1]``, in microseconds.
     """
     # Where no link is used and durations are constants, the tails alone give the exact end of an iteration.
-    exact = not it.links and all(isinstance(duration, int) for row in durations for duration in row)
+    exact = not job_vars.links and all(isinstance(duration, int) for row in durations for duration in row)
     for i, row in enumerate(durations):
-        for g in it.here:
-            times = block_us(it.job, eligibility.gpu_type(g))
-            _iteration_ends_after(model, it, i, g, times, it.shortest)
+        for g in job_vars.assigned:
+            times = block_us(job_vars.job, eligibility.gpu_type(g))
+            _iteration_ends_after(model, job_vars, i, g, times, job_vars.shortest)
             if not exact:
-                _bucket_ready(model, it, i, g, times, row)
+                _bucket_ready(model, job_vars, i, g, times, row)
 
 
 def _iteration_ends_after(
-    model: cp_model.CpModel, it: JobVariables, i: int, g: int, times: Sequence[int], transfers: Sequence[int]
+    model: cp_model.CpModel, job_vars: JobVariables, i: int, g: int, times: Sequence[int], transfers: Sequence[int]
 ) -> None:
     """Let the iteration last from a block's start over its end, and over the transfers that its buckets go into."""
     tails = tails_us(times, transfers)
-    model.add(it.ends[i] >= it.starts[i][g] + sum(tails[d - 1] * literal for d, literal in it.levels[i][g].items()))
+    model.add(
+        job_vars.ends[i]
+        >= job_vars.starts[i][g] + sum(tails[d - 1] * literal for d, literal in job_vars.levels[i][g].items())
+    )
 
 
 def _bucket_ready(
-    model: cp_model.CpModel, it: JobVariables, i: int, g: int, times: Sequence[int], row: Sequence[Expression]
+    model: cp_model.CpModel, job_vars: JobVariables, i: int, g: int, times: Sequence[int], row: Sequence[Expression]
 ) -> None:
-    start, levels = it.starts[i][g], it.levels[i][g]
+    start, levels = job_vars.starts[i][g], job_vars.levels[i][g]
     for b, ready in enumerate(times, 1):
-        if it.exchanges:
-            limit: Expression = it.exchanges[i][b - 1].start
+        if job_vars.exchanges:
+            limit: Expression = job_vars.exchanges[i][b - 1].start
         else:
             # Without variables of transfers: those from this bucket on must fit before the end.
-            limit = it.ends[i] - sum(row[b - 1 :])
+            limit = job_vars.ends[i] - sum(row[b - 1 :])
         # Every candidate level reaches the bucket, so one row serves all of them.
         if b <= min(levels):
-            model.add(limit >= start + ready * it.here[g])
+            model.add(limit >= start + ready * job_vars.assigned[g])
             continue
         for literal in (literal for d, literal in levels.items() if d >= b):
             model.add(limit >= start + ready).only_enforce_if(literal)

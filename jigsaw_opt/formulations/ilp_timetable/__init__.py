@@ -85,12 +85,12 @@ def build(
     network = RoutedNetwork(eligibility)
     objective = model.time(operations.objective, bound, limit)
     model.minimize(objective)
-    jobs = [JobVariables(*it) for it in zip(range(len(spans)), operations.jobs, spans, strict=True)]
+    jobs = [JobVariables(*parts) for parts in zip(range(len(spans)), operations.jobs, spans, strict=True)]
     if not all(eligibility.allowed(job) for job in operations.jobs):
         # A row that nothing meets: the engine proves that there is no plan.
         model.add(False, "no_gpu")
         return IlpTimetable(eligibility, jobs, model)
-    paces = [_add_job(model, network, it) for it in jobs]
+    paces = [_add_job(model, network, job_vars) for job_vars in jobs]
     add_memory(model, eligibility, jobs)
     add_blocks_disjoint(model, eligibility, jobs)
     add_transfers_disjoint(model, jobs, paces)
@@ -100,25 +100,25 @@ def build(
     return IlpTimetable(eligibility, jobs, model)
 
 
-def _add_job(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -> ChannelEncoding:
+def _add_job(model: AlgebraicModel, network: RoutedNetwork, job_vars: JobVariables) -> ChannelEncoding:
     """Add everything that concerns one job alone."""
-    add_placement(model, network.eligibility, it)
-    add_depth_rule(model, it)
-    add_iterations(model, it)
-    add_links(model, network, it)
-    pace = add_channel(model, network, it)
-    durations = add_durations(model, it, pace)
-    add_exchanges(model, it, durations)
-    add_readiness(model, network.eligibility, it, durations)
+    add_placement(model, network.eligibility, job_vars)
+    add_depth_rule(model, job_vars)
+    add_iterations(model, job_vars)
+    add_links(model, network, job_vars)
+    pace = add_channel(model, network, job_vars)
+    durations = add_durations(model, job_vars, pace)
+    add_exchanges(model, job_vars, durations)
+    add_readiness(model, network.eligibility, job_vars, durations)
     return pace
 
 
 def _add_deadlines(model: AlgebraicModel, jobs: Sequence[JobVariables], step: int, room: float) -> None:
     """End a job no later than its deadline, rounded down to a time at which it can end (specification: deadline)."""
-    for it in jobs:
-        if it.job.deadline_us is not None:
-            latest = it.job.deadline_us // step * step + room
-            model.add(it.ends[-1] <= latest, f"deadline_{it.number}")
+    for job_vars in jobs:
+        if job_vars.job.deadline_us is not None:
+            latest = job_vars.job.deadline_us // step * step + room
+            model.add(job_vars.ends[-1] <= latest, f"deadline_{job_vars.number}")
 
 
 def _add_objective(
@@ -126,9 +126,9 @@ def _add_objective(
 ) -> None:
     """Set the objective: the latest end of a job, or the weighted sum of all ends (specification: objective)."""
     if eligibility.operations.objective == "weighted_completion":
-        model.add(objective == model.total(it.job.weight * it.ends[-1] for it in jobs), "objective")
+        model.add(objective == model.total(job_vars.job.weight * job_vars.ends[-1] for job_vars in jobs), "objective")
         return
-    for it in jobs:
-        model.add(objective >= it.ends[-1], f"objective_{it.number}")
+    for job_vars in jobs:
+        model.add(objective >= job_vars.ends[-1], f"objective_{job_vars.number}")
     add_gpu_loads(model, eligibility, jobs, objective)
     add_link_loads(model, eligibility, jobs, objective)

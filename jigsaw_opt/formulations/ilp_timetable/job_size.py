@@ -265,17 +265,17 @@ def _lasting(
     )
 
 
-def _add_exchanges(size: ProgramSize, it: JobSize) -> None:
+def _add_exchanges(size: ProgramSize, job_size: JobSize) -> None:
     """Count the variables and rows of transfers' starts, and the rows of readiness."""
-    n, buckets = it.job.iterations, len(it.chosen)
-    size.add(n * it.places, 2 + it.choices)
-    if it.links:
+    n, buckets = job_size.job.iterations, len(job_size.chosen)
+    size.add(n * job_size.places, 2 + job_size.choices)
+    if job_size.links:
         size.columns += n * buckets
         size.add(n * buckets, 2)
-        size.coefficients += n * sum(1 if chosen else it.steps for chosen in it.chosen)
-        size.add(n * it.places * buckets, 2 + it.choices)
-    elif it.steps or any(it.chosen):
-        size.add(n * it.places * buckets, 2 + it.choices)
+        size.coefficients += n * sum(1 if chosen else job_size.steps for chosen in job_size.chosen)
+        size.add(n * job_size.places * buckets, 2 + job_size.choices)
+    elif job_size.steps or any(job_size.chosen):
+        size.add(n * job_size.places * buckets, 2 + job_size.choices)
         # The steps of an order encoding stand in a row once, whatever number of durations they are in.
-        later = sum(sum(it.chosen[b:]) + it.steps for b in range(buckets))
-        size.coefficients += n * it.places * later
+        later = sum(sum(job_size.chosen[b:]) + job_size.steps for b in range(buckets))
+        size.coefficients += n * job_size.places * later

@@ -39,7 +39,7 @@ def decisions_of(eligibility: GpuEligibility, jobs: Sequence[JobVariables], valu
     value
         Gives the value of a variable in the solution.
     """
-    runs = [_JobRun(eligibility, it, value) for it in jobs]
+    runs = [_JobRun(eligibility, job_vars, value) for job_vars in jobs]
     free: _Free = defaultdict(int)
     # The turns of each job are in order already; ties go by its number, so one solution gives one plan.
     for turn in merge(*(run.turns() for run in runs)):
@@ -60,18 +60,18 @@ class _OperationTurn(NamedTuple):
 class _JobRun:
     """One job, run operation by operation on the resources that it shares."""
 
-    def __init__(self, eligibility: GpuEligibility, it: JobVariables, value: Value) -> None:
-        self.it, self.value = it, value
-        self.gpus = [g for g, here in it.here.items() if value(here) > 0.5]
-        channel = eligibility.routes(it.job).channel(Counter(eligibility.server(g) for g in self.gpus))
+    def __init__(self, eligibility: GpuEligibility, job_vars: JobVariables, value: Value) -> None:
+        self.job_vars, self.value = job_vars, value
+        self.gpus = [g for g, assigned in job_vars.assigned.items() if value(assigned) > 0.5]
+        channel = eligibility.routes(job_vars.job).channel(Counter(eligibility.server(g) for g in self.gpus))
         if channel is None:
-            raise ValueError(f"no path joins all servers of job {it.job.name}")
+            raise ValueError(f"no path joins all servers of job {job_vars.job.name}")
         self.channel = channel
-        self.times = [block_us(it.job, eligibility.gpu_type(g)) for g in self.gpus]
-        self.levels = [[max(row[g], key=lambda d: value(row[g][d])) for g in self.gpus] for row in it.levels]
-        self.blocks = [[0] * len(self.gpus) for _ in it.levels]
-        self.transfers = [[0] * len(it.job.transfers) for _ in it.levels]
-        self.end = self.barrier = self.exchanged = it.job.release_us
+        self.times = [block_us(job_vars.job, eligibility.gpu_type(g)) for g in self.gpus]
+        self.levels = [[max(row[g], key=lambda d: value(row[g][d])) for g in self.gpus] for row in job_vars.levels]
+        self.blocks = [[0] * len(self.gpus) for _ in job_vars.levels]
+        self.transfers = [[0] * len(job_vars.job.transfers) for _ in job_vars.levels]
+        self.end = self.barrier = self.exchanged = job_vars.job.release_us
         self.decision = JobDecision([eligibility.gpus[g] for g in self.gpus], self.levels, self.blocks, self.transfers)
 
     def turns(self) -> Iterator[_OperationTurn]:
@@ -80,19 +80,19 @@ class _JobRun:
         for i in range(len(self.levels)):
             for position, (priority, operation) in enumerate(sorted((p, n) for n, p in enumerate(self._priorities(i)))):
                 now = max(now, priority)
-                yield _OperationTurn(now, self.it.number, i, position, operation)
+                yield _OperationTurn(now, self.job_vars.number, i, position, operation)
 
     def _priorities(self, i: int) -> list[float]:
         """Return starts of blocks and transfers; transfers without variables share nothing and may come last.
 
         No transfer comes before its contributors' blocks, however short these are beside the engine's tolerance.
         """
-        blocks = [self.value(self.it.starts[i][g]) for g in self.gpus]
-        if not self.it.exchanges:
-            return blocks + [max(blocks)] * len(self.it.job.transfers)
+        blocks = [self.value(self.job_vars.starts[i][g]) for g in self.gpus]
+        if not self.job_vars.exchanges:
+            return blocks + [max(blocks)] * len(self.job_vars.job.transfers)
         transfers = (
             max([self.value(exchange.start), *(p for p, d in zip(blocks, self.levels[i], strict=True) if d >= bucket)])
-            for bucket, exchange in enumerate(self.it.exchanges[i], 1)
+            for bucket, exchange in enumerate(self.job_vars.exchanges[i], 1)
         )
         return blocks + list(accumulate(transfers, max))
 
@@ -117,7 +117,7 @@ class _JobRun:
         levels, bucket = self.levels[i], transfer + 1
         ready = (s + t[transfer] for s, t, d in zip(self.blocks[i], self.times, levels, strict=True) if d >= bucket)
         start = max(self.exchanged, *ready)
-        duration = self.it.job.transfer_us(bucket, contributors(levels, bucket), self.channel)
+        duration = self.job_vars.job.transfer_us(bucket, contributors(levels, bucket), self.channel)
         # A transfer of no duration overlaps nothing, so it waits for no link.
         if duration:
             start = max([start, *(free["link", k] for k in self.channel.links)])

@@ -61,26 +61,26 @@ def add_blocks_disjoint(model: AlgebraicModel, eligibility: GpuEligibility, jobs
         Variables of each job.
     """
     for g in range(len(eligibility.gpus)):
-        inside = [it for it in jobs if g in it.here]
+        inside = [job_vars for job_vars in jobs if g in job_vars.assigned]
         for one, two in combinations(inside, 2):
-            meet = add_both(model, f"meet_{g}_{one.number}_{two.number}", [one.here[g], two.here[g]])
+            meet = add_both(model, f"meet_{g}_{one.number}_{two.number}", [one.assigned[g], two.assigned[g]])
             _add_disjoint(model, f"{g}", meet, _blocks(model, eligibility, one, g), _blocks(model, eligibility, two, g))
 
 
-def _blocks(model: AlgebraicModel, eligibility: GpuEligibility, it: JobVariables, g: int) -> list[_Operation]:
-    times = block_us(it.job, eligibility.gpu_type(g))
-    candidates, tails = candidate_levels(it.job), tails_us(times, it.shortest)
+def _blocks(model: AlgebraicModel, eligibility: GpuEligibility, job_vars: JobVariables, g: int) -> list[_Operation]:
+    times = block_us(job_vars.job, eligibility.gpu_type(g))
+    candidates, tails = candidate_levels(job_vars.job), tails_us(times, job_vars.shortest)
     after = min(tails[d - 1] - times[d - 1] for d in candidates)
     return [
         _Operation(
-            f"{it.number}_{i}",
+            f"{job_vars.number}_{i}",
             starts[g],
-            starts[g] + model.total(times[d - 1] * literal for d, literal in it.levels[i][g].items()),
-            it.earliest(i),
-            it.latest(i) - after,
+            starts[g] + model.total(times[d - 1] * literal for d, literal in job_vars.levels[i][g].items()),
+            job_vars.earliest(i),
+            job_vars.latest(i) - after,
             times[candidates[0] - 1],
         )
-        for i, starts in enumerate(it.starts)
+        for i, starts in enumerate(job_vars.starts)
     ]
 
 
@@ -102,7 +102,7 @@ def add_transfers_disjoint(
     -----
     Specification: exclusive.
     """
-    operations = [_transfers(it, pace) for it, pace in zip(jobs, paces, strict=True)]
+    operations = [_transfers(job_vars, pace) for job_vars, pace in zip(jobs, paces, strict=True)]
     for one, two in combinations(range(len(jobs)), 2):
         common = sorted(set(jobs[one].links) & set(jobs[two].links))
         if common and operations[one] and operations[two]:
@@ -113,17 +113,17 @@ def add_transfers_disjoint(
             _add_disjoint(model, "link", meet, operations[one], operations[two])
 
 
-def _transfers(it: JobVariables, pace: ChannelEncoding) -> list[_Operation]:
+def _transfers(job_vars: JobVariables, pace: ChannelEncoding) -> list[_Operation]:
     """Return the transfers that may last for some time: one of no duration overlaps nothing."""
     found = []
-    for i, exchanges in enumerate(it.exchanges):
+    for i, exchanges in enumerate(job_vars.exchanges):
         for b, exchange in enumerate(exchanges, 1):
-            certain = it.job.transfers[b - 1].payload_bytes > 0 or pace.latency.values[0] > 0
+            certain = job_vars.job.transfers[b - 1].payload_bytes > 0 or pace.latency.values[0] > 0
             if not certain and not pace.latency.steps:
                 continue
             lasting = None if certain else pace.latency.steps[0]
-            times = (it.earliest(i), it.latest(i), it.shortest[b - 1])
-            found.append(_Operation(f"{it.number}_{i}_{b}", exchange.start, exchange.end, *times, lasting))
+            times = (job_vars.earliest(i), job_vars.latest(i), job_vars.shortest[b - 1])
+            found.append(_Operation(f"{job_vars.number}_{i}_{b}", exchange.start, exchange.end, *times, lasting))
     return found
 
 

@@ -60,18 +60,20 @@ def program_size(operations: Operations) -> ProgramSize:
 
 def _add_memory(size: ProgramSize, eligibility: GpuEligibility, jobs: Sequence[JobSize]) -> None:
     for s, server in enumerate(eligibility.operations.cluster.servers):
-        inside = [it for it in jobs if s in it.gpus]
-        if most_bytes(it.job for it in inside) <= server.gpu_memory:
+        inside = [job_size for job_size in jobs if s in job_size.gpus]
+        if most_bytes(job_size.job for job_size in inside) <= server.gpu_memory:
             continue
-        states = gcd(*(it.job.state_bytes for it in inside))
-        for it in checking_deadline(inside):
-            sizes = [min(it.job.activation_bytes[d - 1], server.gpu_memory + 1) for d in candidate_levels(it.job)]
+        states = gcd(*(job_size.job.state_bytes for job_size in inside))
+        for job_size in checking_deadline(inside):
+            sizes = [
+                min(job_size.job.activation_bytes[d - 1], server.gpu_memory + 1) for d in candidate_levels(job_size.job)
+            ]
             limit, carries = server.gpu_memory // (gcd(states, *sizes) or 1), 0
             while limit >= DIGIT:
                 limit, carries = limit // DIGIT, carries + 1
-            count = server.gpus * it.distinct
+            count = server.gpus * job_size.distinct
             size.columns += count * carries
-            size.add(count * (carries + 1), len(inside) + (it.choices if it.choices > 1 else 0))
+            size.add(count * (carries + 1), len(inside) + (job_size.choices if job_size.choices > 1 else 0))
             size.coefficients += count * 2 * carries
 
 
@@ -96,8 +98,11 @@ class _Sequence(NamedTuple):
 def _add_blocks(size: ProgramSize, jobs: Sequence[JobSize]) -> None:
     """Count the orders of blocks of two jobs on each GPU that both may use."""
     kinds = Counter(
-        (tuple(it.gpus.items()), _Sequence(it.job.iterations, it.job.iterations, it.job.iterations * it.choices))
-        for it in jobs
+        (
+            tuple(job_size.gpus.items()),
+            _Sequence(job_size.job.iterations, job_size.job.iterations, job_size.job.iterations * job_size.choices),
+        )
+        for job_size in jobs
     )
     for ((gpus, one), (others, two)), pairs in _pairs(kinds):
         elsewhere = dict(others)
@@ -111,10 +116,10 @@ def _add_blocks(size: ProgramSize, jobs: Sequence[JobSize]) -> None:
 def _add_transfers(size: ProgramSize, jobs: Sequence[JobSize]) -> None:
     """Count the orders of transfers of two jobs that may use a link both."""
     kinds: Counter[tuple[frozenset[int], _Sequence]] = Counter()
-    for it in jobs:
-        n = it.job.iterations
-        certain, terms = sum(certain for certain, _ in it.lasting), sum(terms for _, terms in it.lasting)
-        kinds[it.links, _Sequence(n * len(it.lasting), n * certain, n * terms)] += 1
+    for job_size in jobs:
+        n = job_size.job.iterations
+        certain, terms = sum(certain for certain, _ in job_size.lasting), sum(terms for _, terms in job_size.lasting)
+        kinds[job_size.links, _Sequence(n * len(job_size.lasting), n * certain, n * terms)] += 1
     for ((links, one), (others, two)), pairs in _pairs(kinds):
         common = len(links & others)
         if common and one.number and two.number:
@@ -152,37 +157,37 @@ def _add_order(size: ProgramSize, network: RoutedNetwork, jobs: Sequence[JobSize
     size.add(sum(len(group) - 1 for group in identical_jobs(eligibility.operations)), 2)
     for servers in identical_servers(network):
         for s in servers[1:]:
-            users = [it for it in jobs if s in it.gpus]
+            users = [job_size for job_size in jobs if s in job_size.gpus]
             most = len(eligibility.by_server[s])
-            size.add(1, 2 * most * leading_digits(min(it.job.slots, most) for it in users))
+            size.add(1, 2 * most * leading_digits(min(job_size.job.slots, most) for job_size in users))
     for s, gpus in enumerate(eligibility.by_server):
-        size.add(len(gpus) - 1, 2 * leading_digits(1 for it in jobs if s in it.gpus))
+        size.add(len(gpus) - 1, 2 * leading_digits(1 for job_size in jobs if s in job_size.gpus))
 
 
 def _add_loads(size: ProgramSize, eligibility: GpuEligibility, jobs: Sequence[JobSize]) -> None:
     """Count the loads of GPUs and links."""
     shapes: Counter[tuple[str, tuple[int, ...]]] = Counter()
     for s, server in enumerate(eligibility.operations.cluster.servers):
-        shapes[server.gpu_type, tuple(k for k, it in enumerate(jobs) if s in it.gpus)] += server.gpus
+        shapes[server.gpu_type, tuple(k for k, job_size in enumerate(jobs) if s in job_size.gpus)] += server.gpus
     for (gpu_type, inside), gpus in checking_deadline(shapes.items()):
         _add_load_rows(size, gpus, [_gpu_load(jobs[k], gpu_type) for k in inside])
     for k in range(len(eligibility.operations.cluster.links)):
-        users = [it for it in jobs if k in it.links]
-        _add_load_rows(size, 1, [(_ready(eligibility, it), 0, 1) for it in users])
+        users = [job_size for job_size in jobs if k in job_size.links]
+        _add_load_rows(size, 1, [(_ready(eligibility, job_size), 0, 1) for job_size in users])
 
 
-def _gpu_load(it: JobSize, gpu_type: str) -> tuple[int, int, int]:
+def _gpu_load(job_size: JobSize, gpu_type: str) -> tuple[int, int, int]:
     """Return head, tail and variables of the blocks of a job on a GPU."""
-    times = block_us(it.job, gpu_type)
-    tails = tails_us(times, shortest_transfers(it.job, it.best))
-    tail = min(tails[d - 1] - times[d - 1] for d in candidate_levels(it.job))
-    return it.job.release_us, tail, it.distinct * it.choices
+    times = block_us(job_size.job, gpu_type)
+    tails = tails_us(times, shortest_transfers(job_size.job, job_size.best))
+    tail = min(tails[d - 1] - times[d - 1] for d in candidate_levels(job_size.job))
+    return job_size.job.release_us, tail, job_size.distinct * job_size.choices
 
 
-def _ready(eligibility: GpuEligibility, it: JobSize) -> int:
+def _ready(eligibility: GpuEligibility, job_size: JobSize) -> int:
     """Return when a job's first bucket is ready at the earliest."""
-    types = {eligibility.operations.cluster.servers[s].gpu_type for s in it.gpus}
-    return it.job.release_us + min(block_us(it.job, gpu_type)[0] for gpu_type in types)
+    types = {eligibility.operations.cluster.servers[s].gpu_type for s in job_size.gpus}
+    return job_size.job.release_us + min(block_us(job_size.job, gpu_type)[0] for gpu_type in types)
 
 
 def _add_load_rows(size: ProgramSize, times: int, loads: Sequence[tuple[int, int, int]]) -> None:

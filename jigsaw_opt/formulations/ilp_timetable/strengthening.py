@@ -33,7 +33,7 @@ def add_gpu_loads(
         The latest end, in microseconds.
     """
     for g in range(len(eligibility.gpus)):
-        loads = [gpu_load(eligibility, it, g, model.total) for it in jobs if g in it.here]
+        loads = [gpu_load(eligibility, job_vars, g, model.total) for job_vars in jobs if g in job_vars.assigned]
         _add_loads(model, f"gpu_load_{g}", loads, makespan)
 
 
@@ -54,7 +54,7 @@ def add_link_loads(
         The latest end, in microseconds.
     """
     for k, link in enumerate(eligibility.operations.cluster.links):
-        loads = [link_load(eligibility, it, it.links[k], link) for it in jobs if k in it.links]
+        loads = [link_load(eligibility, job_vars, job_vars.links[k], link) for job_vars in jobs if k in job_vars.links]
         _add_loads(model, f"link_load_{k}", loads, makespan)
 
 

@@ -33,20 +33,26 @@ def add_order(model: AlgebraicModel, network: RoutedNetwork, jobs: Sequence[JobV
             model.add(jobs[j].ends[-1] <= jobs[k].ends[-1], f"alike_jobs_{j}_{k}")
     for servers in identical_servers(network):
         for s, r in pairwise(servers):
-            users = [it for it in jobs if s in it.used]
+            users = [job_vars for job_vars in jobs if s in job_vars.used]
             counts = (
-                (model.total(it.on_server(eligibility, s)), model.total(it.on_server(eligibility, r))) for it in users
+                (model.total(job_vars.on_server(eligibility, s)), model.total(job_vars.on_server(eligibility, r)))
+                for job_vars in users
             )
             _falling(
                 model,
                 f"alike_servers_{s}_{r}",
                 counts,
-                [min(it.job.slots, len(eligibility.by_server[s])) for it in users],
+                [min(job_vars.job.slots, len(eligibility.by_server[s])) for job_vars in users],
             )
     for gpus in eligibility.by_server:
         for g, h in pairwise(gpus):
-            users = [it for it in jobs if g in it.here]
-            _falling(model, f"alike_gpus_{g}_{h}", ((it.here[g], it.here[h]) for it in users), [1] * len(users))
+            users = [job_vars for job_vars in jobs if g in job_vars.assigned]
+            _falling(
+                model,
+                f"alike_gpus_{g}_{h}",
+                ((job_vars.assigned[g], job_vars.assigned[h]) for job_vars in users),
+                [1] * len(users),
+            )
 
 
 def _falling(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness"]
 
 
-def add_iterations(model: AlgebraicModel, it: JobVariables) -> None:
+def add_iterations(model: AlgebraicModel, job_vars: JobVariables) -> None:
     """Let blocks start after the end of the iteration before (specification: barrier).
 
     Where the job has no worker on a GPU, the start of the block is free to sit on the barrier, so the inequalities
@@ -29,31 +29,31 @@ def add_iterations(model: AlgebraicModel, it: JobVariables) -> None:
     ----------
     model
         The program, which receives columns and rows.
-    it
-        Variables of the job; `it.starts` and `it.ends` are filled in, by iteration.
+    job_vars
+        Variables of the job; `job_vars.starts` and `job_vars.ends` are filled in, by iteration.
     """
-    for i in range(it.job.iterations):
-        earliest, latest, name = it.earliest(i), it.latest(i), f"{it.number}_{i}"
-        end = model.time(f"end_{name}", earliest + it.window.iteration, latest)
-        starts = {g: model.time(f"start_{name}_{g}", earliest, latest) for g in it.here}
+    for i in range(job_vars.job.iterations):
+        earliest, latest, name = job_vars.earliest(i), job_vars.latest(i), f"{job_vars.number}_{i}"
+        end = model.time(f"end_{name}", earliest + job_vars.window.iteration, latest)
+        starts = {g: model.time(f"start_{name}_{g}", earliest, latest) for g in job_vars.assigned}
         if i > 0:
             # Blocks and transfers imply it; stated outright, it links the ends of all iterations in the relaxation.
-            model.add(end >= it.ends[-1] + it.window.iteration, f"iteration_{name}")
+            model.add(end >= job_vars.ends[-1] + job_vars.window.iteration, f"iteration_{name}")
             for g, start in starts.items():
-                model.add(start >= it.ends[-1], f"barrier_{name}_{g}")
-        it.ends.append(end)
-        it.starts.append(starts)
+                model.add(start >= job_vars.ends[-1], f"barrier_{name}_{g}")
+        job_vars.ends.append(end)
+        job_vars.starts.append(starts)
 
 
-def add_durations(model: AlgebraicModel, it: JobVariables, pace: ChannelEncoding) -> list[list[Expression]]:
+def add_durations(model: AlgebraicModel, job_vars: JobVariables, pace: ChannelEncoding) -> list[list[Expression]]:
     """Return the duration of every transfer, by iteration and bucket (specification: transfer).
 
     Parameters
     ----------
     model
         The program, which receives columns and rows.
-    it
-        Variables of the job; `it.fewest` and `it.shortest` are filled in, by bucket.
+    job_vars
+        Variables of the job; `job_vars.fewest` and `job_vars.shortest` are filled in, by bucket.
     pace
         Rate and latency of the job's channel, as order encodings.
 
@@ -62,23 +62,24 @@ def add_durations(model: AlgebraicModel, it: JobVariables, pace: ChannelEncoding
     list[list[Expression]]
         ``[iteration][bucket - 1]``, in microseconds; an integer where nothing is left to choose.
     """
-    job = it.job
+    job = job_vars.job
     buckets = [operation.bucket for operation in job.transfers]
-    it.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
-    it.shortest = list(shortest_transfers(job, pace.best))
-    known = {b: transfer_expression(job, pace, b, it.fewest[b - 1]) for b in buckets if it.certain(b)}
+    job_vars.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
+    job_vars.shortest = list(shortest_transfers(job, pace.best))
+    known = {b: transfer_expression(job, pace, b, job_vars.fewest[b - 1]) for b in buckets if job_vars.certain(b)}
     return [
-        [known[b] if b in known else _chosen(model, it, pace, i, b) for b in buckets] for i in range(job.iterations)
+        [known[b] if b in known else _chosen(model, job_vars, pace, i, b) for b in buckets]
+        for i in range(job.iterations)
     ]
 
 
-def _chosen(model: AlgebraicModel, it: JobVariables, pace: ChannelEncoding, i: int, bucket: int) -> Expression:
+def _chosen(model: AlgebraicModel, job_vars: JobVariables, pace: ChannelEncoding, i: int, bucket: int) -> Expression:
     """Return the duration where the levels decide how many workers contribute; more of them never make it shorter."""
-    job, fewest, least = it.job, it.fewest[bucket - 1], it.shortest[bucket - 1]
+    job, fewest, least = job_vars.job, job_vars.fewest[bucket - 1], job_vars.shortest[bucket - 1]
     longest = job.transfer_us(bucket, job.slots, pace.worst)
-    name = f"duration_{it.number}_{i}_{bucket}"
+    name = f"duration_{job_vars.number}_{i}_{bucket}"
     value = model.time(name, least, longest)
-    steps = _contributor_steps(model, it, i, bucket, fewest)
+    steps = _contributor_steps(model, job_vars, i, bucket, fewest)
     counts = range(fewest, job.slots + 1)
     if pace.fixed:
         model.add(value >= encoded_value([job.transfer_us(bucket, c, pace.best) for c in counts], steps), name)
@@ -92,19 +93,22 @@ def _chosen(model: AlgebraicModel, it: JobVariables, pace: ChannelEncoding, i: i
 
 
 def _contributor_steps(
-    model: AlgebraicModel, it: JobVariables, i: int, bucket: int, fewest: int
+    model: AlgebraicModel, job_vars: JobVariables, i: int, bucket: int, fewest: int
 ) -> list[pulp.LpVariable]:
     """Return the literals that at least `fewest` + 1, `fewest` + 2, ... workers reach the bucket."""
-    steps = [model.binary(f"contribute_{it.number}_{i}_{bucket}_{c}") for c in range(fewest + 1, it.job.slots + 1)]
+    steps = [
+        model.binary(f"contribute_{job_vars.number}_{i}_{bucket}_{c}")
+        for c in range(fewest + 1, job_vars.job.slots + 1)
+    ]
     for above, below in pairwise(steps):
         model.add(below <= above, f"steps_{below.name}")
-    reached = [literal for levels in it.levels[i].values() for d, literal in levels.items() if d >= bucket]
+    reached = [literal for levels in job_vars.levels[i].values() for d, literal in levels.items() if d >= bucket]
     # As many steps as there are contributors beyond the fewest; by their order these are the first ones.
-    model.add(model.total(reached) <= fewest + model.total(steps), f"reached_{it.number}_{i}_{bucket}")
+    model.add(model.total(reached) <= fewest + model.total(steps), f"reached_{job_vars.number}_{i}_{bucket}")
     return steps
 
 
-def add_exchanges(model: AlgebraicModel, it: JobVariables, durations: Sequence[Sequence[Expression]]) -> None:
+def add_exchanges(model: AlgebraicModel, job_vars: JobVariables, durations: Sequence[Sequence[Expression]]) -> None:
     """Order the transfers of an iteration bucket after bucket, all before the barrier (specification: order, barrier).
 
     Only jobs that may use links get variables: the transfers of any other job share no resource, and each of them
@@ -114,26 +118,31 @@ def add_exchanges(model: AlgebraicModel, it: JobVariables, durations: Sequence[S
     ----------
     model
         The program, which receives columns and rows.
-    it
-        Variables of the job; `it.exchanges` is filled in, by iteration and bucket.
+    job_vars
+        Variables of the job; `job_vars.exchanges` is filled in, by iteration and bucket.
     durations
         ``[iteration][bucket - 1]``, in microseconds.
     """
-    for i, row in enumerate(durations if it.links else ()):
-        exchanges = [_exchange(model, it, i, b, duration) for b, duration in enumerate(row, 1)]
+    for i, row in enumerate(durations if job_vars.links else ()):
+        exchanges = [_exchange(model, job_vars, i, b, duration) for b, duration in enumerate(row, 1)]
         for b, (before, after) in enumerate(pairwise(exchanges), 1):
-            model.add(after.start >= before.end, f"order_{it.number}_{i}_{b}")
-        model.add(it.ends[i] >= exchanges[-1].end, f"order_{it.number}_{i}_{len(exchanges)}")
-        it.exchanges.append(exchanges)
+            model.add(after.start >= before.end, f"order_{job_vars.number}_{i}_{b}")
+        model.add(job_vars.ends[i] >= exchanges[-1].end, f"order_{job_vars.number}_{i}_{len(exchanges)}")
+        job_vars.exchanges.append(exchanges)
 
 
-def _exchange(model: AlgebraicModel, it: JobVariables, i: int, bucket: int, duration: Expression) -> ExchangeVariables:
-    start = model.time(f"exchange_{it.number}_{i}_{bucket}", it.earliest(i), it.latest(i))
+def _exchange(
+    model: AlgebraicModel, job_vars: JobVariables, i: int, bucket: int, duration: Expression
+) -> ExchangeVariables:
+    start = model.time(f"exchange_{job_vars.number}_{i}_{bucket}", job_vars.earliest(i), job_vars.latest(i))
     return ExchangeVariables(start, duration, start + duration)
 
 
 def add_readiness(
-    model: AlgebraicModel, eligibility: GpuEligibility, it: JobVariables, durations: Sequence[Sequence[Expression]]
+    model: AlgebraicModel,
+    eligibility: GpuEligibility,
+    job_vars: JobVariables,
+    durations: Sequence[Sequence[Expression]],
 ) -> None:
     """Let a transfer start when its bucket is ready at every contributor (specification: readiness).
 
@@ -143,43 +152,43 @@ def add_readiness(
         The program, which receives columns and rows.
     eligibility
         The instance, its GPUs and routes.
-    it
+    job_vars
         Variables of the job.
     durations
         ``[iteration][bucket - 1]``, in microseconds.
     """
     # Where no link is used and durations are constants, the tails alone give the exact end of an iteration.
-    exact = not it.links and all(isinstance(duration, int) for row in durations for duration in row)
+    exact = not job_vars.links and all(isinstance(duration, int) for row in durations for duration in row)
     for i, row in enumerate(durations):
-        for g in it.here:
-            times = block_us(it.job, eligibility.gpu_type(g))
-            _iteration_ends_after(model, it, i, g, times)
+        for g in job_vars.assigned:
+            times = block_us(job_vars.job, eligibility.gpu_type(g))
+            _iteration_ends_after(model, job_vars, i, g, times)
             if not exact:
-                _bucket_ready(model, it, i, g, times, row)
+                _bucket_ready(model, job_vars, i, g, times, row)
 
 
-def _iteration_ends_after(model: AlgebraicModel, it: JobVariables, i: int, g: int, times: Sequence[int]) -> None:
+def _iteration_ends_after(model: AlgebraicModel, job_vars: JobVariables, i: int, g: int, times: Sequence[int]) -> None:
     """Let the iteration last from a block's start over its end, and over the transfers that its buckets go into."""
-    tails = tails_us(times, it.shortest)
-    tail = model.total(tails[d - 1] * x for d, x in it.levels[i][g].items())
-    model.add(it.ends[i] >= it.starts[i][g] + tail, f"tail_{it.number}_{i}_{g}")
+    tails = tails_us(times, job_vars.shortest)
+    tail = model.total(tails[d - 1] * x for d, x in job_vars.levels[i][g].items())
+    model.add(job_vars.ends[i] >= job_vars.starts[i][g] + tail, f"tail_{job_vars.number}_{i}_{g}")
 
 
 def _bucket_ready(
-    model: AlgebraicModel, it: JobVariables, i: int, g: int, times: Sequence[int], row: Sequence[Expression]
+    model: AlgebraicModel, job_vars: JobVariables, i: int, g: int, times: Sequence[int], row: Sequence[Expression]
 ) -> None:
     """Let a bucket's transfer wait for the worker on a GPU if that worker's level reaches it.
 
     A worker whose level does not reach the bucket may start as late as it likes; no worker starts at the barrier.
     """
-    start, late = it.starts[i][g], it.latest(i) - it.earliest(i)
+    start, late = job_vars.starts[i][g], job_vars.latest(i) - job_vars.earliest(i)
     for b, ready in enumerate(times, 1):
-        if it.exchanges:
-            limit: Expression = it.exchanges[i][b - 1].start
+        if job_vars.exchanges:
+            limit: Expression = job_vars.exchanges[i][b - 1].start
         else:
             # Without variables of transfers: those from this bucket on must fit before the end.
-            limit = it.ends[i] - model.total(row[b - 1 :])
-        reached = model.total(ready * x for d, x in it.levels[i][g].items() if d >= b)
+            limit = job_vars.ends[i] - model.total(row[b - 1 :])
+        reached = model.total(ready * x for d, x in job_vars.levels[i][g].items() if d >= b)
         # Big M: the whole window of starts, for a level that does not reach the bucket.
-        shallow = model.total(late * x for d, x in it.levels[i][g].items() if d < b)
-        model.add(limit >= start + reached - shallow, f"ready_{it.number}_{i}_{g}_{b}")
+        shallow = model.total(late * x for d, x in job_vars.levels[i][g].items() if d < b)
+        model.add(limit >= start + reached - shallow, f"ready_{job_vars.number}_{i}_{g}_{b}")

@@ -28,14 +28,14 @@ class Load(NamedTuple):
     end: int
 
 
-def gpu_load(eligibility: GpuEligibility, it: JobVariables[Any, Any], g: int, total: _Total) -> Load:
+def gpu_load(eligibility: GpuEligibility, job_vars: JobVariables[Any, Any], g: int, total: _Total) -> Load:
     """Return the load that the blocks of a job put on a GPU.
 
     Parameters
     ----------
     eligibility
         The instance, its GPUs and routes.
-    it
+    job_vars
         Variables of the job.
     g
         Number of the GPU.
@@ -47,19 +47,19 @@ def gpu_load(eligibility: GpuEligibility, it: JobVariables[Any, Any], g: int, to
     Load
         Times in microseconds; the work is a linear expression.
     """
-    times = block_us(it.job, eligibility.gpu_type(g))
-    work = total(times[d - 1] * literal for levels in it.levels for d, literal in levels[g].items())
-    return Load(it.window.release, work, _least_tail(it, times), _least_end(it))
+    times = block_us(job_vars.job, eligibility.gpu_type(g))
+    work = total(times[d - 1] * literal for levels in job_vars.levels for d, literal in levels[g].items())
+    return Load(job_vars.window.release, work, _least_tail(job_vars, times), _least_end(job_vars))
 
 
-def server_load(eligibility: GpuEligibility, it: JobVariables[Any, Any], s: int) -> Load:
+def server_load(eligibility: GpuEligibility, job_vars: JobVariables[Any, Any], s: int) -> Load:
     """Return the even share of a server's GPUs in all blocks of a job that sits on one server only, rounded down.
 
     Parameters
     ----------
     eligibility
         The instance, its GPUs and routes.
-    it
+    job_vars
         Variables of the job.
     s
         Number of the server.
@@ -69,19 +69,19 @@ def server_load(eligibility: GpuEligibility, it: JobVariables[Any, Any], s: int)
     Load
         Times in microseconds; the work is a linear expression.
     """
-    times = block_us(it.job, eligibility.operations.cluster.servers[s].gpu_type)
-    share = least_work_us(it.job, times) // len(eligibility.by_server[s])
-    return Load(it.window.release, share * it.used[s], _least_tail(it, times), _least_end(it))
+    times = block_us(job_vars.job, eligibility.operations.cluster.servers[s].gpu_type)
+    share = least_work_us(job_vars.job, times) // len(eligibility.by_server[s])
+    return Load(job_vars.window.release, share * job_vars.used[s], _least_tail(job_vars, times), _least_end(job_vars))
 
 
-def link_load(eligibility: GpuEligibility, it: JobVariables[Any, Any], literal: Any, link: Link) -> Load:
+def link_load(eligibility: GpuEligibility, job_vars: JobVariables[Any, Any], literal: Any, link: Link) -> Load:
     """Return the load of a job's transfers where `literal` says that they use the link; none is faster than the link.
 
     Parameters
     ----------
     eligibility
         The instance, its GPUs and routes.
-    it
+    job_vars
         Variables of the job.
     literal
         Says whether the job uses the link.
@@ -93,12 +93,12 @@ def link_load(eligibility: GpuEligibility, it: JobVariables[Any, Any], literal: 
     Load
         Times in microseconds; the work is a linear expression.
     """
-    job, channel = it.job, Channel((), link.bandwidth, link.latency_us)
+    job, channel = job_vars.job, Channel((), link.bandwidth, link.latency_us)
     work = job.iterations * sum(
-        max(least, job.transfer_us(b, it.fewest[b - 1], channel)) for b, least in enumerate(it.shortest, 1)
+        max(least, job.transfer_us(b, job_vars.fewest[b - 1], channel)) for b, least in enumerate(job_vars.shortest, 1)
     )
-    ready = min(block_us(job, eligibility.gpu_type(g))[0] for g in it.here)
-    return Load(it.window.release + ready, work * literal, 0, _least_end(it))
+    ready = min(block_us(job, eligibility.gpu_type(g))[0] for g in job_vars.assigned)
+    return Load(job_vars.window.release + ready, work * literal, 0, _least_end(job_vars))
 
 
 def load_rows(loads: Sequence[Load]) -> Iterator[tuple[list[Any], int]]:
@@ -111,10 +111,10 @@ def load_rows(loads: Sequence[Load]) -> Iterator[tuple[list[Any], int]]:
                 yield [load.work for load in late], min(head + tail, max(load.end for load in late))
 
 
-def _least_tail(it: JobVariables[Any, Any], times: Sequence[int]) -> int:
-    tails = tails_us(times, it.shortest)
-    return min(tails[d - 1] - times[d - 1] for d in candidate_levels(it.job))
+def _least_tail(job_vars: JobVariables[Any, Any], times: Sequence[int]) -> int:
+    tails = tails_us(times, job_vars.shortest)
+    return min(tails[d - 1] - times[d - 1] for d in candidate_levels(job_vars.job))
 
 
-def _least_end(it: JobVariables[Any, Any]) -> int:
-    return it.window.release + it.job.iterations * it.window.iteration
+def _least_end(job_vars: JobVariables[Any, Any]) -> int:
+    return job_vars.window.release + job_vars.job.iterations * job_vars.window.iteration

@@ -35,8 +35,8 @@ class JobVariables(Generic[Variable, Expression]):
     ----------
     number, job, window
         What the variables stand for.
-    here
-        ``here[g]``: the job has a worker on GPU ``g``; only GPUs that it may use.
+    assigned
+        ``assigned[g]``: the job has a worker on GPU ``g``; only GPUs that it may use.
     used
         ``used[s]``: the job has a worker on server ``s``.
     links
@@ -56,7 +56,7 @@ class JobVariables(Generic[Variable, Expression]):
     number: int
     job: OperationGraph
     window: Window
-    here: dict[int, Variable] = field(default_factory=dict)
+    assigned: dict[int, Variable] = field(default_factory=dict)
     used: dict[int, Variable] = field(default_factory=dict)
     links: dict[int, Variable] = field(default_factory=dict)
     levels: list[dict[int, dict[int, Variable]]] = field(default_factory=list)
@@ -80,7 +80,7 @@ class JobVariables(Generic[Variable, Expression]):
         server
             Number of the server.
         """
-        return [literal for g, literal in self.here.items() if eligibility.server(g) == server]
+        return [literal for g, literal in self.assigned.items() if eligibility.server(g) == server]
 
     def earliest(self, i: int) -> int:
         """Return the earliest start of a block of iteration `i`, in microseconds."""
@@ -112,6 +112,6 @@ def tight_gpus(
         Variables of each job.
     """
     for g in range(len(eligibility.gpus)):
-        inside = [it for it in jobs if g in it.here]
-        if most_bytes(it.job for it in inside) > eligibility.memory(g):
+        inside = [job_vars for job_vars in jobs if g in job_vars.assigned]
+        if most_bytes(job_vars.job for job_vars in inside) > eligibility.memory(g):
             yield g, inside

@@ -115,12 +115,12 @@ def _added(
     for number, part in enumerate(parts):
         for bound in _of_kind(part, best[number].value, budget, without, instant):
             best[number] = bound
-            values = [it.value for it in best]
+            values = [each.value for each in best]
             if sum(values) > known:
                 known = sum(values)
-                sentences = " and ".join(it.proof.sentence for it in best if it.proof.sentence)
-                names = " + ".join(it.proof.relaxation for it in best if it.proof.relaxation)
-                terms = tuple(term for it in best for term in it.proof.terms)
+                sentences = " and ".join(each.proof.sentence for each in best if each.proof.sentence)
+                names = " + ".join(each.proof.relaxation for each in best if each.proof.relaxation)
+                terms = tuple(term for each in best for term in each.proof.terms)
                 arithmetic = f"{added(values)} = {known}"
                 yield Bound(known, Proof(sentences, arithmetic, terms, relaxation=names))
 

@@ -55,7 +55,9 @@ def too_wide(instance: Instance) -> tuple[Conflict, ...]:
     """
     found = []
     servers, models = instance.cluster.servers, instance.models.items()
-    usable = {name: sum(it.gpus for it in servers if it.gpu_type in model.gpu_types) for name, model in models}
+    usable = {
+        name: sum(server.gpus for server in servers if server.gpu_type in model.gpu_types) for name, model in models
+    }
     for job in checking_deadline(instance.jobs):
         if isinstance(job, Job) and 0 < usable[job.model] < job.workers:
             message = _too_few(job.name, job.workers, usable[job.model], instance.cluster.gpu_count)
@@ -161,13 +163,15 @@ class _Resident(NamedTuple):
 
 
 def _residents(operations: Operations) -> Iterator[_Resident]:
-    here = {server.gpu_type for server in operations.cluster.servers}
+    existing = {server.gpu_type for server in operations.cluster.servers}
     for job in checking_deadline(operations.jobs):
         least = job.activation_bytes[candidate_levels(job)[0] - 1]
-        yield _Resident(job.name, frozenset(here & set(job.gpu_types)), job.slots, job.slots * job.state_bytes, least)
+        yield _Resident(
+            job.name, frozenset(existing & set(job.gpu_types)), job.slots, job.slots * job.state_bytes, least
+        )
     for graph in checking_deadline(operations.task_graphs):
         for slot, types in zip(graph.shape.slots, graph.gpu_types, strict=True):
-            yield _Resident(graph.job.name, frozenset(here & set(types)), 1, slot.memory, 0)
+            yield _Resident(graph.job.name, frozenset(existing & set(types)), 1, slot.memory, 0)
 
 
 def _states_exceed_memory(operations: Operations) -> Iterator[Conflict]:

@@ -61,7 +61,7 @@ def _late(name: str, end_us: int, deadline_us: int | None) -> Iterator[Conflict]
 
 def _too_fast(operations: Operations, least_us: int, why: str) -> Conflict:
     """Return the conflict that the tightest pace asks for a period below the least one."""
-    job = min(operations.instance.guaranteed_jobs, key=lambda it: (it.pace_us or 0) * it.iterations)
+    job = min(operations.instance.guaranteed_jobs, key=lambda job: (job.pace_us or 0) * job.iterations)
     message = f"{why} {least_us:,} us, and job {job.name} guarantees {_guarantee_of(job)}"
     wanted = f"an iteration every {ceil_div(least_us, job.iterations):,} us is the most that may be guaranteed"
     return Conflict("pace", (job.name,), f"{message}; {wanted}")

@@ -87,7 +87,8 @@ def _with(operations: Operations, number: int, server: Server) -> Operations:
 def _different(operations: Operations) -> list[tuple[int, Server]]:
     """Return the first servers that differ in GPUs, type or memory."""
     found = {
-        (it.gpu_type, it.gpus, it.gpu_memory): (n, it) for n, it in reversed([*enumerate(operations.cluster.servers)])
+        (server.gpu_type, server.gpus, server.gpu_memory): (n, server)
+        for n, server in reversed([*enumerate(operations.cluster.servers)])
     }
     return sorted(found.values())[:_MOST_SERVERS]
 

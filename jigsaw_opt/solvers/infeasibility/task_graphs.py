@@ -29,12 +29,12 @@ def causes_of_task_graph(operations: Operations, graph: CompiledTaskGraph) -> It
         The compiled job.
     """
     servers, name = operations.cluster.servers, graph.job.name
-    here = frozenset(server.gpu_type for server in servers)
-    kinds, needs = [here & set(types) for types in graph.gpu_types], _least_bytes(graph)
-    for types in sorted(dict.fromkeys([*kinds, here]), key=len):
+    existing = frozenset(server.gpu_type for server in servers)
+    kinds, needs = [existing & set(types) for types in graph.gpu_types], _least_bytes(graph)
+    for types in sorted(dict.fromkeys([*kinds, existing]), key=len):
         slots = [number for number, kind in enumerate(kinds) if kind <= types]
         usable = [server for server in servers if server.gpu_type in types]
-        told = _too_few(graph, slots, usable, here) or _too_small(graph, [needs[slot] for slot in slots], usable)
+        told = _too_few(graph, slots, usable, existing) or _too_small(graph, [needs[slot] for slot in slots], usable)
         if told is not None:
             yield Conflict(told[0], (name,), told[1])
             return
@@ -45,7 +45,7 @@ def causes_of_task_graph(operations: Operations, graph: CompiledTaskGraph) -> It
 
 
 def _too_few(
-    graph: CompiledTaskGraph, slots: Sequence[int], servers: Sequence[Server], here: frozenset[str]
+    graph: CompiledTaskGraph, slots: Sequence[int], servers: Sequence[Server], existing: frozenset[str]
 ) -> tuple[str, str] | None:
     """Return kind and message if more slots depend on some types than these have GPUs; else None."""
     gpus = sum(server.gpus for server in servers)
@@ -53,7 +53,7 @@ def _too_few(
         return None
     if not servers:
         slot, can = graph.shape.slots[slots[0]].name, ", ".join(graph.gpu_types[slots[0]]) or "no type"
-        have = ", ".join(sorted(here))
+        have = ", ".join(sorted(existing))
         why = f"all its blocks have times for {can}, the cluster has {have}"
         wanted = f"times of its blocks for {have}, or {len(slots):,} more GPUs of other types, are wanted"
         return (

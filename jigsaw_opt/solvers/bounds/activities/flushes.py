@@ -75,7 +75,7 @@ def _longest(
     # on.
     none = -sum(least_us) - 1
     for operation in order:
-        chains = (passed[it] + least_us[it] for it in before[operation])
+        chains = (passed[previous] + least_us[previous] for previous in before[operation])
         passed[operation] = max(chains, default=none)
         if operation in inside:
             passed[operation] = max(0, passed[operation])
@@ -88,13 +88,13 @@ def _of_slot(graph: CompiledTaskGraph, slot: int, blocks: Sequence[tuple[int, in
     for head, length, tail in blocks:
         sums[head, tail] = sums.get((head, tail), 0) + length
     _, head, tail = max(
-        (a + sum(it for (h, t), it in sums.items() if h >= a and t >= b) + b, a, b)
+        (a + sum(total for (h, t), total in sums.items() if h >= a and t >= b) + b, a, b)
         for a in {head for head, _ in sums}
         for b in {tail for _, tail in sums}
         # Without a block that has both, head and tail belong to different chains, and their sum proves nothing.
         if any(h >= a and t >= b for h, t in sums)
     )
-    work = sum(it for (h, t), it in sums.items() if h >= head and t >= tail)
+    work = sum(total for (h, t), total in sums.items() if h >= head and t >= tail)
     job = graph.job
     # Each iteration of the period has such a part of its own, and the parts of a slot follow one another.
     value = job.iterations * (head + work + tail)

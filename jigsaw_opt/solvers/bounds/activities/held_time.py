@@ -58,7 +58,10 @@ def _least_lengths(graph: CompiledTaskGraph, least_us: list[int]) -> list[int]:
 def _room(operations: Operations, graph: CompiledTaskGraph, slot: int) -> int:
     """Return the most bytes that a GPU of the slot's types has beside the slot's own memory."""
     types, servers = graph.gpu_types[slot], operations.cluster.servers
-    return max((it.gpu_memory for it in servers if it.gpu_type in types), default=0) - graph.shape.slots[slot].memory
+    return (
+        max((server.gpu_memory for server in servers if server.gpu_type in types), default=0)
+        - graph.shape.slots[slot].memory
+    )
 
 
 def _of_slot(graph: CompiledTaskGraph, slot: int, own: list[tuple[int, int]], room: int) -> Bound:

@@ -46,8 +46,12 @@ class TaskGraphData:
 
     def __init__(self, graph: CompiledTaskGraph, cluster: Cluster) -> None:
         self.graph = graph
-        fabrics = [Channel((), it.fabric_bandwidth, it.fabric_latency_us) for it in cluster.servers if it.gpus > 1]
-        links = [Channel((), it.bandwidth, it.latency_us) for it in cluster.links]
+        fabrics = [
+            Channel((), server.fabric_bandwidth, server.fabric_latency_us)
+            for server in cluster.servers
+            if server.gpus > 1
+        ]
+        links = [Channel((), link.bandwidth, link.latency_us) for link in cluster.links]
         ways = [*fabrics, *links] or [Channel((), cluster.servers[0].fabric_bandwidth, 0)]
         # No route is faster than one of the best rate and the least latency, whether or not there is one that has both.
         best = Channel((), max(way.rate for way in ways), min(way.latency_us for way in ways))
@@ -105,7 +109,9 @@ class TaskGraphData:
         size = self.graph.size
         passed = [0] * len(before)
         for number in TopologicalSorter(before).static_order():
-            passed[number] = max((passed[it] + self.least_us[it % size] for it in before[number]), default=0)
+            passed[number] = max(
+                (passed[previous] + self.least_us[previous % size] for previous in before[number]), default=0
+            )
         return passed
 
 
@@ -116,8 +122,8 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
     if operations.objective == "weighted_completion":
         yield _weighted(data)
         return
-    for it in data:
-        yield from _of_job(it, operations.horizon == "cyclic")
+    for job_data in data:
+        yield from _of_job(job_data, operations.horizon == "cyclic")
 
 
 def _gpu_load(operations: Operations, data: list[TaskGraphData]) -> Iterator[Bound]:
@@ -125,24 +131,24 @@ def _gpu_load(operations: Operations, data: list[TaskGraphData]) -> Iterator[Bou
     if operations.objective == "weighted_completion":
         return
     works = []
-    for it in data:
-        parts = zip(it.least_us, it.graph.takes_part[: it.graph.blocks], strict=False)
-        works.append(it.graph.job.iterations * sum(length * len(slots) for length, slots in parts))
+    for job_data in data:
+        parts = zip(job_data.least_us, job_data.graph.takes_part[: job_data.graph.blocks], strict=False)
+        works.append(job_data.graph.job.iterations * sum(length * len(slots) for length, slots in parts))
     gpus = operations.cluster.gpu_count
     value = ceil_div(sum(works), gpus)
-    terms = [Term("work", work, jobs=(it.graph.job.name,)) for work, it in zip(works, data, strict=True)]
+    terms = [Term("work", work, jobs=(job_data.graph.job.name,)) for work, job_data in zip(works, data, strict=True)]
     terms.append(Term("GPUs", gpus, ""))
     arithmetic = f"ceil({sum(works)} / {gpus}) = {value}"
     yield Bound(value, Proof("the work of all blocks shared out among all GPUs", arithmetic, tuple(terms)))
 
 
-def _of_job(it: TaskGraphData, cyclic: bool) -> Iterator[Bound]:
+def _of_job(job_data: TaskGraphData, cyclic: bool) -> Iterator[Bound]:
     """Yield the loads of the slots of a job and, on the finite horizon, its longest chain."""
-    job = it.graph.job
+    job = job_data.graph.job
     # Neighbouring periods overlap, so neither a head nor a tail is idle time there.
-    heads, tails = ([0], [0]) if cyclic else (it.heads(), it.tails())
-    for slot, blocks in zip(it.graph.shape.slots, it.graph.blocks_of, strict=True):
-        load, head, tail = job.iterations * sum(it.least_us[block] for block in blocks), 0, 0
+    heads, tails = ([0], [0]) if cyclic else (job_data.heads(), job_data.tails())
+    for slot, blocks in zip(job_data.graph.shape.slots, job_data.graph.blocks_of, strict=True):
+        load, head, tail = job.iterations * sum(job_data.least_us[block] for block in blocks), 0, 0
         if not cyclic:
             head, tail = job.release_us + min(heads[n] for n in blocks), min(tails[n] for n in blocks)
         value = head + load + tail
@@ -150,7 +156,7 @@ def _of_job(it: TaskGraphData, cyclic: bool) -> Iterator[Bound]:
         sentence = f"the blocks of slot {slot.name!r} of job {job.name!r}, one after the other"
         yield Bound(value, Proof(sentence, f"{head} + {load} + {tail} = {value}", terms, (job.name,)))
     if not cyclic:
-        longest = it.longest_us()
+        longest = job_data.longest_us()
         value = job.release_us + longest
         parts = (Term("release", job.release_us), Term("span", longest))
         sentence = f"the longest chain of operations of job {job.name!r}"
@@ -160,10 +166,10 @@ def _of_job(it: TaskGraphData, cyclic: bool) -> Iterator[Bound]:
 def _weighted(data: list[TaskGraphData]) -> Bound:
     """Return the weighted sum of the earliest ends, each job by itself."""
     terms, amounts = [], list[int]()
-    for it in data:
-        value = _earliest_end(it)
-        amounts.append(it.graph.job.weight * value)
-        terms.append(Term("end", amounts[-1], "weight * us", (it.graph.job.name,)))
+    for job_data in data:
+        value = _earliest_end(job_data)
+        amounts.append(job_data.graph.job.weight * value)
+        terms.append(Term("end", amounts[-1], "weight * us", (job_data.graph.job.name,)))
     total = sum(amounts)
     return Bound(total, Proof("every job as if it were alone", f"{added(amounts)} = {total}", tuple(terms)))
 
@@ -186,8 +192,8 @@ def earliest_end_us(graph: CompiledTaskGraph, cluster: Cluster) -> int:
     return _earliest_end(TaskGraphData(graph, cluster))
 
 
-def _earliest_end(it: TaskGraphData) -> int:
-    return max(bound.value for bound in _of_job(it, cyclic=False))
+def _earliest_end(job_data: TaskGraphData) -> int:
+    return max(bound.value for bound in _of_job(job_data, cyclic=False))
 
 
 SLOT_LOADS = Relaxation("slot_loads", _bounds, instant=True, task_graphs=True, moves=True)

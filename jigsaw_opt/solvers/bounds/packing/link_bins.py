@@ -107,9 +107,9 @@ class LinkPacking:
         """
         if not self._finite:
             return 0
-        here = {k for s, k in group.servers if k in allowed and s in data.job_class.gpus}
+        usable = {k for s, k in group.servers if k in allowed and s in data.job_class.gpus}
         anywhere = min(site.ready[0] for site in data.job_class.sites)
-        return data.job.release_us + max(anywhere, min(data.job_class.blocks[k][0] for k in here))
+        return data.job.release_us + max(anywhere, min(data.job_class.blocks[k][0] for k in usable))
 
 
 def link_packings(context: BoundContext) -> Iterator[LinkPacking]:
