@@ -53,7 +53,7 @@ SOLVERS = (
     *("former_arguments", "solve", "old_names", "solving", "solve_async", "session"),
 )
 """Folders and modules of the room of solvers, from the ground up."""
-ENGINES = {"highspy", "matplotlib", "networkx", "numpy", "ortools", "plotly", "pulp", "ray", "rich", "torch"}
+ENGINES = {"highspy", "matplotlib", "networkx", "numpy", "ortools", "pulp", "ray", "rich", "torch"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in ("text", "errors"))
 
 
