@@ -76,7 +76,7 @@ def hashes(asked: argparse.Namespace) -> Iterator[tuple[str, str]]:
 
 
 def digest(result: object) -> str:
-    """Hash of a result's plan without its seconds, or its status and bound where it has none."""
+    """Hash of a result's plan without its seconds and threads, or its status and bound where it has none."""
     plan = getattr(result, "plan", None)
     if plan is None:
         return f"{getattr(result, 'status', None)}, bound {getattr(result, 'bound', None)}"
@@ -84,7 +84,8 @@ def digest(result: object) -> str:
         path = Path(folder, "plan.json")
         save_plan(plan, path)
         document = json.loads(path.read_text("utf-8"))
-    document["solver"].pop("seconds", None)
+    for unlike in ("seconds", "threads"):
+        document["solver"].pop(unlike, None)
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 

@@ -108,8 +108,8 @@ def _tell_beyond(beyond: list[Beyond]) -> int:
         run = f"{it.instance}: {it.solver}, seed {it.seed}"
         if it.kind == "better":
             note(
-                f"BETTER THAN BEST KNOWN: {run}: objective {it.found}, stored {it.stored}; store it by"
-                " python -m jigsaw_opt.instances.record"
+                f"BETTER THAN BEST KNOWN: {run}: objective {it.found}, stored {it.stored}; solve and store it by"
+                f" python -m jigsaw_opt.instances.record {it.instance} --solver {it.solver} --seed {it.seed}"
             )
         else:
             note(f"CONTRADICTION: {run}: {it.found}, stored {it.stored}: one of plan and bound is wrong")

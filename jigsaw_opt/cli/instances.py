@@ -1,4 +1,4 @@
-"""List the bundled instances with their size, best known objective and bound."""
+"""List the bundled instances with their size, best known objective, bound and plan, and who found them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jigsaw_opt.instances import BestKnown
 
-HELP = "list the bundled instances"
+HELP = "list the bundled instances, with the best known values and plans"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,18 +28,21 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(rows)
         return 0
     headers = ("name", "objective", "horizon", "gpus", "jobs", "workers", "blocks", "best", "bound", "gap")
-    right = headers[3:]
-    print_table(headers, [[row[header] for header in headers] for row in rows], right)
+    cells = [[*(row[header] for header in headers), "yes" if row["plan"] else "no"] for row in rows]
+    print_table((*headers, "plan"), cells, headers[3:])
     return 0
 
 
 def _rows(only: str | None) -> list[dict[str, object]]:
+    from dataclasses import asdict
+
     from jigsaw_opt.documents import instance_sha256
     from jigsaw_opt.instances import best_known, load, names
+    from jigsaw_opt.instances.catalogue import plan_path
 
     rows: list[dict[str, object]] = []
     for name in names(only):
-        instance, best = load(name), best_known(name)
+        instance, best, plan = load(name), best_known(name), plan_path(name)
         rows.append(
             {
                 "name": name,
@@ -52,6 +55,10 @@ def _rows(only: str | None) -> list[dict[str, object]]:
                 "best": best.objective if best else None,
                 "bound": best.bound if best else None,
                 "gap": _gap(best),
+                "plan": str(plan) if plan.exists() else None,
+                "bound_reason": best.bound_reason if best else None,
+                "found": asdict(best.found) if best and best.found else None,
+                "proved": asdict(best.proved) if best and best.proved else None,
                 "instance_sha256": instance_sha256(instance),
             }
         )

@@ -46,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         note(f"left out: {counted(board.without_plan, 'instance')} of which nobody has a plan")
     if board.improved:
         note(f"better than best known, taken at its word: {named(board.improved)}")
+    if board.without_certificate:
+        note(f"no bundled plan shows the best value of: {named(board.without_certificate)}")
     if arguments.output is not None:
         emit(_markdown(board).encode(), path)
     if arguments.json:
@@ -66,7 +68,7 @@ def _cells(line: LeaderboardRow) -> tuple[object, ...]:
 
 def _markdown(board: Leaderboard) -> str:
     """Return the table as Markdown, whatever characters are in the names."""
-    from jigsaw_opt.text import counted, printable
+    from jigsaw_opt.text import counted, named, printable
 
     def line(cells: tuple[object, ...]) -> str:
         texts = ("–" if cell is None else printable(str(cell)) for cell in cells)
@@ -76,5 +78,9 @@ def _markdown(board: Leaderboard) -> str:
 
     marks = "|" + "|".join("---:" if header in _RIGHT else "---" for header in _HEADERS) + "|\n"
     count = counted(board.instances, "instance")
-    told = f"Every one of {count} counts for everyone; an instance without a plan is a gap of 100 %.\n\n"
-    return "# Leaderboard\n\n" + told + line(_HEADERS) + marks + "".join(map(line, map(_cells, board.standings)))
+    told = f"Every one of {count} counts for everyone; an instance without a plan is a gap of 100 %."
+    if board.without_certificate:
+        told += f" No bundled plan shows the best value of {named(board.without_certificate)}."
+    return (
+        "# Leaderboard\n\n" + told + "\n\n" + line(_HEADERS) + marks + "".join(map(line, map(_cells, board.standings)))
+    )

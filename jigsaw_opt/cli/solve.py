@@ -293,6 +293,8 @@ def _print_timeline(instance: Instance, result: Result, plan: Plan) -> None:
 
 
 def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
+    from jigsaw_opt.system.hardware import hardware
+
     return {
         "status": result.status,
         "stopped_by": result.stopped_by,
@@ -306,6 +308,8 @@ def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
         "solver": result.solver,
         "seconds": round(result.seconds, 3),
         "seed": result.seed,
+        "threads": result.threads,
+        "hardware": hardware(),
         "versions": dict(result.versions),
         "plan": str(output) if output is not None and result.plan is not None else None,
         "conflicts": [{"kind": c.kind, "jobs": c.jobs, "message": c.message} for c in result.conflicts],

@@ -10,7 +10,7 @@ from jigsaw_opt.documents.encoding import encode_instance, encode_plan
 from jigsaw_opt.documents.instance_decoding import decode_instance
 from jigsaw_opt.documents.layer_profiles import decode_layers
 from jigsaw_opt.documents.plan_decoding import decode_plan
-from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.documents.reading import read_file, unpacked
 from jigsaw_opt.documents.recognising import expecting, stated_kind
 from jigsaw_opt.documents.writing import write_atomically
 from jigsaw_opt.errors import require_a
@@ -56,12 +56,15 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
 def load_plan(path: str | os.PathLike[str]) -> Plan:
     """Read a plan from a file, as its ``format`` says; one that lists all iterations if it says none.
 
+    The file may be compressed by gzip.
+
     Raises
     ------
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    data, source = read_file(path), os.fspath(path)
+    source = os.fspath(path)
+    data = unpacked(read_file(path), source)
     with expecting(data, source, "plan", "phased-plan"):
         return decode_plan(data, source)
 

@@ -1,7 +1,18 @@
 """The benchmark library: bundled instances, generators of more, estimated model profiles, best known values."""
 
-from jigsaw_opt.instances.catalogue import BestKnown, best_known, load, names, sets
+from jigsaw_opt.instances.catalogue import BestKnown, RecordedRun, best_known, best_plan, load, names, sets
 from jigsaw_opt.instances.families import families, generate
 from jigsaw_opt.instances.profiles import profile
 
-__all__ = ["BestKnown", "best_known", "families", "generate", "load", "names", "profile", "sets"]
+__all__ = [
+    "BestKnown",
+    "RecordedRun",
+    "best_known",
+    "best_plan",
+    "families",
+    "generate",
+    "load",
+    "names",
+    "profile",
+    "sets",
+]

@@ -1,12 +1,12 @@
-"""The bundled instances by name, and the best values known for them."""
+"""The bundled instances by name, and the best values known for them with plans that show them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances.pipelines import PIPELINES
@@ -16,15 +16,19 @@ from jigsaw_opt.text import nearest, suggestion
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.plan import Plan
 
 __all__ = [
     "BEST_KNOWN",
     "DATA",
     "BestKnown",
+    "RecordedRun",
     "best_known",
+    "best_plan",
     "load",
     "names",
     "path_of",
+    "plan_path",
     "read_best_known",
     "resolve",
     "sets",
@@ -46,8 +50,38 @@ _SEEDS: Mapping[str, int] = {"tiny": 72}
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run that found or proved a best known value; None stands for what nobody has written down.
+
+    Parameters
+    ----------
+    solver, version
+        Name and version of the solver.
+    seed, threads
+        Seed and threads of the solve.
+    seconds
+        Its wall-clock seconds.
+    date
+        Day on which the value was stored (ISO 8601).
+    hardware
+        Processor and number of cores.
+    by
+        Who sent it in; None for the project itself.
+    """
+
+    solver: str
+    version: str | None
+    seed: int | None
+    threads: int | None
+    seconds: float | None
+    date: str
+    hardware: str | None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BestKnown:
-    """The best objective and bound known for an instance, and the run that last improved one of them.
+    """The best objective and bound known for an instance, and the runs that they come from.
 
     Parameters
     ----------
@@ -56,18 +90,19 @@ class BestKnown:
     objective
         Objective of a checked plan, or None where no plan is known.
     bound
-        Proven lower bound.
-    solver, date, seconds, hardware
-        Name of the solver, day (ISO 8601), wall-clock seconds and machine.
+        Proven lower bound; 0 where none is known.
+    bound_reason
+        What proves the bound, in one sentence; empty where nobody has written it down.
+    found, proved
+        The runs that found the objective and proved the bound; None where there is no such value.
     """
 
     instance_sha256: str
     objective: int | None
     bound: int
-    solver: str
-    date: str
-    seconds: float
-    hardware: str
+    bound_reason: str
+    found: RecordedRun | None
+    proved: RecordedRun | None
 
     @property
     def optimal(self) -> bool:
@@ -142,6 +177,40 @@ def load(name: str) -> Instance:
     return load_instance(path_of(name))
 
 
+def plan_path(name: str, folder: Path = DATA) -> Path:
+    """Return the file of the best known plan of a bundled instance, which may not be there.
+
+    Parameters
+    ----------
+    name
+        Name of the instance.
+    folder
+        Directory of such files, one directory a set.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name.
+    """
+    return folder / f"{resolve(name)}.plan.json.gz"
+
+
+def best_plan(name: str) -> Plan | None:
+    """Return the best known plan of a bundled instance with the best known bound; None where none is bundled.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name.
+    """
+    from jigsaw_opt.documents import load_plan
+
+    path, known = plan_path(name), best_known(name)
+    if known is None or not path.exists():
+        return None
+    return replace(load_plan(path), bound=known.bound, status="optimal" if known.optimal else "feasible")
+
+
 def best_known(name: str) -> BestKnown | None:
     """Return the best known values of a bundled instance, or None where none are recorded.
 
@@ -157,4 +226,9 @@ def read_best_known(path: Path) -> dict[str, BestKnown]:
     """Return all recorded values by name; none if there is no file yet."""
     if not path.exists():
         return {}
-    return {name: BestKnown(**entry) for name, entry in json.loads(path.read_text("utf-8")).items()}
+    return {name: _best_known(entry) for name, entry in json.loads(path.read_text("utf-8")).items()}
+
+
+def _best_known(entry: dict[str, Any]) -> BestKnown:
+    runs = {key: None if entry[key] is None else RecordedRun(**entry[key]) for key in ("found", "proved")}
+    return BestKnown(**{**entry, **runs})

@@ -1,12 +1,14 @@
-"""Keep the best known values: ``python -m jigsaw_opt.instances.record --set tiny --solver cpsat --time-limit 30``.
+"""Keep the best known values and their plans: ``python -m jigsaw_opt.instances.record --unproven --time-limit 20``.
 
-Every instance is solved, and what is better than the record is kept: the objective of a checked
-plan if it is smaller, the bound if it is larger. The file is replaced as a whole after each instance.
+Instances are solved, or plan files are taken that somebody sends in (``--plan FILE --by NAME``). What is better than
+the record is kept: a checked plan of a smaller objective, which replaces the stored plan, and a larger bound. The
+record names the run of each value. It is replaced as a whole after each instance.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import logging
 import os
@@ -15,53 +17,146 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from jigsaw_opt.documents import instance_sha256, save_plan, write_atomically
-from jigsaw_opt.errors import JigsawError, UsageError
-from jigsaw_opt.instances.catalogue import BEST_KNOWN, BestKnown, load, names, read_best_known, sets
-from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import encode_plan, instance_sha256, load_plan, write_atomically
+from jigsaw_opt.errors import CheckFailedError, InvalidInputError, JigsawError, Problem, UsageError
+from jigsaw_opt.instances.catalogue import (
+    BEST_KNOWN,
+    DATA,
+    BestKnown,
+    RecordedRun,
+    load,
+    names,
+    plan_path,
+    read_best_known,
+    resolve,
+    sets,
+)
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.system.hardware import hardware
 
-__all__ = ["main", "merge", "record"]
+__all__ = ["main", "merge", "of_plan", "of_result", "record", "store", "submit"]
 
 _LOGGER = logging.getLogger(__name__)
 
 
-def merge(old: BestKnown | None, instance: Instance, result: Result) -> BestKnown:
-    """Return the record after one more run; a record of another instance of that name is dropped.
+def merge(old: BestKnown | None, new: BestKnown) -> BestKnown:
+    """Return the better objective and the better bound of two, each with its run.
 
     Parameters
     ----------
     old
-        The record so far; None for none.
-    instance
-        The instance that was solved.
-    result
-        What the run has found.
+        The record so far; None for none. One of another instance of that name is dropped.
+    new
+        What another run has found. Of equal values the old one stays.
 
     Raises
     ------
     JigsawError
         If the bound of one run exceeds the objective of another, so that one of them is wrong.
     """
-    new = _entry(instance, result)
     if old is None or old.instance_sha256 != new.instance_sha256:
         return new
-    objective = min((value for value in (old.objective, new.objective) if value is not None), default=None)
-    bound = max(old.bound, new.bound)
-    if objective is not None and bound > objective:
-        raise JigsawError(f"{instance.name}: {result.solver} and {old.solver} disagree, {bound} > {objective}")
-    if (objective, bound) == (old.objective, old.bound):
-        return old
-    return replace(new, objective=objective, bound=bound)
+    best = old
+    if new.objective is not None and (old.objective is None or new.objective < old.objective):
+        best = replace(best, objective=new.objective, found=new.found)
+    if new.bound > old.bound:
+        best = replace(best, bound=new.bound, bound_reason=new.bound_reason, proved=new.proved)
+    if best.objective is not None and best.bound > best.objective:
+        runs = [it for one in (new, old) for it in (one.found, one.proved) if it is not None]
+        solvers = " and ".join(dict.fromkeys(it.solver for it in runs))
+        raise JigsawError(f"{solvers} disagree, bound {best.bound} > objective {best.objective}")
+    return best
 
 
-def record(
-    chosen: Sequence[str], solver: str, options: Options, path: Path = BEST_KNOWN, plans: Path | None = None
-) -> None:
+def of_result(result: Result, sha256: str) -> BestKnown:
+    """Return the values of a run on this machine.
+
+    Parameters
+    ----------
+    result
+        What the run has found.
+    sha256
+        Hash of the instance.
+    """
+    from jigsaw_opt import __version__
+
+    run = RecordedRun(
+        result.solver, __version__, result.seed, result.threads, round(result.seconds, 2), _today(), hardware()
+    )
+    found = None if result.objective is None else run
+    return BestKnown(sha256, result.objective, result.bound, result.bound_reason, found, run)
+
+
+def of_plan(plan: Plan, by: str | None, hardware: str | None) -> BestKnown:
+    """Return the objective of a plan file; its bound shows no proof, so that it is not taken.
+
+    Parameters
+    ----------
+    plan
+        The plan, which says what made it.
+    by
+        Who sends it in; None for the project itself.
+    hardware
+        Processor and number of cores of the machine that made it; None where nobody knows.
+    """
+    run = RecordedRun(
+        solver=_said(plan, "name", str) or "unknown",
+        version=_said(plan, "version", str),
+        seed=_said(plan, "seed", int),
+        threads=_said(plan, "threads", int),
+        seconds=_said(plan, "seconds", int, float),
+        date=_today(),
+        hardware=hardware,
+        by=by,
+    )
+    return BestKnown(plan.instance_sha256, plan.objective, 0, "", run, None)
+
+
+def store(name: str, new: BestKnown, plan: Plan | None, path: Path = BEST_KNOWN, plans: Path = DATA) -> BestKnown:
+    """Keep what is better than the record of an instance, and return the record.
+
+    A plan is stored if it is better than the best known one, or as good and none is stored.
+
+    Parameters
+    ----------
+    name
+        Name of the bundled instance.
+    new
+        What a run has found.
+    plan
+        The plan of that objective, checked; None for none.
+    path, plans
+        File of the record, and folder of the plans.
+
+    Raises
+    ------
+    JigsawError
+        The values contradict the record.
+    """
+    known = read_best_known(path)
+    old = known.get(name)
+    try:
+        best = merge(old, new)
+    except JigsawError as error:
+        raise JigsawError(f"{name}: {error}") from error
+    file = plan_path(name, plans)
+    better = old is None or old.objective != best.objective
+    if plan is not None and plan.objective == best.objective and (better or not file.exists()):
+        best = replace(best, found=new.found)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, gzip.compress(encode_plan(plan), mtime=0))
+    known[name] = best
+    write_atomically(path, _encoded(known))
+    return best
+
+
+def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BEST_KNOWN, plans: Path = DATA) -> None:
     """Solve the instances of these names one after the other, log a line for each, and keep what is better.
 
     Those that the solver does not take are left out.
@@ -74,10 +169,8 @@ def record(
         Name of the solver.
     options
         Its options, such as the limit of time.
-    path
-        File of the record, which is replaced after each instance.
-    plans
-        Folder for plans that are as good as the best known, such as ``server-plain.json``; None to keep none.
+    path, plans
+        As those of `store`.
     """
     for name in chosen:
         instance = load(name)
@@ -86,52 +179,98 @@ def record(
         except UsageError as error:
             _LOGGER.info("%-32s left out: %s", name, error)
             continue
-        known = read_best_known(path)
-        known[name] = merge(known.get(name), instance, result)
-        write_atomically(path, _encoded(known))
-        best = known[name]
-        if plans is not None and result.plan is not None and result.objective == best.objective:
-            plans.mkdir(parents=True, exist_ok=True)
-            save_plan(result.plan, plans / f"{name.replace('/', '-')}.json")
-        values = result.objective, best.objective, best.bound
-        _LOGGER.info("%-32s %12s best %12s bound %12s", name, *values)
+        best = store(name, of_result(result, instance_sha256(instance)), result.plan, path, plans)
+        _tell(name, result.objective, best)
+
+
+def submit(
+    files: Sequence[Path], by: str | None, hardware: str | None, path: Path = BEST_KNOWN, plans: Path = DATA
+) -> None:
+    """Take plan files that are better than the record; log a line for each.
+
+    Parameters
+    ----------
+    files
+        Plans of bundled instances, as ``jigsaw solve -o`` writes them.
+    by, hardware
+        As those of `of_plan`.
+    path, plans
+        As those of `store`.
+
+    Raises
+    ------
+    InvalidInputError
+        Files that are no plans, or of no bundled instance.
+    CheckFailedError
+        A plan breaks a rule. In both cases nothing is stored.
+    """
+    found: list[tuple[str, Plan]] = []
+    problems: list[Problem] = []
+    bundled = {instance_sha256(load(name)): name for name in names()}
+    for file in files:
+        try:
+            plan = load_plan(file)
+        except InvalidInputError as error:
+            problems += error.problems
+            continue
+        if plan.instance_sha256 in bundled:
+            found.append((bundled[plan.instance_sha256], plan))
+        else:
+            problems.append(Problem(str(file), "is a plan of no bundled instance", code="mismatch"))
+    if problems:
+        raise InvalidInputError(problems)
+    for name, plan in found:
+        violations = check(load(name), plan)
+        if violations:
+            raise CheckFailedError(f"{name}: the plan is wrong in {len(violations)} place(s), first {violations[0]}")
+    for name, plan in found:
+        _tell(name, plan.objective, store(name, of_plan(plan, by, hardware), plan, path, plans))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 when every instance was solved or kept, the error's exit code otherwise."""
     parser = argparse.ArgumentParser(prog="python -m jigsaw_opt.instances.record", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="INSTANCE", help="only these, as in tiny/042 (default: all)")
     parser.add_argument("--set", choices=sets(), help="only this set")
     parser.add_argument(
         "--unproven", action="store_true", help="only instances without a proof that the value is optimal"
     )
-    parser.add_argument("--plans", type=Path, metavar="DIR", help="folder for plans as good as the best known")
     parser.add_argument("--solver", default="auto", help="name of the solver (default: auto)")
     parser.add_argument("--time-limit", type=float, default=30.0, help="seconds an instance (default: 30)")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="threads (default: all cores)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads (default: all cores)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plan", type=Path, nargs="+", metavar="FILE", help="solve nothing, and take these plans")
+    parser.add_argument("--by", metavar="NAME", help="with --plan: who sends them in")
+    parser.add_argument("--hardware", metavar="TEXT", help="with --plan: what they were made on, as in 'EPYC, 2 cores'")
     parsed = parser.parse_args(arguments)
-    options = Options(time_limit=parsed.time_limit, threads=parsed.workers, seed=parsed.seed)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
+        if parsed.plan is not None:
+            submit(parsed.plan, parsed.by, parsed.hardware)
+            return 0
+        options = Options(time_limit=parsed.time_limit, threads=parsed.threads, seed=parsed.seed)
         known = read_best_known(BEST_KNOWN)
-        chosen = [name for name in names(parsed.set) if not (parsed.unproven and name in known and known[name].optimal)]
-        record(chosen, parsed.solver, options, plans=parsed.plans)
+        chosen = [resolve(name) for name in parsed.names] or names(parsed.set)
+        left = [name for name in chosen if not (parsed.unproven and name in known and known[name].optimal)]
+        record(left, parsed.solver, options)
     except JigsawError as error:
         _LOGGER.error("%s", error)
         return error.exit_code
     return 0
 
 
-def _entry(instance: Instance, result: Result) -> BestKnown:
-    return BestKnown(
-        instance_sha256=instance_sha256(instance),
-        objective=result.objective,
-        bound=result.bound,
-        solver=result.solver,
-        date=datetime.now(UTC).date().isoformat(),
-        seconds=round(result.seconds, 2),
-        hardware=hardware(),
-    )
+def _said(plan: Plan, key: str, *kinds: type) -> Any:
+    """Return what a plan says of what made it; None where it says nothing of these kinds."""
+    value = plan.solver.get(key)
+    return value if isinstance(value, kinds) and not isinstance(value, bool) else None
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def _tell(name: str, objective: int | None, best: BestKnown) -> None:
+    _LOGGER.info("%-32s %12s best %12s bound %12s", name, objective, best.objective, best.bound)
 
 
 def _encoded(known: Mapping[str, BestKnown]) -> bytes:

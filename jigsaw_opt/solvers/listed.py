@@ -121,6 +121,7 @@ def _solved(method: Solver, instance: Instance, options: Options, report: Report
             conflicts=causes,
             solver=method.name,
             seed=options.seed,
+            threads=options.threads,
         )
 
     try:

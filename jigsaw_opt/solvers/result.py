@@ -185,8 +185,8 @@ class Result:
         Whether the exact model was built, and if not, why; None of a solver without one.
     moves
         What each move of the search earned, in the order in which they were first made.
-    solver, seconds, seed, versions
-        Name, wall-clock time, seed, and the versions of the libraries that took part.
+    solver, seconds, seed, threads, versions
+        Name, wall-clock time, seed, threads that it might use, and the versions of the libraries that took part.
     """
 
     status: Status
@@ -203,6 +203,7 @@ class Result:
     solver: str = ""
     seconds: float = 0.0
     seed: int = 0
+    threads: int = 1
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:

@@ -335,6 +335,7 @@ class SolveState:
             solver=self.name,
             seconds=seconds,
             seed=self.options.seed,
+            threads=self.options.threads,
             versions={engine: version(engine) for engine in engines},
         )
 
@@ -359,6 +360,7 @@ class SolveState:
                 "version": __version__,
                 "seconds": round(event.seconds, 3),
                 "seed": self.options.seed,
+                "threads": self.options.threads,
             },
         )
 

@@ -83,6 +83,10 @@ def test_instances_lists_best_known_values(capsys: pytest.CaptureFixture[str]) -
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) >= 60
     assert all(row["best"] == row["bound"] for row in rows)
+    row = rows[42]
+    assert run("check", row["name"], row["plan"]) == 0
+    assert {"solver", "version", "seed", "threads", "seconds", "date", "hardware", "by"} == set(row["found"])
+    assert row["proved"]["solver"]
     assert run("instances", "none-such") == 2
 
 

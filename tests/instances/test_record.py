@@ -1,4 +1,4 @@
-"""Records of best known values: only better ones are kept, and contradictions are refused."""
+"""Records of best known values: only better ones are kept with their runs and plans; contradictions are refused."""
 
 from __future__ import annotations
 
@@ -8,82 +8,135 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.documents import load_plan
-from jigsaw_opt.errors import JigsawError
-from jigsaw_opt.instances import load
-from jigsaw_opt.instances.catalogue import BestKnown, read_best_known
-from jigsaw_opt.instances.record import merge, record
+from jigsaw_opt.documents import instance_sha256, load_plan, save_plan
+from jigsaw_opt.errors import CheckFailedError, JigsawError
+from jigsaw_opt.instances import BestKnown, RecordedRun, best_known, best_plan, load
+from jigsaw_opt.instances.catalogue import plan_path, read_best_known
+from jigsaw_opt.instances.record import main, merge, of_result, record, store, submit
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
+from tests.refusals import refuses
 
 INSTANCE = load("tiny/000")
-OLD = merge(None, INSTANCE, Result(Status.FEASIBLE, StoppedBy.TIME, 900, 500, None, solver="old"))
+SHA256 = instance_sha256(INSTANCE)
 
 
-def _run(objective: int | None, bound: int) -> Result:
+def _run(objective: int | None, bound: int, solver: str = "new") -> BestKnown:
     status = Status.UNKNOWN if objective is None else Status.FEASIBLE
-    return Result(status, StoppedBy.TIME, objective, bound, None, solver="new")
+    return of_result(Result(status, StoppedBy.TIME, objective, bound, None, solver=solver, seed=3, threads=2), SHA256)
+
+
+OLD = merge(None, _run(900, 500, "old"))
 
 
 @pytest.mark.parametrize(
     ("objective", "bound", "kept"),
     [
-        (800, 600, (800, 600, "new")),
-        (950, 600, (900, 600, "new")),
-        (800, 400, (800, 500, "new")),
-        (950, 400, (900, 500, "old")),
-        (None, 700, (900, 700, "new")),
-        (None, 500, (900, 500, "old")),
+        (800, 600, (800, "new", 600, "new")),
+        (950, 600, (900, "old", 600, "new")),
+        (800, 400, (800, "new", 500, "old")),
+        (950, 400, (900, "old", 500, "old")),
+        (900, 500, (900, "old", 500, "old")),
+        (None, 700, (900, "old", 700, "new")),
+        (None, 500, (900, "old", 500, "old")),
     ],
 )
-def test_the_better_objective_and_the_better_bound_are_kept(
-    objective: int | None, bound: int, kept: tuple[int, int, str]
+def test_the_better_objective_and_the_better_bound_are_kept_with_their_runs(
+    objective: int | None, bound: int, kept: tuple[int, str, int, str]
 ) -> None:
-    best = merge(OLD, INSTANCE, _run(objective, bound))
-    assert (best.objective, best.bound, best.solver) == kept
+    best = merge(OLD, _run(objective, bound))
+    assert best.found is not None and best.proved is not None
+    assert (best.objective, best.found.solver, best.bound, best.proved.solver) == kept
+    assert (best.found.seed, best.found.threads) == (3, 2)
 
 
 def test_a_record_is_optimal_only_when_both_values_meet() -> None:
     assert not OLD.optimal
-    assert merge(OLD, INSTANCE, _run(700, 700)).optimal
+    assert merge(OLD, _run(700, 700)).optimal
 
 
 def test_values_of_another_instance_are_dropped() -> None:
     stale = replace(OLD, instance_sha256="0" * 64)
-    assert merge(stale, INSTANCE, _run(1000, 100)).objective == 1000
+    assert merge(stale, _run(1000, 100)).objective == 1000
 
 
-def test_runs_that_contradict_each_other_are_refused() -> None:
+@pytest.mark.parametrize("run", [_run(None, 901), _run(499, 0)])
+def test_runs_that_contradict_each_other_are_refused(run: BestKnown) -> None:
     with pytest.raises(JigsawError, match="disagree"):
-        merge(OLD, INSTANCE, _run(None, 901))
+        merge(OLD, run)
 
 
-def test_recording_writes_the_solved_instances_and_keeps_the_others(tmp_path: Path) -> None:
+def test_recording_writes_the_solved_instances_with_their_plans_and_keeps_the_others(tmp_path: Path) -> None:
     path = tmp_path / "best_known.json"
-    record(["tiny/000"], "greedy", Options(threads=1), path)
-    first = read_best_known(path)
-    record(["tiny/001"], "greedy", Options(threads=1), path)
+    record(["tiny/000"], "greedy", Options(threads=1, seed=5), path, tmp_path)
+    first, plan = read_best_known(path), plan_path("tiny/000", tmp_path).read_bytes()
+    record(["tiny/001"], "greedy", Options(threads=1), path, tmp_path)
     both = read_best_known(path)
     assert list(first) == ["tiny/000"]
     assert list(both) == ["tiny/000", "tiny/001"]
     assert both["tiny/000"] == first["tiny/000"]
-    assert isinstance(both["tiny/001"], BestKnown)
-    assert both["tiny/001"].objective is not None
+    found = first["tiny/000"].found
+    assert found is not None and (found.solver, found.seed, found.threads) == ("greedy", 5, 1)
+    kept = load_plan(plan_path("tiny/000", tmp_path))
+    assert check(INSTANCE, kept) == () and kept.objective == first["tiny/000"].objective
+    record(["tiny/000"], "greedy", Options(threads=1, seed=6), path, tmp_path)
+    assert read_best_known(path) == both and plan_path("tiny/000", tmp_path).read_bytes() == plan
 
 
-def test_plans_as_good_as_the_best_known_are_kept(tmp_path: Path) -> None:
-    path, plans = tmp_path / "best_known.json", tmp_path / "plans"
-    record(["tiny/000"], "greedy", Options(threads=1), path, plans)
-    kept = load_plan(plans / "tiny-000.json")
-    assert check(INSTANCE, kept) == ()
-    found = read_best_known(path)["tiny/000"]
-    assert found.objective is not None
-    path.write_text(path.read_text().replace(f'"objective": {found.objective}', f'"objective": {found.objective - 1}'))
-    record(["tiny/000"], "greedy", Options(threads=1), path, tmp_path / "worse")
-    assert not (tmp_path / "worse").exists()
+def test_a_plan_worse_than_the_record_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "best_known.json"
+    best = best_known("tiny/000")
+    assert best is not None
+    store("tiny/000", best, None, path, tmp_path)
+    record(["tiny/000"], "greedy", Options(threads=1), path, tmp_path)
+    assert not plan_path("tiny/000", tmp_path).exists()
+    assert read_best_known(path)["tiny/000"] == best
 
 
 def test_instances_that_a_solver_does_not_take_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "best_known.json"
-    record(["shop/job-6x4", "tiny/000"], "ilp", Options(threads=1), path)
+    record(["shop/job-6x4", "tiny/000"], "ilp", Options(threads=1), path, tmp_path)
     assert list(read_best_known(path)) == ["tiny/000"]
+
+
+def test_a_plan_file_that_is_sent_in_replaces_a_worse_one(tmp_path: Path) -> None:
+    path, sent, plan = tmp_path / "best_known.json", tmp_path / "sent.json", best_plan("tiny/000")
+    assert plan is not None
+    record(["tiny/000"], "greedy", Options(threads=1), path, tmp_path)
+    before = read_best_known(path)["tiny/000"]
+    assert before.objective is not None and plan.objective < before.objective
+    save_plan(replace(plan, solver={"name": "annealing", "version": "7", "seed": 1, "threads": 4, "seconds": 2}), sent)
+    submit([sent], "Ada", "abacus", path, tmp_path)
+    after = read_best_known(path)["tiny/000"]
+    assert after.found is not None
+    assert after.found == RecordedRun("annealing", "7", 1, 4, 2, after.found.date, "abacus", "Ada")
+    assert (after.objective, after.bound, after.proved) == (plan.objective, before.bound, before.proved)
+    assert load_plan(plan_path("tiny/000", tmp_path)).jobs == plan.jobs
+    save_plan(replace(plan, solver={"name": 3, "seed": True}), sent)
+    submit([sent], "Bob", None, path, tmp_path)
+    assert read_best_known(path)["tiny/000"] == after
+
+
+def test_what_is_sent_in_wrong_changes_nothing(tmp_path: Path) -> None:
+    path, plan = tmp_path / "best_known.json", best_plan("tiny/000")
+    assert plan is not None
+    right, wrong, strange = (tmp_path / f"{name}.json" for name in ("right", "wrong", "strange"))
+    save_plan(plan, right)
+    save_plan(replace(plan, objective=plan.objective - 1, bound=0), wrong)
+    save_plan(replace(plan, instance_sha256="0" * 64), strange)
+    with pytest.raises(CheckFailedError, match="tiny/000: the plan is wrong"):
+        submit([right, wrong], None, None, path, tmp_path)
+    with refuses(f"mismatch {strange}", f"unreadable {tmp_path / 'none'}"):
+        submit([right, strange, tmp_path / "none"], None, None, path, tmp_path)
+    assert not path.exists() and not plan_path("tiny/000", tmp_path).exists()
+
+
+def test_the_command_refuses_unknown_names_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tiny/9999"]) == 2
+    assert main(["--plan", str(tmp_path / "none.json"), "--by", "Ada"]) == 3
+
+
+def test_best_plans_have_the_best_known_bound() -> None:
+    plan, known = best_plan("tiny/042"), best_known("tiny/042")
+    assert plan is not None and known is not None
+    assert (plan.objective, plan.bound, plan.status) == (known.objective, known.bound, "optimal")

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.instances.catalogue import BestKnown
+from jigsaw_opt.instances.catalogue import BestKnown, RecordedRun
 from jigsaw_opt.sweeps.bench import known
 from jigsaw_opt.sweeps.bench.known import Beyond, best_known_by_hash, beyond_known
 
-STORED = BestKnown("hash", 900, 500, "old", "2026-01-01", 1.0, "a machine")
+RUN = RecordedRun("old", "1", 0, 1, 1.0, "2026-01-01", "a machine")
+STORED = BestKnown("hash", 900, 500, "a proof", RUN, RUN)
 
 
 @pytest.fixture(autouse=True)

@@ -69,9 +69,10 @@ def test_stored_values_are_a_yardstick_and_better_ones_are_named() -> None:
     row = {"instance_sha256": sha256, "solver": "a", "objective": 2 * best}
     board = leaderboard([row])
     assert board.standings[0].mean_gap == pytest.approx(0.5)
-    assert not board.improved
+    assert not board.improved and not board.without_certificate
     board = leaderboard([row, {**row, "solver": "b", "objective": best - 1}])
     assert (board.standings[0].contestant.solver, board.improved) == ("b", ("pod/weighted",))
+    assert board.without_certificate == ("pod/weighted",)
 
 
 def test_of_a_set_all_instances_count() -> None:

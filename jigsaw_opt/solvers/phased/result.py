@@ -47,4 +47,5 @@ def phased_result(
         solver="phased",
         seconds=seconds,
         seed=options.seed,
+        threads=options.threads,
     )

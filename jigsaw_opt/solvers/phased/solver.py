@@ -143,7 +143,7 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
     except OutOfTimeError:
         pass
     best = min(found, key=lambda one: one.rank, default=None)
-    return None if best is None or best.rank[0] > 0 else _plan(instance, best, bound, options.seed)
+    return None if best is None or best.rank[0] > 0 else _plan(instance, best, bound, options)
 
 
 def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: int) -> Iterator[_PlacedGroups]:
@@ -254,11 +254,11 @@ def _grouped(
     return _PlacedGroups(name, gpus, groups, instance.objective == "makespan", moves)
 
 
-def _plan(instance: Instance, placed: _PlacedGroups, bound: Bound, seed: int) -> Plan:
+def _plan(instance: Instance, placed: _PlacedGroups, bound: Bound, options: Options) -> Plan:
     objective = placed.rank[1]
     status: PlanStatus = "optimal" if bound.value == objective else "feasible"
     found = tuple(PhaseGroup(tuple(group.phases)) for group in placed.groups)
-    solver = {"name": "phased", "seed": seed, "placed_by": placed.name}
+    solver = {"name": "phased", "seed": options.seed, "threads": options.threads, "placed_by": placed.name}
     return Plan(instance.name, instance_sha256(instance), status, objective, bound.value, found, solver)
 
 

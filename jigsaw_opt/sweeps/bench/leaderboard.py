@@ -12,7 +12,7 @@ from typing import Any
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError, Problem
-from jigsaw_opt.instances.catalogue import BestKnown, names
+from jigsaw_opt.instances.catalogue import BestKnown, names, plan_path
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.structure import structure
 from jigsaw_opt.sweeps.bench.known import best_known_by_hash
@@ -89,12 +89,15 @@ class Leaderboard:
         Number of instances that nobody has a plan of; they are left out.
     improved
         Names of bundled instances with an objective below the best known one, which is taken at its word.
+    without_certificate
+        Names of bundled instances that count and whose best objective no bundled plan shows.
     """
 
     standings: tuple[LeaderboardRow, ...]
     instances: int
     without_plan: int
     improved: tuple[str, ...]
+    without_certificate: tuple[str, ...]
 
 
 def read_results(paths: Iterable[Path]) -> list[dict[str, Any]]:
@@ -172,7 +175,11 @@ def leaderboard(rows: Sequence[Row], set_name: str | None = None) -> Leaderboard
         _standing(contestant, members, instances, best) for contestant, members in grouped(rows, _contestant).items()
     ]
     improved = sorted(known[it][0] for it in found if it in stored and found[it] < stored[it])
-    return Leaderboard(tuple(_ranked(lines)), len(instances), len(counted) - len(instances), tuple(improved))
+    bundled = (known[it][0] for it in instances if it in known)
+    bare = sorted(name for name in bundled if name in improved or not plan_path(name).exists())
+    return Leaderboard(
+        tuple(_ranked(lines)), len(instances), len(counted) - len(instances), tuple(improved), tuple(bare)
+    )
 
 
 def _check_structure(place: str, tree: Any, report: Report) -> None:
