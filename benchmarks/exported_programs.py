@@ -29,7 +29,7 @@ from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.solvers.ilp import model_document
 from jigsaw_opt.solvers.ilp.solution import plan_of_solution
 from tests.oracle import optimum
-from tests.random_instances import random_instance, with_promises, with_route_policies
+from tests.random_instances import random_instance, with_guarantees, with_route_policies
 
 KINDS: tuple[FileKind, ...] = ("mps", "lp")
 TOLERANCES = ("primal_feasibility_tolerance", "dual_feasibility_tolerance", "mip_feasibility_tolerance")
@@ -85,7 +85,7 @@ def instances(count: int, factor: int, seed: int) -> Iterator[tuple[Instance, in
         instance = longer(instance, factor, random)
         about = optimum(replace(instance, objective="makespan"))
         if about is not None:
-            instance = with_promises(instance, random, about)
+            instance = with_guarantees(instance, random, about)
             tight = random.choice((None, about, about - 1))
             if tight:
                 jobs = (replace(job, deadline_us=tight if job.deadline_us else None) for job in instance.jobs)

@@ -97,7 +97,12 @@ def carried_out(
     print(f"plan of {problem.name}: {result.objective} us, gap {result.gap:.2%}")
     found = replay(
         ReplayRequest(
-            problem, result.plan, passes=asked.passes, baseline=baseline, options=recipe.options, pace=asked.pace
+            problem,
+            result.plan,
+            passes=asked.passes,
+            baseline=baseline,
+            options=recipe.options,
+            time_triggered=asked.time_triggered,
         )
     )
     assert found is not None
@@ -117,7 +122,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15, help="rounds of the profile")
     parser.add_argument("--baseline", choices=("gang", "fifo"), default="gang")
     parser.add_argument("--seconds", type=float, default=20.0, help="for each plan")
-    parser.add_argument("--pace", action="store_true", help="start nothing before its planned start")
+    parser.add_argument("--time-triggered", action="store_true", help="start nothing before its planned start")
     parser.add_argument("--folder", type=Path, help="keep instances, plans and replays here")
     asked = parser.parse_args()
     recipe = TrainingRecipe("sgd", {"lr": 1e-3, "momentum": 0.9})

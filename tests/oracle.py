@@ -210,8 +210,8 @@ def _least_period(operations: Operations, parts: list[Operation], best: int | No
         for resource in part.resources:
             loads[resource] += part.duration
     period = max(1, *loads.values(), *(part.duration for part in parts))
-    paces = [job.pace_us * job.iterations for job in operations.instance.jobs if job.pace_us is not None]
-    enough = min([max(1, sum(part.duration for part in parts)), *paces])
+    limits = [job.pace_us * job.iterations for job in operations.instance.jobs if job.pace_us is not None]
+    enough = min([max(1, sum(part.duration for part in parts)), *limits])
     while period <= enough and (best is None or period < best):
         if _fits_period(operations.cluster, parts, [None] * len(parts), 0, period):
             return period

@@ -49,8 +49,8 @@ def random_instance(
     return Instance(f"random-{seed}", cluster, models, jobs, horizon, "period" if horizon == "cyclic" else objective)
 
 
-def with_promises(instance: Instance, random: Random, about: int) -> Instance:
-    """The instance with deadlines or paces of some of its jobs, drawn so that they matter where plans are `about` long.
+def with_guarantees(instance: Instance, random: Random, about: int) -> Instance:
+    """The instance with guarantees of some of its jobs, drawn so that they matter where plans are `about` long.
 
     Parameters
     ----------

@@ -324,8 +324,8 @@ def _solved(model: cp_model.CpModel) -> int | None:
 
 def _least_period(instance: Instance, placed: Placed, best: int | None) -> int | None:
     """Least period below `best`."""
-    paces = [job.pace_us * job.iterations for job in instance.jobs if job.pace_us is not None]
-    enough = min([max(1, sum(placed.lasts.values())) if best is None else best - 1, *paces])
+    limits = [job.pace_us * job.iterations for job in instance.jobs if job.pace_us is not None]
+    enough = min([max(1, sum(placed.lasts.values())) if best is None else best - 1, *limits])
     return next((period for period in range(placed.least, enough + 1) if _repeats(placed, period)), None)
 
 

@@ -21,6 +21,9 @@ import jigsaw_opt as jo
 from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.policy import PolicySetting
 from jigsaw_opt.solvers.bounds import Relaxation
 from jigsaw_opt.system.former_names import FormerNameWarning, is_said
 from tests import typed_caller
@@ -309,6 +312,8 @@ def test_former_names_of_what_plugins_use_work_and_warn(module: str, former: str
         ("problem.instance.Instance", "promising", "guaranteed_jobs"),
         ("problem.operations.Operations", "shaped", "task_graphs"),
         ("problem.timetable.Timetable", "shaped", "task_graph_jobs"),
+        ("executor.replay.request.ReplaySettings", "pace", "time_triggered"),
+        ("planning.pipeline.asynchronous.AsyncSchedule", "pace_us", "initiation_interval_us"),
         ("scheduling.cluster_state.ClusterState", "moment", "observation"),
         ("solvers.bounds.relaxation.Relaxation", "shaped", "task_graphs"),
         ("solvers.options.Options", "robust", "survivable"),
@@ -324,6 +329,29 @@ def test_former_attributes_work_and_warn(kind: str, former: str, now: str) -> No
     with pytest.warns(FormerNameWarning, match=f"{name}.{former} is {now} now") as caught:
         assert getattr(one, former) == "what it has now"
     assert caught[0].filename == __file__
+
+
+def test_performance_models_by_the_former_name_of_their_method_work_and_warn() -> None:
+    from jigsaw_opt.scheduling.performance.seconds import Seconds
+
+    class Halved(Seconds):
+        def paces(self, *asked: Any) -> Any:
+            return tuple(replace(found, rate=found.rate // 2) for found in super().paces(*asked))
+
+    class Own(Seconds):
+        def speeds(self, *asked: Any) -> Any:
+            return ("its own",)
+
+    share, jobs = Share((0,), (0,)), [TraceJob("a", 0, None, 1, 10)]
+    with pytest.warns(FormerNameWarning, match="the method paces of Halved is called speeds now"):
+        setting = PolicySetting(jo.load_instance(DATA / "pair.json").cluster, Halved())
+    with pytest.warns(FormerNameWarning, match="Halved.paces is speeds now") as of_super:
+        (halved,) = setting.performance.speeds(share, jobs, [0])
+    (full,) = Seconds().speeds(share, jobs, [0])
+    assert halved.rate == full.rate // 2
+    with pytest.warns(FormerNameWarning, match="Own.paces is speeds now"):
+        assert Own().paces(share, jobs, [0]) == ("its own",)
+    assert of_super[0].filename == __file__
 
 
 def test_former_keywords_of_data_classes_work_and_warn() -> None:

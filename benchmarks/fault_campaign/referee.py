@@ -90,7 +90,7 @@ def _broken(instance: Json, plan: Json) -> Iterator[str]:
     yield from _belonging(instance, plan)
     for given, job in zip(instance["jobs"], plan["jobs"]):
         yield from (wrong_task_graph_job if "shape" in given else _job)(instance, given, job, period)
-        yield from _promises(given, job, period)
+        yield from _guarantees(given, job, period)
     yield from _lanes(instance, plan, period)
     yield from _memory(instance, plan, period)
     yield from _power(instance, plan, period)
@@ -101,7 +101,7 @@ def _broken(instance: Json, plan: Json) -> Iterator[str]:
         yield f"bound: the objective is {value}"
 
 
-def _promises(given: Json, job: Json, period: int | None) -> Iterator[str]:
+def _guarantees(given: Json, job: Json, period: int | None) -> Iterator[str]:
     """When the job ends, and how often it does an iteration (specification: deadline, pace)."""
     if "deadline_us" in given and _end(job) > given["deadline_us"]:
         yield "deadline"

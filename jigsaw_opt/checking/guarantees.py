@@ -27,11 +27,11 @@ def guarantees(job: Job | TaskGraphJob, path: str, end_us: int, period_us: int |
     if deadline is not None and end_us > deadline:
         message = f"ends at {end_us}, {end_us - deadline} us after its deadline at {deadline}"
         yield Violation("deadline", path, message)
-    pace, iterations = job.pace_us, job.iterations
+    limit, iterations = job.pace_us, job.iterations
     # The product spares a division that would have to be rounded.
-    if pace is not None and period_us is not None and period_us > pace * iterations:
+    if limit is not None and period_us is not None and period_us > limit * iterations:
         message = (
             f"{iterations} iterations within the period of {period_us} us are "
-            f"{period_us - pace * iterations} us slower than {pace} us each"
+            f"{period_us - limit * iterations} us slower than {limit} us each"
         )
         yield Violation("pace", path, message)

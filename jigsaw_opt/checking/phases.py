@@ -98,7 +98,7 @@ def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
         yield from of_jobs(phase.jobs, instance.cluster, phase.period_us)
         paused = list(_paused(phase, staying))
         yield from memory([*paused, *phase.jobs], instance.cluster, phase.period_us)
-    yield from _promised(asked, parts)
+    yield from _guaranteed(asked, parts)
     yield from document.objective(instance, plan, _ends_us(asked, parts))
     yield from document.bound(plan)
     if plan.is_phased:
@@ -238,7 +238,7 @@ def _iterations(parts: Sequence[tuple[CheckedPhase, _Job]]) -> int:
     return sum(checked.count * len(part.plan.iterations) for checked, part in parts)
 
 
-def _promised(asked: Mapping[str, Job | TaskGraphJob], parts: _Parts) -> Iterator[Violation]:
+def _guaranteed(asked: Mapping[str, Job | TaskGraphJob], parts: _Parts) -> Iterator[Violation]:
     """Check that no operation starts before the release, and what jobs guarantee.
 
     The release of a job that has no part that is counted is looked at with its other operations.

@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="NAME[,NAME]",
-        help="jobs that keep their pace; all others are background",
+        help="jobs whose throughput is guaranteed; all others are background",
     )
     parser.add_argument(
         "--slowdown",

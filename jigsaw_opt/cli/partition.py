@@ -271,13 +271,14 @@ def _print_outer(found: Partition) -> None:
 
 
 def _reason(found: Partition) -> str:
-    """Return what bounds the pace."""
+    """Return what bounds the throughput."""
     outer = [it for it in found.outer if it.level == len(found.levels)]
     slowest = max(outer, key=lambda it: it.time_s)
     first, end = slowest.stages
     name = f"stage {first + 1}" if end == first + 1 else f"stages {first + 1} to {end}"
     compute = max(stage.compute_s / stage.replicas for stage in found.stages[first:end])
     if slowest.time_s < found.time_s * (1 - 1e-9):
-        return "outputs sent between stages bound the pace"
+        return "outputs sent between stages bound the throughput"
     rest = 1 - compute / slowest.time_s
-    return f"{name} bound{'s' * (end == first + 1)} the pace; {100 * rest:.1f} % of it is gradients and outputs sent"
+    bounds = f"{name} bound{'s' * (end == first + 1)} the throughput"
+    return f"{bounds}; {100 * rest:.1f} % of the time is gradients and outputs sent"

@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--in-flight",
         type=int,
         metavar="N",
-        help="async: minibatches under way at most (default: as many as the pace takes)",
+        help="async: minibatches under way at most (default: as many as the least initiation interval takes)",
     )
     parser.add_argument(
         "--horizon", choices=("finite", "cyclic"), help="horizon of the instance written (default: finite)"
@@ -351,8 +351,10 @@ def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> in
         "makespan_us": schedule.latency_us,
         "period_us": schedule.plan.objective,
         "minibatches": schedule.minibatches,
-        "pace_us": schedule.pace_us,
-        "bubble": 1 - work / (gpus * schedule.pace_us),
+        "initiation_interval_us": schedule.initiation_interval_us,
+        # Its name of the release before.
+        "pace_us": schedule.initiation_interval_us,
+        "bubble": 1 - work / (gpus * schedule.initiation_interval_us),
         "peak_bytes": list(schedule.peak_bytes),
         "noam": schedule.noam,
         "in_flight": schedule.in_flight,
@@ -392,7 +394,7 @@ def _print(
     print(f"{document['schedule']}: makespan {document['makespan_us']} us, period {document['period_us']} us", end="")
     print(f", bubble {100 * document['bubble']:.1f} %, {document['backward']} backward passes")
     if document["schedule"] == "async":
-        print(f"a minibatch every {document['pace_us']} us, {document['in_flight']} in flight")
+        print(f"a minibatch every {document['initiation_interval_us']} us, {document['in_flight']} in flight")
     measure = document["bound_of"].removesuffix("_us")
     print(f"{document['status']}: no {measure} is below {document['bound_us']} us\n")
     print_table(headers, rows, right=set(headers))

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.parser import add_former_option
+
 if TYPE_CHECKING:
     from jigsaw_opt.executor.replay.records import InterruptedRunError
     from jigsaw_opt.executor.replay.request import ReplaySettings
@@ -33,7 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--repeats", type=int, metavar="N", help="phased plans: repetitions of each phase, at most (default: 10)"
     )
     length.add_argument("--minutes", type=float, metavar="M", help="carry it out again and again for so many minutes")
-    parser.add_argument("--pace", action="store_true", help="start nothing before its planned start")
+    parser.add_argument("--time-triggered", action="store_true", help="start nothing before its planned start")
+    add_former_option(parser, "--pace", "--time-triggered", nargs=0, const=True)
     parser.add_argument(
         "--baseline",
         choices=("fifo", "gang", "alone"),
@@ -44,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME[,NAME]",
-        help="jobs that the baseline alone has (default: those that have a pace)",
+        help="jobs that the baseline alone has (default: those with a cycle-time limit)",
     )
     _configure_machine(parser)
     _configure_training(parser)
@@ -266,7 +269,7 @@ def _settings(arguments: argparse.Namespace) -> ReplaySettings:
         averaging=arguments.averaging or "avg_w_count",
         seed=arguments.seed,
         warm_up=arguments.warm_up,
-        pace=arguments.pace,
+        time_triggered=arguments.time_triggered,
         baseline=arguments.baseline,
         foreground=tuple(name.strip() for group in arguments.foreground for name in group.split(",")),
         checkpoint=arguments.checkpoint,

@@ -208,7 +208,7 @@ class InstanceBuilder:
         deadline_us
             It ends no later, in microseconds; None for no deadline.
         pace_us
-            On the cyclic horizon, microseconds per iteration on average, at most; None for no such guarantee.
+            Cycle-time limit on the cyclic horizon: an iteration takes no more microseconds on average; None for none.
         route_policy
             Which route policy its transfers keep; None for none.
         restart_us

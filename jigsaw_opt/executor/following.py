@@ -52,7 +52,7 @@ def following(
     Every worker of every job of the plan has a process of its own, and enters such a block. In it, a `PartialBackprop`
     whose `levels` are the job of the plan begins a block when those before it on its GPU have ended, and exchanges a
     bucket when its links are free of those before it. The plan is repeated as long as the training goes on. The order
-    alone binds, as in a run without ``--pace``. Who leaves the block is waited for no more.
+    alone binds, as in a run without ``--time-triggered``. Who leaves the block is waited for no more.
 
     Parameters
     ----------

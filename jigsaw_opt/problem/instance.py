@@ -80,7 +80,7 @@ class Instance(_Noting, CheckedPart, definition="#"):
 
     @property
     def guaranteed_jobs(self) -> tuple[Job | TaskGraphJob, ...]:
-        """Those of its jobs that guarantee a deadline or a time an iteration (specification: deadline, pace)."""
+        """Its jobs with a deadline or a cycle-time limit (specification: deadline, pace)."""
         return tuple(job for job in self.jobs if job.deadline_us is not None or job.pace_us is not None)
 
     promising = former_attribute("promising", "guaranteed_jobs")

@@ -32,7 +32,7 @@ class Job(CheckedPart, definition="job"):
     deadline_us
         It ends no later; None for no deadline, as on the cyclic horizon.
     pace_us
-        On the cyclic horizon, microseconds per iteration on average, at most; None for no such guarantee.
+        Cycle-time limit on the cyclic horizon: an iteration takes no more microseconds on average; None for none.
     route_policy
         Which policy of the cluster its routes keep; None for none.
     restart_us

@@ -192,7 +192,7 @@ class ClusterState:
             self.shares = tuple(rest if one == share else one for one in self.shares if one != share or rest.jobs)
             for partner in map(self.jobs.__getitem__, rest.jobs):
                 partner.active.share = rest
-                partner.forget_pace()
+                partner.forget_speed()
         del self.jobs[index], self.numbers[event.job]
         if not job.held:
             self.news.end(index)
@@ -259,7 +259,7 @@ class ClusterState:
         for job in (self.jobs[index] for share in gone for index in share.jobs):
             job.active.share = None
             job.active.done = job.reported if lost else job.active.done
-            job.forget_pace()
+            job.forget_speed()
             self.news.stop(job.active.index)
             self.reasons[job.active.job.name] = reason
 
@@ -312,7 +312,7 @@ class ClusterState:
             if after is not None and (before is None or before.gpus != after.gpus or again):
                 job.active.starts += 1
             job.active.share = after
-            job.forget_pace()
+            job.forget_speed()
         self.shares = shares
         self.news.stopped = [index for index in self.news.stopped if index not in placed]
         for index in without:
@@ -337,7 +337,7 @@ class ClusterState:
         """Have all jobs wait, and a policy that begins anew be told of them as new."""
         for job in self.jobs.values():
             job.active.share = None
-            job.forget_pace()
+            job.forget_speed()
         told = [index for index, job in self.jobs.items() if not job.held]
         self.shares, self.news, self.asked = (), News(told), True
 

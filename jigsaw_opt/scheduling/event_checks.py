@@ -163,7 +163,7 @@ def without_effect(
             changed = [name for name in ("weight", "foreground") if getattr(event, name) != getattr(before, name)]
             yield from _unread(event.job, changed, policy, options)
         case JobProgressed() if state.jobs[state.numbers[event.job]].active.share is None:
-            yield f"job {event.job!r} does not run: its progress gives no pace"
+            yield f"job {event.job!r} does not run: its progress gives no speed"
         case ServerLost() if event.server in lost:
             yield f"server {event.server!r} is lost already"
         case ServerDrained() if event.server in out:

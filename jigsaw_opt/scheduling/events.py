@@ -65,7 +65,7 @@ class JobProgressed:
     """A job has done so many iterations in all, of those that it could go on from.
 
     They are iterations at full depth on the GPUs that it asks for, as in `TraceJob.iterations`; a fraction counts. Two
-    reports from the same GPUs tell its pace. After a loss the number may be smaller than before.
+    reports from the same GPUs tell its speed. After a loss the number may be smaller than before.
     """
 
     time_us: int

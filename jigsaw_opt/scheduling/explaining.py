@@ -17,13 +17,13 @@ from jigsaw_opt.scheduling.live_job import LiveJob
 from jigsaw_opt.scheduling.live_policy import failures_of
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.plan_change import JobAssignment
-from jigsaw_opt.scheduling.remedies import Remedy, Twin, count_gpus, end_us, pace_in, span, tried
+from jigsaw_opt.scheduling.remedies import Remedy, Twin, count_gpus, end_us, span, speed_in, tried
 from jigsaw_opt.text import counted
 
 __all__ = ["Influence", "LiveExplanation", "explained"]
 
 _WORTH_TELLING = 1.005
-"""What changes a pace by less is left out."""
+"""What changes a speed by less is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,29 +195,29 @@ def _running(state: ClusterState, job: LiveJob) -> LiveExplanation:
 def _influences(state: ClusterState, job: LiveJob, share: Share) -> Iterator[Influence]:
     """Yield that of each partner, of partial depth, and of where its GPUs are, where the performance model tells."""
     index, own = job.active.index, job.active.job
-    now = pace_in(state, share, job)
+    now = speed_in(state, share, job)
     if now is None:
         return
     for other in share.jobs:
-        if other != index and (pace := pace_in(state, share.without(other), job)) is not None:
-            name, factor = state.jobs[other].active.job.name, pace / now
+        if other != index and (speed := speed_in(state, share.without(other), job)) is not None:
+            name, factor = state.jobs[other].active.job.name, speed / now
             yield Influence(
                 "partner", f"Without job {name} on its GPUs it would be {factor:.2f} times as fast.", factor
             )
     if share.depth(index) != FullDepth():
         depths = tuple(FullDepth() if other == index else share.depth(other) for other in share.jobs)
-        pace = pace_in(state, Share(share.jobs, share.gpus, depths, share.slowdown), job)
-        if pace is not None:
-            rule, factor = share.depth(index).rule, pace / now
+        speed = speed_in(state, Share(share.jobs, share.gpus, depths, share.slowdown), job)
+        if speed is not None:
+            rule, factor = share.depth(index).rule, speed / now
             yield Influence("level rule", f"At full depth, not {rule}, it would be {factor:.2f} times as fast.", factor)
-    here = pace_in(state, Share((index,), share.gpus), job) if len(share.gpus) == own.gpus else None
-    well = _pace_placed_well(state, job)
+    here = speed_in(state, Share((index,), share.gpus), job) if len(share.gpus) == own.gpus else None
+    well = _speed_placed_well(state, job)
     if here is not None and well is not None:
         text = f"Alone and well placed it would be {well / here:.2f} times as fast as alone here."
         yield Influence("placement", text, well / here)
 
 
-def _pace_placed_well(state: ClusterState, job: LiveJob) -> float | None:
+def _speed_placed_well(state: ClusterState, job: LiveJob) -> float | None:
     """Return units of work a microsecond of a job alone and well placed; None where there is no such place."""
     performance = state.setting.performance
     try:

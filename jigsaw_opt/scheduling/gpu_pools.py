@@ -149,7 +149,7 @@ class PoolChoice:
     def of(self, job: TraceJob) -> tuple[tuple[GpuPool, ...], ...]:
         """Return the pools with enough GPUs of a type that `job` may have and can run on, in groups of one type.
 
-        Groups stand in the order of the job's pace, the fastest first, and of equally fast ones in that of the cluster.
+        Groups stand in the order of the job's speed, the fastest first; equally fast ones in that of the cluster.
         """
         model = job.model if self.mixed else None
         key = (job.gpus, job.gpu_types, model, job.batch_size, job.min_gpus > 0)
@@ -177,15 +177,15 @@ class PoolChoice:
         return max(counts.values())
 
     def _fastest_first(self, job: TraceJob, groups: Iterable[list[GpuPool]]) -> Iterator[list[GpuPool]]:
-        """Yield the groups that the job can run in, by its pace alone on as few servers as possible."""
-        paces = [(self._pace(job, group[0]), group) for group in groups]
-        yield from (group for pace, group in sorted(paces, key=lambda it: -it[0]) if pace)
+        """Yield the groups that the job can run in, by its speed alone on as few servers as possible."""
+        speeds = [(self._speed(job, group[0]), group) for group in groups]
+        yield from (group for speed, group in sorted(speeds, key=lambda it: -it[0]) if speed)
 
-    def _pace(self, job: TraceJob, pool: GpuPool) -> int:
-        """Return the pace of a job on the widest servers of a pool, or 0 where it cannot run."""
+    def _speed(self, job: TraceJob, pool: GpuPool) -> int:
+        """Return the speed of a job on the widest servers of a pool, or 0 where it cannot run."""
         widest = sorted(pool.servers, key=lambda server: -len(self._gpus_of[server]))
         gpus = [gpu for server in widest for gpu in self._gpus_of[server]][: job.gpus]
         share = Share((0,), tuple(sorted(gpus)))
         if self._performance.refuses(share, [job]) is not None:
             return 0
-        return self._performance.paces(share, [job], [0])[0].rate
+        return self._performance.speeds(share, [job], [0])[0].rate

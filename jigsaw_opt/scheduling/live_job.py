@@ -16,12 +16,12 @@ class LiveJob:
     Parameters
     ----------
     active
-        The job as policies see it; its work done is what was reported, and what the measured pace adds since.
+        The job as policies see it; its work done is what was reported, and what the measured speed adds since.
     reported
         Units of work of its last report.
     reported_us
         When that was, if it holds the GPUs of then still.
-    pace
+    speed
         Units a microsecond between two reports from the same GPUs; 0 where there are none.
     queue
         The queue that it was submitted to.
@@ -34,13 +34,13 @@ class LiveJob:
     active: JobState
     reported: int = 0
     reported_us: int | None = None
-    pace: int = 0
+    speed: int = 0
     queue: str = ""
     held: bool = False
     aside: str = ""
 
     def report(self, now_us: int, done: int) -> None:
-        """Note a report of progress, and measure the pace since the one before.
+        """Note a report of progress, and measure the speed since the one before.
 
         Parameters
         ----------
@@ -50,19 +50,19 @@ class LiveJob:
             Units of work that are done.
         """
         if self.reported_us is not None and now_us > self.reported_us:
-            self.pace = max(0, done - self.reported) // (now_us - self.reported_us)
+            self.speed = max(0, done - self.reported) // (now_us - self.reported_us)
         self.reported = self.active.done = done
         self.reported_us = None if self.active.share is None else now_us
 
     def estimate(self, now_us: int) -> None:
-        """Count what the measured pace has added by now; a job that has not ended has something left."""
+        """Count what the measured speed has added by now; a job that has not ended has something left."""
         if self.reported_us is not None:
-            done = self.reported + self.pace * (now_us - self.reported_us)
+            done = self.reported + self.speed * (now_us - self.reported_us)
             self.active.done = min(self.active.work - 1, done)
 
-    def forget_pace(self) -> None:
-        """Forget the measured pace: it no longer holds."""
-        self.reported_us, self.pace = None, 0
+    def forget_speed(self) -> None:
+        """Forget the measured speed: it no longer holds."""
+        self.reported_us, self.speed = None, 0
 
 
 @dataclass(slots=True)

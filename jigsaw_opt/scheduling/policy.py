@@ -16,7 +16,7 @@ from jigsaw_opt.scheduling.gpu_pools import GpuPool, JoinedServers, PoolChoice, 
 from jigsaw_opt.scheduling.option_values import OpenValues
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, whole
-from jigsaw_opt.system.former_names import former_names
+from jigsaw_opt.system.former_names import former_names, under_new_name
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
 from jigsaw_opt.text import nearest
 
@@ -88,6 +88,9 @@ class ClusterSetting:
     round_us: int
     restart_us: int
     seed: int
+
+    def __post_init__(self) -> None:
+        under_new_name(self.performance, "paces", "speeds")
 
     @property
     def server_of(self) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from jigsaw_opt.scheduling.live_job import LiveJob
 from jigsaw_opt.scheduling.live_policy import failures_of
 from jigsaw_opt.scheduling.plan_change import PlanChange
 
-__all__ = ["Remedy", "Twin", "count_gpus", "end_us", "pace_in", "span", "tried"]
+__all__ = ["Remedy", "Twin", "count_gpus", "end_us", "span", "speed_in", "tried"]
 
 _MOST_OF_A_KIND = 3
 """So many remedies of a kind are looked for."""
@@ -59,7 +59,7 @@ class Remedy:
     text
         The same in words, as a clause.
     expected_us
-        When it is expected by the pace of the jobs; None where nobody knows.
+        When it is expected by the speed of the jobs; None where nobody knows.
     stopped
         Jobs that would lose their GPUs.
     """
@@ -228,7 +228,7 @@ def _urgent(state: ClusterState, job: LiveJob) -> Remedy:
 
 
 def end_us(state: ClusterState, job: LiveJob) -> int | None:
-    """Return when a job that runs ends by its measured pace, or by that of the performance model, if it tells one.
+    """Return when a job that runs ends by its measured speed, or by that of the performance model, if it tells one.
 
     Parameters
     ----------
@@ -240,12 +240,12 @@ def end_us(state: ClusterState, job: LiveJob) -> int | None:
     Returns
     -------
     int or None
-        Time in microseconds; None where no pace is known.
+        Time in microseconds; None where no speed is known.
     """
     share = job.active.share
     assert share is not None
-    pace = job.pace or pace_in(state, share, job)
-    return state.now_us - (-job.active.left // pace) if pace else None
+    speed = job.speed or speed_in(state, share, job)
+    return state.now_us - (-job.active.left // speed) if speed else None
 
 
 def span(time_us: int) -> str:
@@ -257,7 +257,7 @@ def span(time_us: int) -> str:
     return f"{seconds:.0f} s"
 
 
-def pace_in(state: ClusterState, share: Share, job: LiveJob) -> int | None:
+def speed_in(state: ClusterState, share: Share, job: LiveJob) -> int | None:
     """Return units of work a microsecond of a job in a share; None where the performance model tells none.
 
     Parameters
@@ -272,8 +272,8 @@ def pace_in(state: ClusterState, share: Share, job: LiveJob) -> int | None:
     members = [state.jobs[index].active for index in share.jobs]
     try:
         with failures_of(state.setting.performance.name):
-            paces = state.setting.performance.paces(share, [it.job for it in members], [it.done for it in members])
-            return paces[share.jobs.index(job.active.index)].rate or None
+            speeds = state.setting.performance.speeds(share, [it.job for it in members], [it.done for it in members])
+            return speeds[share.jobs.index(job.active.index)].rate or None
     except PluginError:
         return None
 

@@ -44,7 +44,15 @@ _TEXT: Shape = {"type": "string"}
 _TEXTS = listed(_TEXT)
 _HEAD = fields(format={"const": _FORMAT}, inputs=_TEXT, time_us=TIME, next_job=whole())
 _ADDED = fields(server=SERVER, links=listed(LINK))
-_OF_JOB = ("reported", "reported_us", "pace", "queue", "held", "aside")
+_OF_JOB = {
+    "reported": "reported",
+    "reported_us": "reported_us",
+    "pace": "speed",
+    "queue": "queue",
+    "held": "held",
+    "aside": "aside",
+}
+"""By key of a job's document, the attribute of the job."""
 _STEP = fields(event={"const": "step"}, time_us=TIME, late=TRUTH)
 
 
@@ -114,7 +122,7 @@ def _of_today(tree: Plain) -> Plain:
 
 
 def _job(job: LiveJob) -> Plain:
-    own = {key: getattr(job, key) for key in _OF_JOB}
+    own = {key: getattr(job, name) for key, name in _OF_JOB.items()}
     return {"trace": encode_record(job.active.job), "figures": job.active.plain(), **own}
 
 
@@ -251,7 +259,7 @@ def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
     for one in tree["jobs"]:
         job = TraceJob(**one["trace"])
         active = JobState.restored(one["figures"], job, state.setting.performance.work(job))
-        state.jobs[active.index] = LiveJob(active, *(one[key] for key in _OF_JOB))
+        state.jobs[active.index] = LiveJob(active, **{name: one[key] for key, name in _OF_JOB.items()})
         state.numbers[job.name] = active.index
     state.shares = tuple(map(Share.restored, tree["shares"]))
     for share in state.shares:

@@ -1,7 +1,7 @@
 """Replays a workload on a cluster under a policy, from event to event.
 
-Work done and times are integers. Ends are exact to the microsecond where `rate_of` rounds no pace, as of jobs that
-state durations without speeds of types of GPU; elsewhere they are as exact as the pace.
+Work done and times are integers. Ends are exact to the microsecond where `rate_of` rounds no speed, as of jobs that
+state durations without speeds of types of GPU; elsewhere they are as exact as the speed.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _SOONEST_US = 1_000_000
 class Simulation:
     """A simulation under way. Between two calls of `run` its state can be put aside.
 
-    Events are arrivals, ends of jobs, changes of pace, and decisions. The policy decides at the first multiple of the
+    Events are arrivals, ends of jobs, changes of speed, and decisions. The policy decides at the first multiple of the
     round after something happened, or when it asked to be woken, so rounds in which nothing changes cost nothing.
-    A job that ends within a round ends at the microsecond that its pace gives; those that shared its GPUs go on at
-    their new pace.
+    A job that ends within a round ends at the microsecond that its speed gives; those that shared its GPUs go on at
+    their new speed.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Simulation:
                 break
             self.now_us = next_us
             # Of what falls on one time, ends come first and the decision last: so the policy sees all of it.
-            self._end_or_repace()
+            self._end_or_change_speed()
             self._fail_or_repair()
             self._admit()
             if self._decision_us() == self.now_us:
@@ -210,7 +210,7 @@ class Simulation:
         report.raise_if_any()
 
     def _restore_shares(self, state: Plain) -> None:
-        """Restore what runs, with its paces: they hold until the engine asks for others."""
+        """Restore what runs, with its speeds: they hold until the engine asks for others."""
         shares = tuple(map(Share.restored, state["shares"]))
         check_shares(self.setting, self._active, shares, (), f"at {self.now_us} us", remains=True)
         for share in shares:
@@ -234,7 +234,7 @@ class Simulation:
         return max(self.now_us, min(times))
 
     def _own_times(self) -> list[int]:
-        """Return times of the next end or change of pace, decision, and failure or repair, which never lie behind."""
+        """Return times of the next end or change of speed, decision, and failure or repair, which never lie behind."""
         times = (self._under_way.next_us(), self._decision_us(), self._failing.next_us)
         return [time_us for time_us in times if time_us is not None]
 
@@ -276,8 +276,8 @@ class Simulation:
         job = self.setting.workload.jobs[index]
         return JobState(index, job, self.setting.performance.work(job))
 
-    def _end_or_repace(self) -> None:
-        """Deal with the jobs that end now or whose pace changes now."""
+    def _end_or_change_speed(self) -> None:
+        """Deal with the jobs that end now or whose speed changes now."""
         changed: set[Share] = set()
         freed = False
         for index in self._under_way.due(self.now_us):
@@ -293,14 +293,14 @@ class Simulation:
             if share.jobs:
                 changed.add(share)
         if changed or freed:  # what an ended job leaves on the links speeds others up
-            self._under_way.set_paces(self.now_us, changed)
+            self._under_way.set_speeds(self.now_us, changed)
 
     def _end(self, running: Running, share: Share) -> Share:
         """Take an ended job out of its share and give what is left of the share."""
         active = running.active
         rest = share.without(active.index)
         for index in rest.jobs:
-            # Partners change their pace now, so that what they have done so far counts at the old one.
+            # Partners change their speed now, so that what they have done so far counts at the old one.
             self._under_way.running[index].settle(self.now_us)
         factor = self._under_way.shares.pop(share)
         if rest.jobs:
@@ -338,7 +338,7 @@ class Simulation:
                 self._wait(running)
             del self._under_way.shares[share]
         self._event_log.hold(self._under_way.shares, self.setting.server_of, self.now_us)
-        self._under_way.set_paces(self.now_us, ())
+        self._under_way.set_speeds(self.now_us, ())
         self._trigger.asked |= (self._failing.down, self._failing.part_of) != before
 
     # Decisions ----------------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ class Simulation:
         for running in old.values():
             self._wait(running)
         self._event_log.hold(self._under_way.shares, self.setting.server_of, self.now_us)
-        self._under_way.set_paces(self.now_us, fresh)
+        self._under_way.set_speeds(self.now_us, fresh)
         return moved
 
     def _wait(self, running: Running) -> None:

@@ -6,7 +6,7 @@ from jigsaw_opt.scheduling.performance import Speed
 from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.scheduling.share_rules import require
 
-__all__ = ["check_gpu_time", "check_pace", "check_progress"]
+__all__ = ["check_gpu_time", "check_progress", "check_speed"]
 
 
 def check_gpu_time(held_us: int, lost_us: int, down_us: int, capacity_us: int) -> None:
@@ -32,7 +32,7 @@ def check_gpu_time(held_us: int, lost_us: int, down_us: int, capacity_us: int) -
     require(lost_us <= held_us, "at the end", "jobs lost more GPU time than they held")
 
 
-def check_progress(active: JobState, before: int, productive_us: int, pace: Speed, now_us: int) -> None:
+def check_progress(active: JobState, before: int, productive_us: int, speed: Speed, now_us: int) -> None:
     """Check that the work done is what was done before, and that the job did not go on beyond its end.
 
     Parameters
@@ -41,7 +41,7 @@ def check_progress(active: JobState, before: int, productive_us: int, pace: Spee
         The job, with its work done before this time.
     before
         Work done as the engine left it.
-    productive_us, pace
+    productive_us, speed
         For how long it has made progress since, and how fast.
     now_us
         The time, for the message.
@@ -54,26 +54,26 @@ def check_progress(active: JobState, before: int, productive_us: int, pace: Spee
     when, name = f"at {now_us} us", active.job.name
     require(active.done >= before, when, f"job {name!r} lost progress")
     require(active.done <= before, when, f"job {name!r} has progress that it has not made")
-    beyond = active.done + pace.rate * productive_us - active.work
-    require(beyond < pace.rate, when, f"job {name!r} did more work than it has")
+    beyond = active.done + speed.rate * productive_us - active.work
+    require(beyond < speed.rate, when, f"job {name!r} did more work than it has")
 
 
-def check_pace(active: JobState, pace: Speed, when: str) -> None:
-    """Check that a pace makes progress and holds for some of it.
+def check_speed(active: JobState, speed: Speed, when: str) -> None:
+    """Check that a speed makes progress and holds for some of it.
 
     Parameters
     ----------
     active
         State of the job.
-    pace
-        Its pace.
+    speed
+        Its speed.
     when
         When that is, in words, for the error.
 
     Raises
     ------
     InvariantError
-        The job would stand still or its pace change for ever at the same time.
+        The job would stand still or its speed change for ever at the same time.
     """
-    require(pace.rate > 0, when, f"job {active.job.name!r} has no pace")
-    require(pace.until is None or pace.until > active.done, when, f"the pace of job {active.job.name!r} is over")
+    require(speed.rate > 0, when, f"job {active.job.name!r} has no speed")
+    require(speed.until is None or speed.until > active.done, when, f"the speed of job {active.job.name!r} is over")

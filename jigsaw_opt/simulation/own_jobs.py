@@ -235,13 +235,13 @@ def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]
             )
     if problems:
         raise InvalidInputError(problems)
-    paces = [performance.alone_us(job) for job in alone]
-    counts = [_iterations(own, pace) for own, pace in zip(request.jobs, paces, strict=True)]
+    times_us = [performance.alone_us(job) for job in alone]
+    counts = [_iterations(own, time_us) for own, time_us in zip(request.jobs, times_us, strict=True)]
     jobs = tuple(
         replace(job, iterations=n, depth=chosen_depth(request.depth, job.workers, drawn.models[job.model].depth, n))
         for job, n in zip(drawn.data_parallel, counts, strict=True)
     )
-    assumed = (*_of_cluster(request, cluster), *_of_models(request, networks), *_of_jobs(request, counts, paces))
+    assumed = (*_of_cluster(request, cluster), *_of_models(request, networks), *_of_jobs(request, counts, times_us))
     return replace(drawn, jobs=jobs), assumed
 
 
@@ -260,9 +260,9 @@ def _why(performance: Profiled, name: str, path: str) -> Problem | None:
     return Problem(path, wrong, code="does-not-fit") if need > most else None
 
 
-def _iterations(job: OwnJob, pace_us: int) -> int:
+def _iterations(job: OwnJob, alone_us: int) -> int:
     if job.duration_us is not None:
-        return max(1, round(job.duration_us / pace_us))
+        return max(1, round(job.duration_us / alone_us))
     return 1 if job.iterations is None else job.iterations
 
 
@@ -428,9 +428,9 @@ def _of_models(request: OwnRequest, networks: Mapping[str, Model]) -> list[Assum
     ]
 
 
-def _of_jobs(request: OwnRequest, counts: Sequence[int], paces: Sequence[int]) -> list[Assumption]:
+def _of_jobs(request: OwnRequest, counts: Sequence[int], times_us: Sequence[int]) -> list[Assumption]:
     return [
-        Assumption(f"job {job.name}", f"{count} iterations of {job.model}, each of {pace} us alone")
-        for job, count, pace in zip(request.jobs, counts, paces, strict=True)
+        Assumption(f"job {job.name}", f"{count} iterations of {job.model}, each of {time_us} us alone")
+        for job, count, time_us in zip(request.jobs, counts, times_us, strict=True)
         if job.duration_us is not None
     ]

@@ -133,8 +133,8 @@ class _Draws:
         if active.share is None or not _is_drawn(job):
             return max(0, ran_us)
         hour = lasting(job, _HOUR_US)
-        (pace,) = self._setting.performance.paces(active.share, [hour], [0])
-        return max(0, ran_us * pace.rate * _HOUR_US // self._setting.performance.work(hour))
+        (speed,) = self._setting.performance.speeds(active.share, [hour], [0])
+        return max(0, ran_us * speed.rate * _HOUR_US // self._setting.performance.work(hour))
 
     def jobs(self, random: Random) -> dict[int, TraceJob]:
         """Return the jobs of the queue by number, with durations that are drawn."""

@@ -48,6 +48,7 @@ from jigsaw_opt.simulation.wide_jobs import (
     with_types_of,
     without_too_wide,
 )
+from jigsaw_opt.system.former_names import under_new_name
 from jigsaw_opt.text import nearest, readable
 
 __all__ = ["changed", "read_setting", "read_settings"]
@@ -119,6 +120,7 @@ def read_settings(asked: Iterable[Mapping[str, Any]]) -> list[Setting]:
     made: list[Setting] = []
     for own in asked:
         parts = {**_DEFAULTS, **own}
+        under_new_name(parts["performance"], "paces", "speeds")
         _require_kinds(parts)
         found = Problems()
         setting = _read({name: parts[name] for name in _KINDS}, found)
@@ -212,7 +214,7 @@ def _read(asked: Mapping[str, Any], problems: Problems) -> Setting | None:
             workload = without_too_wide(with_types_of(workload, cluster), most_gpus_for(cluster))
             workload = _with_foreground(with_dependencies_told(workload), wide)
             workload, performance = _joined(asked, cluster, workload, performance)
-            workload = with_durations_told(workload, cluster, getattr(performance, "speeds", None))
+            workload = with_durations_told(workload, cluster, getattr(performance, "type_speeds", None))
             words = {name: told(part) for name, part in asked.items()}
             setting = Setting(
                 cluster, workload, performance, contention, round_us, restart_us, seed, failures, words=words
@@ -322,7 +324,7 @@ def _performance(asked: Mapping[str, Any], cluster: Cluster, models: Mapping[str
             performance = performance_of(kind or "seconds", source, cluster, speeds=asked["speeds"])
     else:
         refuse_speeds(str(told(given)), asked["speeds"])
-        made: object = given if isinstance(given, Performance) else given(cluster)
+        made: object = given if isinstance(given, Performance) else under_new_name(given(cluster), "paces", "speeds")
         if not isinstance(made, Performance):
             raise UsageError(
                 f"what makes a performance model for a cluster has made none: {kind_of(made)}",

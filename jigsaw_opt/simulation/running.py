@@ -32,8 +32,8 @@ class Running:
         When its restart is over and it makes progress.
     settled_us
         Up to when its progress is counted.
-    pace
-        How fast it runs once it is ready; None before the first pace is known.
+    speed
+        How fast it runs once it is ready; None before the first speed is known.
     timer
         Number of its timer; all others are void.
     checkpoint_us
@@ -47,7 +47,7 @@ class Running:
     start_us: int
     ready_us: int
     settled_us: int
-    pace: Speed | None = None
+    speed: Speed | None = None
     timer: int = 0
     checkpoint_us: int | None = None
     saved: int = 0
@@ -62,10 +62,10 @@ class Running:
         service = held * len(share.gpus) // len(share.jobs)
         if self.checkpoint_us is not None:
             self._save(share, self.checkpoint_us, now_us)
-        if self.pace is not None:
+        if self.speed is not None:
             productive = max(0, now_us - max(self.settled_us, self.ready_us))
-            check_progress(active, self.done, productive, self.pace, now_us)
-            active.done = self.done = min(active.work, active.done + self.pace.rate * productive)
+            check_progress(active, self.done, productive, self.speed, now_us)
+            active.done = self.done = min(active.work, active.done + self.speed.rate * productive)
         active.run_us += held
         active.gpu_us += service
         self.settled_us = now_us
@@ -73,19 +73,19 @@ class Running:
     def _save(self, share: Share, every_us: int, now_us: int) -> None:
         """Note the last checkpoint up to `now_us`, if there was one since the job was settled."""
         last_us = now_us - (now_us - self.ready_us) % every_us
-        if self.pace is not None and last_us > max(self.settled_us, self.ready_us):
+        if self.speed is not None and last_us > max(self.settled_us, self.ready_us):
             productive = last_us - max(self.settled_us, self.ready_us)
-            self.saved = min(self.active.work, self.done + self.pace.rate * productive)
+            self.saved = min(self.active.work, self.done + self.speed.rate * productive)
             self.saved_gpu_us = self.active.gpu_us + (last_us - self.settled_us) * len(share.gpus) // len(share.jobs)
 
     def next_us(self) -> int:
-        """Return when it ends or its pace changes, whichever is first, if nothing else happens."""
-        assert self.pace is not None
-        until = self.pace.until
+        """Return when it ends or its speed changes, whichever is first, if nothing else happens."""
+        assert self.speed is not None
+        until = self.speed.until
         goal = self.active.work if until is None else min(until, self.active.work)
         left = max(0, goal - self.active.done)
         # Rounded up to a whole microsecond: by then all of the work is done.
-        return max(self.settled_us, self.ready_us) - (-left // self.pace.rate)
+        return max(self.settled_us, self.ready_us) - (-left // self.speed.rate)
 
     def plain(self) -> Plain:
         """Return the job as it stands in a snapshot, without what follows from its share and its figures."""
@@ -98,7 +98,7 @@ class Running:
 
     @classmethod
     def begun(cls, active: JobState, setting: Setting, done: int, start_us: int, settled_us: int) -> Running:
-        """Return a job that holds GPUs; its pace is still to be set.
+        """Return a job that holds GPUs; its speed is still to be set.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class Running:
 
 
 class Timers:
-    """Timers of jobs that end or change pace: a heap in which outdated entries stay until they come up."""
+    """Timers of jobs that end or change speed: a heap in which outdated entries stay until they come up."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int]] = []

@@ -1,4 +1,4 @@
-"""What runs: the shares, the jobs in them, and their paces."""
+"""What runs: the shares, the jobs in them, and their speeds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.link_routes import LinkRoutes
-from jigsaw_opt.simulation.invariants import check_pace
+from jigsaw_opt.simulation.invariants import check_speed
 from jigsaw_opt.simulation.running import Running, Timers
 from jigsaw_opt.simulation.setting import Setting
 
@@ -24,7 +24,7 @@ class RunningShares:
     Attributes
     ----------
     shares
-        The factor of each share, which links that are up join; who changes them asks for new paces.
+        The factor of each share, which links that are up join; who changes them asks for new speeds.
     running
         The jobs of the shares by number.
     dead
@@ -40,11 +40,11 @@ class RunningShares:
         self.dead: frozenset[int] = frozenset()
 
     def next_us(self) -> int | None:
-        """Return when the next job ends or changes its pace; None where nothing runs."""
+        """Return when the next job ends or changes its speed; None where nothing runs."""
         return self._timers.next_us(self.running)
 
     def due(self, now_us: int) -> Iterator[int]:
-        """Yield numbers of the jobs that end or change their pace by now."""
+        """Yield numbers of the jobs that end or change their speed by now."""
         return self._timers.due(now_us, self.running)
 
     def begin(self, shares: Sequence[Share], now_us: int) -> None:
@@ -61,8 +61,8 @@ class RunningShares:
         for share in shares:
             self._time(share, now_us)
 
-    def set_paces(self, now_us: int, changed: Iterable[Share]) -> None:
-        """Compute the paces of the shares that changed, and of those whose contention changed with them.
+    def set_speeds(self, now_us: int, changed: Iterable[Share]) -> None:
+        """Compute the speeds of the shares that changed, and of those whose contention changed with them.
 
         Parameters
         ----------
@@ -93,11 +93,11 @@ class RunningShares:
         return [self._routes.detour(gpus, self.dead) for gpus in placements]
 
     def _time(self, share: Share, now_us: int) -> None:
-        """Work out the paces of the jobs of a share from where they are settled."""
+        """Work out the speeds of the jobs of a share from where they are settled."""
         running = [self.running[index] for index in share.jobs]
         members = [one.active.job for one in running]
-        paces = self._setting.performance.paces(share, members, [one.active.done for one in running])
-        for one, pace in zip(running, paces, strict=True):
-            check_pace(one.active, pace, f"at {now_us} us")
-            one.pace = pace.stretched(self.shares[share])
+        speeds = self._setting.performance.speeds(share, members, [one.active.done for one in running])
+        for one, speed in zip(running, speeds, strict=True):
+            check_speed(one.active, speed, f"at {now_us} us")
+            one.speed = speed.stretched(self.shares[share])
             self._timers.set(one)

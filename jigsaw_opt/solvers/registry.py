@@ -106,7 +106,7 @@ def refusal(method: Solver, instance: Instance) -> str | None:
     if reason is None and instance.task_graph_jobs and not is_said(method, "task_graphs", "shapes"):
         reason = f"job {instance.task_graph_jobs[0].name!r} has a task graph"
     if reason is None and instance.guaranteed_jobs and not is_said(method, "guarantees", "promises"):
-        reason = f"job {instance.guaranteed_jobs[0].name!r} has a deadline or a pace"
+        reason = f"job {instance.guaranteed_jobs[0].name!r} has a deadline or a cycle-time limit"
     if reason is None and instance.policed and not getattr(method, "route_policies", False):
         reason = f"job {instance.policed[0].name!r} has a route policy"
     if reason is None and instance.cluster.power_caps and not getattr(method, "power_caps", False):

@@ -149,7 +149,7 @@ class SolveState:
         return condition is None or ((known is None or objective < known) and condition(self.operations, timetable))
 
     def keeps_guarantees(self, timetable: Timetable) -> bool:
-        """Return whether a plan keeps all deadlines and paces (specification: deadline, pace)."""
+        """Return whether a plan keeps all guarantees (specification: deadline, pace)."""
         if not self.operations.instance.guaranteed_jobs:
             return True
         return lateness_us(self.operations, timetable.ends, timetable.period_us) == 0

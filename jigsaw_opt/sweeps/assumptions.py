@@ -20,7 +20,7 @@ __all__ = ["assumed_in_sweep", "assumptions", "seeds_told"]
 
 _PERFORMANCE = {
     "seconds": "a job runs as long as the trace says, on any GPUs that it asks for",
-    "profiled": "paces follow from the models' segments and the exchange over their servers' links",
+    "profiled": "speeds follow from the models' segments and the exchange over their servers' links",
     "epochs": "measured step times of the placement, at the trace's batch size",
     "goodput": "measured step times, with batch and GPUs adapted",
     "table": "measured throughputs by model, type and number of GPUs",
@@ -50,7 +50,7 @@ def assumptions(setting: Setting, policies: Collection[str]) -> Iterator[tuple[s
     servers = counted(len(setting.cluster.servers), "server")
     yield "cluster", f"{words['cluster']}: {counted(setting.gpu_count, 'GPU')} on {servers}"
     kind = setting.performance.name
-    speeds = getattr(setting.performance, "speeds", None)
+    speeds = getattr(setting.performance, "type_speeds", None)
     known = {**_PERFORMANCE, "seconds": _BY_SPEED} if speeds is not None else _PERFORMANCE
     yield "performance", f"{kind}: {known[kind]}" if kind in known else kind
     if speeds is not None:

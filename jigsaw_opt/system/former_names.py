@@ -12,7 +12,15 @@ from typing import Any, TypeVar
 
 from jigsaw_opt.errors import UsageError
 
-__all__ = ["FormerNameWarning", "former_attribute", "former_keywords", "former_names", "is_said"]
+__all__ = [
+    "FormerNameWarning",
+    "former_attribute",
+    "former_keywords",
+    "former_method",
+    "former_names",
+    "is_said",
+    "under_new_name",
+]
 
 T = TypeVar("T")
 
@@ -59,6 +67,48 @@ def former_attribute(old: str, new: str) -> Any:
         return getattr(owner, new)
 
     return property(get, doc=f"Return `{new}`, by its name of the release before.")
+
+
+def former_method(old: str, method: Callable[..., T]) -> Callable[..., T]:
+    """Return what a class has as a method by its former name, so that it works and warns.
+
+    Parameters
+    ----------
+    old
+        The name of the method then.
+    method
+        The method of that class, by its name now.
+    """
+
+    def call(owner: object, *arguments: Any, **named: Any) -> T:
+        kind = type(owner)
+        warnings.warn(f"{kind.__name__}.{old} is {method.__name__} now", FormerNameWarning, stacklevel=2)
+        # A subclass that has a method by the former name comes here by `super()`, and must not be called again.
+        of_subclass = getattr(getattr(kind, old), "__code__", None) is not call.__code__
+        now: Callable[..., T] = method if of_subclass else getattr(kind, method.__name__)
+        return now(owner, *arguments, **named)
+
+    return call
+
+
+def under_new_name(owner: T, old: str, new: str) -> T:
+    """Return an object whose class may have a method by its former name alone, with the method under both names.
+
+    Parameters
+    ----------
+    owner
+        An object of a user's own class.
+    old, new
+        The name of the method then and now.
+    """
+    for kind in type(owner).__mro__:
+        if new in vars(kind):
+            break
+        if old in vars(kind):
+            warnings.warn(f"the method {old} of {kind.__name__} is called {new} now", FormerNameWarning, stacklevel=2)
+            setattr(kind, new, vars(kind)[old])
+            break
+    return owner
 
 
 def former_keywords(now: Mapping[str, str]) -> Callable[[type[T]], type[T]]:

@@ -80,7 +80,7 @@ class FailureDescription:
     def _parts(self, effect: FailureEffect) -> Iterator[str]:
         for names, one, several in (
             (effect.stopped, "stops", "stop"),
-            (effect.broken, "misses its deadline or pace", "miss their deadline or pace"),
+            (effect.broken, "misses its deadline or cycle-time limit", "miss their deadline or cycle-time limit"),
             (list(effect.rerouted), "is rerouted", "are rerouted"),
         ):
             if names:

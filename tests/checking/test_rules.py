@@ -158,7 +158,7 @@ CYCLIC: dict[str, tuple[str, Mutation]] = {
     "transfers at once modulo the period": ("exclusive", lambda p: with_transfer(p, 1, 0, 2, end_us=45)),
     "an objective other than the period": ("objective", lambda p: replace(p, objective=39)),
     "a span longer than the period": ("period", lambda p: with_block(p, 2, 0, 0, end_us=33 + 39)),
-    "a period longer than the pace": ("pace", lambda p: replace(p.with_period(39), objective=39)),
+    "a period longer than the cycle-time limit": ("pace", lambda p: replace(p.with_period(39), objective=39)),
     "no period": ("period", lambda p: p.with_period(None)),
 }
 
@@ -292,7 +292,7 @@ def test_the_period_of_a_document_is_judged_by_its_horizon(period: object) -> No
             assert rules(instance, decode_plan(document)) & {"period", "objective"}
 
 
-def test_a_broken_promise_says_by_how_much() -> None:
+def test_a_broken_guarantee_says_by_how_much() -> None:
     instance, plan = finite()
     late = check(instance, with_transfer(plan, 2, 0, 2, end_us=75))
     assert [(v.path, v.message) for v in late] == [("$.jobs[2]", "ends at 75, 3 us after its deadline at 72")]

@@ -16,7 +16,7 @@ from jigsaw_opt.checking.checker import violations
 from jigsaw_opt.documents import decode_instance, decode_plan, encode_instance, encode_plan, instance_sha256
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.instance import Horizon, Objective
-from tests.random_instances import GOALS, with_power_caps, with_promises, with_route_policies
+from tests.random_instances import GOALS, with_guarantees, with_power_caps, with_route_policies
 from tests.random_task_graphs import changed_plan, one_after_another, random_task_graph_instance
 
 _INSTANCES, _CHANGES = 30, 60
@@ -29,7 +29,7 @@ def test_both_judge_random_plans_alike(horizon: Horizon, objective: Objective) -
     for seed in range(_INSTANCES):
         random, instance = Random(seed), random_task_graph_instance(seed, horizon, objective)
         if seed % 2:
-            instance = with_promises(instance, random, 60)
+            instance = with_guarantees(instance, random, 60)
         if seed % 3:
             instance = with_route_policies(instance, random)
         if seed % 5 > 2:

@@ -55,7 +55,7 @@ def test_a_partition_is_validated(profile: Path, tmp_path: Path, capsys: pytest.
     assert (problem["code"], problem["path"]) == ("missing-field", "$.stages[0]") and "replicas" in problem["message"]
 
 
-def test_the_table_says_what_bounds_the_pace(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_says_what_bounds_the_throughput(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["partition", str(profile), *MACHINES]) == 0
     printed = capsys.readouterr().out
     assert "stage 1" in printed and "2 minibatches" in printed

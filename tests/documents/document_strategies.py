@@ -150,7 +150,7 @@ own_stages = st.fixed_dictionaries(
 def instances(draw: st.DrawFn) -> Instance:
     known = draw(st.dictionaries(names, models(), min_size=1, max_size=2))
     cyclic = draw(st.booleans())
-    deadlines, paces = (st.none(), st.none() | positives) if cyclic else (st.none() | positives, st.none())
+    deadlines, limits = (st.none(), st.none() | positives) if cyclic else (st.none() | positives, st.none())
     restarts = st.none() if cyclic else st.none() | counts
     cluster = draw(clusters())
     policies = st.sampled_from([None, *(cluster.route_policies or {})])
@@ -162,7 +162,7 @@ def instances(draw: st.DrawFn) -> Instance:
             0 if cyclic else draw(counts),
             draw(positives),
             draw(deadlines),
-            draw(paces),
+            draw(limits),
             draw(policies),
             draw(st.none() | own_stages),
             draw(restarts),
@@ -177,7 +177,7 @@ def instances(draw: st.DrawFn) -> Instance:
             weight=draw(positives),
             depth=draw(depths),
             deadline_us=draw(deadlines),
-            pace_us=draw(paces),
+            pace_us=draw(limits),
             route_policy=draw(policies),
             restart_us=draw(restarts),
         )

@@ -64,7 +64,7 @@ def test_defaults_do_not_change_the_hash(pair: Instance) -> None:
     assert instance_sha256(decode_instance(json.dumps(spare))) == instance_sha256(pair)
 
 
-def test_promises_are_in_the_canonical_form_only_if_given(pair: Instance) -> None:
+def test_guarantees_are_in_the_canonical_form_only_if_given(pair: Instance) -> None:
     assert b"_us" in canonical_json(pair) and not {b"deadline_us", b"pace_us"} & set(canonical_json(pair).split(b'"'))
     first, *rest = pair.jobs
     guaranteed = replace(pair, jobs=(replace(first, deadline_us=9), *rest))

@@ -80,7 +80,7 @@ def test_every_bundled_instance_can_be_built_anew_and_is_valid() -> None:
         assert builder.build() == instance == replace(instance)
 
 
-def test_a_job_may_promise_and_may_move() -> None:
+def test_a_job_may_have_guarantees_and_may_move() -> None:
     shape = TaskGraph((Slot("one"),), (TaskGraphBlock("F", ("one",), {"v100": 1}),))
     builder = begun()
     builder.add_job("a", model="net", workers=1, iterations=1, deadline_us=7, restart_us=0)

@@ -202,7 +202,7 @@ def test_background_on_a_gpu_that_the_pipeline_has_not_got(tmp_path: Path) -> No
     found = fill(altered(mixed(3), jobs=mixed(3).jobs[1:]), ["pipe"], WORK)
     [piece, pipe] = found.plan.jobs
     assert not {*piece.gpus} & {*pipe.gpus}
-    replay = replayed(tmp_path, (found.instance, found.plan), "--pace")
+    replay = replayed(tmp_path, (found.instance, found.plan), "--time-triggered")
     require_order((found.instance, found.plan), replay)
     assert [gpu.name for gpu in replay.gpus] == [*pipe.gpus, *piece.gpus]
     require_goes_on(tmp_path, (found.instance, found.plan), replay)
@@ -394,7 +394,7 @@ def test_the_foreground_is_compared_with_itself_alone(
         assert f"{1.5 * ratio:.3f}" in text and f"{ratio:.3f}" in text
 
 
-def test_the_foreground_is_named_or_promises_a_pace(listed: tuple[Instance, Plan]) -> None:
+def test_the_foreground_is_named_or_has_a_cycle_time_limit(listed: tuple[Instance, Plan]) -> None:
     instance, plan = listed
     request = ReplayRequest(instance, plan, baseline="alone")
     for names, told in {(): "missing-option foreground", ("spb", "piece", "pipe"): "contradiction foreground"}.items():
@@ -402,7 +402,7 @@ def test_the_foreground_is_named_or_promises_a_pace(listed: tuple[Instance, Plan
             foreground_of(replace(request, foreground=names))
     with refuses("unknown-name $.jobs"):
         foreground_of(replace(request, foreground=("pip",)))
-    paced = altered(instance, jobs=(*instance.jobs[:2], altered(instance.jobs[2], pace_us=10**6)))
-    assert foreground_of(replace(request, instance=paced)) == ("pipe",)
+    limited = altered(instance, jobs=(*instance.jobs[:2], altered(instance.jobs[2], pace_us=10**6)))
+    assert foreground_of(replace(request, instance=limited)) == ("pipe",)
     problems = replace(request, baseline=None, foreground=("a",)).problems()
     assert ("missing-option", "foreground") in {(it.code, it.path) for it in problems}

@@ -242,8 +242,8 @@ def test_repetitions_that_are_left_out_count_with_the_measured_period() -> None:
     assert (found.phases[0].summary.measured_us, found.predicted_us, found.measured_us) == (3000, 2_400_050, 3_000_050)
     assert measured(asked, plan, 3000, passes=2).measured_us is None, "too few to tell the period"
     assert measured(asked, plan, 3000, passes=5, done=1).measured_us is None, "an earlier run did some of it"
-    paced = replace(plan, groups=(replace(plan.groups[0], phases=(replace(phase, start_us=90),)),))
-    assert measured(asked, paced, 3000, passes=5, pace=True).measured_us == 3_000_090
+    later = replace(plan, groups=(replace(plan.groups[0], phases=(replace(phase, start_us=90),)),))
+    assert measured(asked, later, 3000, passes=5, time_triggered=True).measured_us == 3_000_090
 
 
 def test_a_trace_shows_the_phases_as_they_were_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

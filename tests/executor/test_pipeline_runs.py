@@ -137,7 +137,7 @@ def test_a_run_is_measured_and_goes_on_from_a_checkpoint(
 ) -> None:
     own, replays = with_entry(files, tmp_path), [tmp_path / f"{name}.json" for name in ("whole", "rest")]
     common = (*own, "--trust", "piped:net", "--warm-up", 1)
-    assert run("run", *common, "--iterations", 4, "--pace", "-o", replays[0]) == 0
+    assert run("run", *common, "--iterations", 4, "--time-triggered", "-o", replays[0]) == 0
     told = capsys.readouterr().out
     assert all(kind in told for kind in ("F ", "B ", "W ", "makespan"))
     saved = tmp_path / "saved"

@@ -142,7 +142,7 @@ def test_jobs_on_different_processes_take_turns_on_a_common_link(tmp_path: Path)
 
 def test_periods_overlap_until_the_time_is_up(tmp_path: Path) -> None:
     """A cyclic plan goes on until all processes stop after the same period, blocks in the plan's order."""
-    replay = replayed(tmp_path, instance(**CYCLIC), "--minutes", 0.02, "--pace", "--optimiser", "adam")
+    replay = replayed(tmp_path, instance(**CYCLIC), "--minutes", 0.02, "--time-triggered", "--optimiser", "adam")
     plan = load_plan(tmp_path / "plan.json")
     assert plan.period_us is not None and replay.timeline.passes > 10
     assert replay.timeline.origins_us == ()

@@ -13,7 +13,7 @@ from jigsaw_opt.formulations.ilp_timetable.size import ProgramSize
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Instance, compile_instance
 from tests.extreme_instances import extreme_instance
-from tests.random_instances import random_instance, with_promises, with_route_policies
+from tests.random_instances import random_instance, with_guarantees, with_route_policies
 
 pytest.importorskip("pulp")
 BUNDLED = ("server/demo", "server/full")
@@ -73,7 +73,7 @@ def instances(objective: str) -> Iterator[Instance]:
         instance = random_instance(seed, "finite", objective, operations=8 + seed % 13)
         yield instance
         yield with_route_policies(instance, Random(seed))
-        yield with_promises(instance, Random(seed), serial_limit(compile_instance(instance)))
+        yield with_guarantees(instance, Random(seed), serial_limit(compile_instance(instance)))
         yield with_bytes(instance, 10**6, 10**6, 1)
         yield without_duration(instance)
         yield replace(instance, cluster=replace(instance.cluster, links=instance.cluster.links[:-2]))

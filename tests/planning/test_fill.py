@@ -84,7 +84,7 @@ def test_the_best_of_all_vectors_is_found_and_proven(whole: Instance, slowdown: 
     assert 0 < found.filled <= 1
 
 
-def test_the_foreground_promises_its_pace_and_jobs_without_iterations_are_absent() -> None:
+def test_the_foreground_guarantees_its_throughput_and_jobs_without_iterations_are_absent() -> None:
     whole = instance(THERE_AND_BACK, line("a", ("z", 4)), line("long", ("z", 14)))
     found = fill(whole, ["front"], WORK, slowdown=1.0)
     assert found.iterations == {"a": 2, "long": 0}
@@ -145,7 +145,7 @@ def test_what_makes_no_sense_is_named() -> None:
         fill(finite, ["front"], WORK)
 
 
-def test_transfers_of_workers_on_two_servers_count_and_a_pace_is_kept() -> None:
+def test_transfers_of_workers_on_two_servers_count_and_a_cycle_time_limit_is_kept() -> None:
     servers = tuple(Server(name, "gpu", 1, 10**6, 10**6) for name in ("s", "t"))
     links = tuple(Link(name, (name, "switch"), 10**6) for name in ("s", "t"))
     segments = tuple(Segment(name, {"gpu": 1}, {"gpu": 1}, 3, 0) for name in ("low", "high"))

@@ -130,10 +130,10 @@ def test_times_are_those_of_other_simulations(shared_data: Path) -> None:
             assert found.makespan_us / 1000 == pytest.approx(entry[key], rel=1e-4), (entry["input"], name)
 
 
-def test_steady_state_goes_at_the_pace_of_the_slowest_stage() -> None:
+def test_steady_state_has_the_interval_of_the_slowest_stage() -> None:
     stages = [AsyncStage(4, 6, 2, 100, 10), AsyncStage(2, 3, 1, 50, 5), AsyncStage(1, 3, 1, 20, 2)]
     found = asynchronous(stages, "steady")
-    assert (found.minibatches, found.pace_us, found.plan.period_us) == (2, 5, 10)
+    assert (found.minibatches, found.initiation_interval_us, found.plan.period_us) == (2, 5, 10)
     assert found.plan.status == "optimal"
     assert found.noam == 4
     assert check(found.instance, found.plan) == ()
@@ -147,19 +147,19 @@ def test_steady_state_goes_at_the_pace_of_the_slowest_stage() -> None:
 def test_equal_stages_need_the_minibatches_of_the_paper() -> None:
     stages = [AsyncStage(1, 2)] * 4
     found = asynchronous(stages, "steady")
-    assert (found.pace_us, found.in_flight, found.noam) == (3, 4, 4)
+    assert (found.initiation_interval_us, found.in_flight, found.noam) == (3, 4, 4)
     assert found.weight_versions == (4, 3, 2, 1)
     # With fewer, the first stage waits for an old one to come back.
     fewer = asynchronous(stages, "steady", in_flight=2)
-    assert fewer.latency_us <= 2 * fewer.pace_us
-    assert fewer.pace_us == 6
+    assert fewer.latency_us <= 2 * fewer.initiation_interval_us
+    assert fewer.initiation_interval_us == 6
     assert check(fewer.instance, fewer.plan) == ()
 
 
-def test_the_pace_is_the_least_that_keeps_the_minibatches_in_flight() -> None:
+def test_the_initiation_interval_is_the_least_that_keeps_the_minibatches_in_flight() -> None:
     # At 10600 a backward pass would be pushed back by a turn.
     found = asynchronous([AsyncStage(3600, 7000, transfer_us=5), AsyncStage(3600, 7000)], "steady", in_flight=2)
-    assert (found.pace_us, found.latency_us) == (10605, 21210)
+    assert (found.initiation_interval_us, found.latency_us) == (10605, 21210)
     rng = random.Random(5)
 
     def draw(copies: list[int]) -> AsyncStage:
@@ -169,16 +169,16 @@ def test_the_pace_is_the_least_that_keeps_the_minibatches_in_flight() -> None:
         stages, in_flight = [draw([1, 1, 2, 3]) for _ in range(rng.randint(1, 5))], rng.randint(1, 5)
         found = asynchronous(stages, "steady", in_flight)
         slowest = max(ceil_div(stage.forward_us + stage.backward_us, stage.replicas) for stage in stages)
-        for pace in range(slowest, found.pace_us):
-            block, _ = _building_block(stages, pace)
-            assert block[-1][0] + stages[0].backward_us > in_flight * pace
+        for interval in range(slowest, found.initiation_interval_us):
+            block, _ = _building_block(stages, interval)
+            assert block[-1][0] + stages[0].backward_us > in_flight * interval
     for _ in range(6):
         stages, in_flight = [draw([1]) for _ in range(rng.randint(2, 3))], rng.randint(1, 3)
         found = asynchronous(stages, "steady", in_flight)
         solved = solve(found.instance, options=Options(work_limit=2000))
         assert solved.status == "optimal"
         assert solved.plan is not None
-        assert solved.plan.period_us == found.pace_us
+        assert solved.plan.period_us == found.initiation_interval_us
 
 
 def test_steady_state_keeps_memory_and_wants_a_minibatch() -> None:

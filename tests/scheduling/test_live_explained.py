@@ -126,7 +126,7 @@ def test_several_servers_and_links_are_one_sentence() -> None:
     assert carries(stopping.sentence, stopping.text, "stops", "b, c and d")
 
 
-def test_a_measured_pace_tells_when() -> None:
+def test_a_measured_speed_tells_when() -> None:
     scheduler = told(live(), job("a", 8), job("b", 8))
     for second, iterations in ((100, 100), (200, 300)):
         scheduler.handle(JobProgressed(second * SECOND, "a", iterations))
@@ -153,7 +153,7 @@ def test_no_such_job() -> None:
 
 @pytest.mark.parametrize("depth", ["free", "staircase"])
 def test_a_partner_and_partial_depth_are_told_with_what_they_do(depth: str) -> None:
-    """Jobs of two workers take turns with compute and exchange; the pace alone is the next step's."""
+    """Jobs of two workers take turns with compute and exchange; the speed alone is the next step's."""
     scheduler = live(f"jigsaw:depth={depth}", star("v", "v", gpus=1), models=MODELS)
     for name in ("a", "b"):
         scheduler.handle(job(name, 2, model="small"))
@@ -240,7 +240,7 @@ class Silent(Seconds):
     def alone_us(self, job: TraceJob) -> int:
         raise LookupError("not measured")
 
-    def paces(self, *_: Any) -> Any:
+    def speeds(self, *_: Any) -> Any:
         raise LookupError("not measured")
 
 

@@ -70,13 +70,13 @@ class Shared(Seconds):
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         return None
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+    def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         return (Speed(rate_of(SECOND * len(jobs)), None, 0.5),) * len(jobs)
 
 
 class Stepped(Seconds):
     """Ten times faster from the tenth iteration on."""
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+    def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         slow = done[0] < 10 * UNITS
         return (Speed(rate_of(SECOND), 10 * UNITS) if slow else Speed(rate_of(SECOND / 10)),)

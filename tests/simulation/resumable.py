@@ -63,7 +63,7 @@ def classed() -> Setting:
 
 
 def contended() -> Setting:
-    """Jobs that slow each other down where they span servers, in epochs with paces of their own."""
+    """Jobs that slow each other down where they span servers, in epochs with speeds of their own."""
     servers = [Server(f"s{k}", "aws", 4, 10**9, 10**9) for k in range(3)]
     star = TOPOLOGIES["star"](servers, 10**8, 0)
     jobs = tuple(

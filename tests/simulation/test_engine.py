@@ -78,7 +78,7 @@ def test_partners_that_change_cost_no_restart() -> None:
     assert finish_s(outcome) == [60 + 2 * 47, 154 + (100 - 87 / 2)]
 
 
-def test_a_pace_may_change_with_the_work_done() -> None:
+def test_a_speed_may_change_with_the_work_done() -> None:
     assert finish_s(run(setting(job("a", 0, 1, 30), performance=Stepped()), FIFO)) == [12]
 
 
@@ -131,13 +131,13 @@ def test_a_policy_hears_of_every_end_though_nothing_was_active_in_between() -> N
 
 
 class _Asked(Seconds):
-    """Counts how often paces are asked for."""
+    """Counts how often speeds are asked for."""
 
     asked = 0
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+    def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         self.asked += 1
-        return super().paces(share, jobs, done)
+        return super().speeds(share, jobs, done)
 
 
 def test_the_end_that_a_preempted_job_would_have_had_is_no_event() -> None:

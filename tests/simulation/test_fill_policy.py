@@ -1,4 +1,4 @@
-"""Foreground jobs keep their pace and their GPUs; background jobs get holes and GPUs without one."""
+"""Foreground jobs keep their speed and their GPUs; background jobs get holes and GPUs without one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def shares_at(where: Setting, text: str, until_us: int = 0) -> dict[int, Share]:
 
 
 @pytest.mark.parametrize("slowdown", PROMISES)
-def test_the_background_ends_earlier_in_holes_and_the_promise_is_kept(slowdown: str) -> None:
+def test_the_background_ends_earlier_in_holes_and_the_guarantee_is_kept(slowdown: str) -> None:
     where = foregrounds()
     apart, filled = measured(where, SEPARATE), measured(where, FILL, slowdown=slowdown)
     assert filled.mean_background_completion_h is not None
@@ -124,11 +124,11 @@ def test_at_most_one_background_job_shares_each_gpu() -> None:
     assert sorted(shares) == list(range(9))
 
 
-def test_paces_depend_on_the_models_in_the_background_and_not_on_how_many_jobs() -> None:
+def test_speeds_depend_on_the_models_in_the_background_and_not_on_how_many_jobs() -> None:
     where = of(front("f"), back("a"), back("b"))
     jobs = where.workload.jobs
-    few = where.performance.paces(Share((0, 1), tuple(range(8)), (), 1.1), jobs[:2], [0] * 2)
-    many = where.performance.paces(Share((0, 1, 2), tuple(range(8)), (), 1.1), jobs, [0] * 3)
+    few = where.performance.speeds(Share((0, 1), tuple(range(8)), (), 1.1), jobs[:2], [0] * 2)
+    many = where.performance.speeds(Share((0, 1, 2), tuple(range(8)), (), 1.1), jobs, [0] * 3)
     assert (*few, few[1]) == many
 
 

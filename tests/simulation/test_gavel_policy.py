@@ -57,9 +57,9 @@ def simulated(where: Setting, objective: str = "max_sum") -> tuple[SimulationOut
 def test_throughputs_depend_on_type_and_on_how_far_gpus_are_spread() -> None:
     where = setting("2x2:fast+1x1:slow", jobs(("a", 2, 1), ("a", 1, 1)))
     table, (wide, narrow) = where.performance, where.workload.jobs
-    assert table.paces(Share((0,), (0, 1)), [wide], [0])[0].rate == rate_of(1_000_000 / 18)
-    assert table.paces(Share((0,), (1, 2)), [wide], [0])[0].rate == rate_of(1_000_000 / 9)
-    assert table.paces(Share((1,), (4,)), [narrow], [0])[0].rate == rate_of(1_000_000 / 2)
+    assert table.speeds(Share((0,), (0, 1)), [wide], [0])[0].rate == rate_of(1_000_000 / 18)
+    assert table.speeds(Share((0,), (1, 2)), [wide], [0])[0].rate == rate_of(1_000_000 / 9)
+    assert table.speeds(Share((1,), (4,)), [narrow], [0])[0].rate == rate_of(1_000_000 / 2)
     assert table.refuses(Share((0,), (3, 4)), [wide]) is not None
 
 
@@ -67,7 +67,7 @@ def test_a_measured_pair_shares_gpus() -> None:
     where = setting("1x1:fast+1x1:slow", jobs(("a", 1, 1), ("b", 1, 1)))
     table, both = where.performance, list(where.workload.jobs)
     assert table.refuses(Share((0, 1), (0,)), both) is None
-    rates = [pace.rate for pace in table.paces(Share((0, 1), (0,)), both, [0, 0])]
+    rates = [speed.rate for speed in table.speeds(Share((0, 1), (0,)), both, [0, 0])]
     assert rates == [rate_of(1_000_000 / 6), rate_of(1_000_000 / 2)]
     assert table.refuses(Share((0, 1), (1,)), both) is not None
 
@@ -98,8 +98,8 @@ def test_what_was_not_measured_on_many_servers_runs_as_on_few() -> None:
     made = grid("2x2:fast")
     assert made is not None
     rates = {"fast": RATES["fast"], "fast_unconsolidated": {}}
-    (pace,) = Table(made, rates).paces(Share((0,), (1, 2)), jobs(("a", 2, 1)), [0])
-    assert pace.rate == rate_of(1_000_000 / 18)
+    (speed,) = Table(made, rates).speeds(Share((0,), (1, 2)), jobs(("a", 2, 1)), [0])
+    assert speed.rate == rate_of(1_000_000 / 18)
 
 
 def test_time_in_which_nothing_ran_counts_for_no_type() -> None:

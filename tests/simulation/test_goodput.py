@@ -91,7 +91,7 @@ def test_rigid_jobs_keep_their_batch_and_adaptive_ones_choose() -> None:
     rigid = TraceJob("r", 0, "toy", 2, batch_size=16)
     adaptive = TraceJob("a", 0, "toy", 2, batch_size=16, min_gpus=1, max_gpus=4)
     share = Share((0,), (0, 1))
-    (slow,), (fast,) = (performance.paces(share, [job], [0]) for job in (rigid, adaptive))
+    (slow,), (fast,) = (performance.speeds(share, [job], [0]) for job in (rigid, adaptive))
     assert slow.rate < fast.rate
     assert slow.until == fast.until == UNITS
 

@@ -50,17 +50,17 @@ def test_the_round_is_named_in_which_it_happens() -> None:
 
 
 class _Standing(Seconds):
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+    def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         return (Speed(0),)
 
 
 class _Over(Stepped):
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        return super().paces(share, jobs, (0,))
+    def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+        return super().speeds(share, jobs, (0,))
 
 
-@pytest.mark.parametrize(("performance", "message"), [(_Standing(), "no pace"), (_Over(), "over")])
-def test_paces_that_would_never_end(performance: Seconds, message: str) -> None:
+@pytest.mark.parametrize(("performance", "message"), [(_Standing(), "no speed"), (_Over(), "over")])
+def test_speeds_that_would_never_end(performance: Seconds, message: str) -> None:
     with fails(InvariantError, "'a'", message):
         run(setting(job("a", 0, 1, 30), performance=performance), FIFO)
 

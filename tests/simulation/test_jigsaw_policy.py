@@ -150,9 +150,9 @@ def test_a_pool_holds_narrow_jobs_beside_each_other() -> None:
 def test_the_last_job_of_a_pool_goes_on_with_its_own_number_of_gpus() -> None:
     narrow, wide = trained("a", "small", 2, 10), trained("b", "small", 4, 10)
     performance = Profiled(boxes("v"), MODELS)
-    left = performance.paces(Share((0, 1), (0, 1, 2, 3)).without(1), [narrow], [0])
-    assert left == performance.paces(Share((0,), (0, 1)), [narrow], [0])
-    assert left != performance.paces(Share((1,), (0, 1, 2, 3)), [wide], [0])
+    left = performance.speeds(Share((0, 1), (0, 1, 2, 3)).without(1), [narrow], [0])
+    assert left == performance.speeds(Share((0,), (0, 1)), [narrow], [0])
+    assert left != performance.speeds(Share((1,), (0, 1, 2, 3)), [wide], [0])
 
 
 def test_a_job_wider_than_servers_that_are_alike_is_refused() -> None:

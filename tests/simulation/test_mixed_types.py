@@ -177,7 +177,7 @@ def test_durations_follow_the_speed_of_the_type() -> None:
     assert finish_s(run(mixed(known, cluster="1x8:a100"), find("fifo"))) == [30]
 
 
-def test_a_rounded_pace_is_as_exact_as_the_page_says() -> None:
+def test_a_rounded_speed_is_as_exact_as_the_page_says() -> None:
     long = TraceJob("x", 0, "seconds", 1, 10_000_001, gpu_types=("a100",), ran_on="v100")
     outcome = run(mixed(long, speeds="a100=1,v100=0.43"), find("fifo"))
     assert outcome.jobs[0].finish_us == pytest.approx(4_300_000_430_000, rel=5e-9, abs=0)

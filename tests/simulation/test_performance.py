@@ -49,7 +49,7 @@ def test_jobs_share_servers_whose_route_passes_through_another() -> None:
     share, models = Share((0, 1), (0, 1, 4, 5)), {"net": network(10, 20)}
     through, beside = (Profiled(Cluster(servers, (), links), models) for links in (line, direct))
     assert through.refuses(share, jobs) is None
-    assert through.paces(share, jobs, [0, 0]) == beside.paces(share, jobs, [0, 0])  # both links are busy at once
+    assert through.speeds(share, jobs, [0, 0]) == beside.speeds(share, jobs, [0, 0])  # both links are busy at once
 
 
 def test_the_time_alone_is_that_on_servers_that_links_join() -> None:
@@ -57,7 +57,7 @@ def test_the_time_alone_is_that_on_servers_that_links_join() -> None:
     servers = tuple(Server(f"s{k}", "v", gpus, 10**9, 10**9) for k, gpus in enumerate((4, 2, 4, 4)))
     pairs = [("s0", "s1"), ("s2", "s3")]
     apart = Cluster(servers, (), tuple(Link("-".join(pair), pair, 10**9) for pair in pairs))
-    on_last = Profiled(apart, models).paces(Share((0,), tuple(range(6, 14))), [job], [0])[0]
+    on_last = Profiled(apart, models).speeds(Share((0,), tuple(range(6, 14))), [job], [0])[0]
     assert on_last.rate == rate_of(Fraction(Profiled(apart, models).alone_us(job), 3))
     unknown = Profiled(replace(apart, links=()), models)  # nothing is known of its exchange
     assert unknown.alone_us(job) == 3 * models["net"].block_us("v")[-1] < Profiled(apart, models).alone_us(job)
@@ -77,8 +77,8 @@ def test_an_iteration_alone_is_as_long_as_the_exact_solver_makes_it(name: str) -
         index = {instance.cluster.gpu_name(s, k): g for g, (s, k) in enumerate(_gpus(instance.cluster))}
         gpus = tuple(sorted(index[name] for name in best.plan.jobs[0].gpus))
         trace = TraceJob("j", 0, job.model, job.workers, 1)
-        (pace,) = profiled.paces(Share((0,), gpus), [trace], [0])
-        assert pace.rate == rate_of(best.objective)
+        (speed,) = profiled.speeds(Share((0,), gpus), [trace], [0])
+        assert speed.rate == rate_of(best.objective)
 
 
 def _gpus(cluster: Cluster) -> list[tuple[int, int]]:
@@ -140,11 +140,11 @@ def test_epochs_add_up_to_the_time_alone() -> None:
     assert performance.work(job) == 150 * UNITS
     # (2,): 8 samples a GPU take 0.3 s; the first epoch gains nothing, the second 12/7.
     assert performance.alone_us(job) == pytest.approx((100 * 0.3 + 50 * 0.3 * 3.5 / 6) * 1e6, abs=2)
-    (first,) = performance.paces(Share((0,), (0, 1)), [job], [0])
-    (second,) = performance.paces(Share((0,), (0, 1)), [job], [100 * UNITS])
+    (first,) = performance.speeds(Share((0,), (0, 1)), [job], [0])
+    (second,) = performance.speeds(Share((0,), (0, 1)), [job], [100 * UNITS])
     assert (first.until, second.until) == (100 * UNITS, None)
     assert first.exchange == second.exchange == 0.0
-    (spread,) = performance.paces(Share((0,), (3, 4)), [job], [0])
+    (spread,) = performance.speeds(Share((0,), (3, 4)), [job], [0])
     assert spread.exchange == pytest.approx(0.15 / 0.45)
     assert carries(str(performance.unknown(replace(job, model="x"))), "model", "'x'")
     assert carries(str(performance.unknown(replace(job, batch_size=17))), "17", "'net'", "8", "16")

@@ -96,7 +96,7 @@ def test_jobs_that_share_a_server_all_stop_at_once() -> None:
         lambda moment: Decision((Share(tuple(moment.jobs), (4, 5, 6, 7) if moment.down else (0, 1, 2, 3)),))
     )
     outcome = run(failing(made, (150, "server", 0, True)), pool)  # type: ignore[arg-type]
-    # At half pace: 50 done at the checkpoint, 150 s more at half pace, and the rest of both together.
+    # At half speed: 50 done at the checkpoint, 150 s more at half speed, and the rest of both together.
     assert finish_s(outcome) == [250, 250]
     assert outcome.losses == {0: Loss(1, 100 * SECOND), 1: Loss(1, 100 * SECOND)}
 

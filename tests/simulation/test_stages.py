@@ -1,4 +1,4 @@
-"""Jobs known by stages: their paces alone and in groups, and the policy that makes the groups."""
+"""Jobs known by stages: their speeds alone and in groups, and the policy that makes the groups."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def job(model: str, iterations: int = 10) -> TraceJob:
     return TraceJob(model, 0, model, int(model[-1]), iterations)
 
 
-def test_a_job_alone_has_the_pace_of_its_trace_and_what_muri_adds() -> None:
+def test_a_job_alone_has_the_speed_of_its_trace_and_what_muri_adds() -> None:
     performance = Stages(MODELS)
-    (pace,) = performance.paces(Share((0,), (0, 1)), [job("mixed@2")], [0])
-    assert pace.rate == rate_of(193_865)
+    (speed,) = performance.speeds(Share((0,), (0, 1)), [job("mixed@2")], [0])
+    assert speed.rate == rate_of(193_865)
     assert performance.alone_us(job("mixed@2")) == 1_938_650
 
 
@@ -80,28 +80,28 @@ def test_a_job_alone_is_on_the_fastest_type_that_it_may_have() -> None:
     assert performance.alone_us(replace(of_one, gpu_types=("v100",))) == on_v100
     assert performance.alone_us(job("mixed@2")) == 1_938_650, "no server of the fast type has two GPUs"
     for gpu, alone_us in ((0, on_v100), (4, on_v100 / 2)):
-        (pace,) = performance.paces(Share((0,), (gpu,)), [of_one], [0])
-        assert pace.rate == pytest.approx(rate_of(alone_us / 10), rel=1e-6)
+        (speed,) = performance.speeds(Share((0,), (gpu,)), [of_one], [0])
+        assert speed.rate == pytest.approx(rate_of(alone_us / 10), rel=1e-6)
 
 
 def test_jobs_of_a_share_without_depths_take_turns_in_muris_rotation() -> None:
     performance = Stages(MODELS)
     jobs = [job("loads@1"), job("computes@1")]
-    paces = performance.paces(Share((3, 5), (0,)), jobs, [0, 0])
+    speeds = performance.speeds(Share((3, 5), (0,)), jobs, [0, 0])
     # One loads while the other computes, and then the other way round.
     round_us = float((711_000 + 110_000) * SLOWDOWN[1])
-    assert [pace.rate for pace in paces] == [pytest.approx(rate_of(round_us), rel=1e-6)] * 2
+    assert [speed.rate for speed in speeds] == [pytest.approx(rate_of(round_us), rel=1e-6)] * 2
 
 
 def test_jobs_of_a_share_with_depths_run_the_timetable_of_their_group() -> None:
     performance = Stages(MODELS)
     jobs = [job("loads@2"), job("mixed@2")]
-    full = performance.paces(Share((0, 1), (0, 1), (FullDepth(),) * 2), jobs, [0, 0])
-    bent = performance.paces(Share((0, 1), (0, 1), (StaircaseDepth(),) * 2), jobs, [0, 0])
+    full = performance.speeds(Share((0, 1), (0, 1), (FullDepth(),) * 2), jobs, [0, 0])
+    bent = performance.speeds(Share((0, 1), (0, 1), (StaircaseDepth(),) * 2), jobs, [0, 0])
     assert full[1].rate > full[0].rate  # the shorter iterations fit several times
     done = group_round(tuple(sorted(performance.staged(one, staircase=True) for one in jobs)), "planned")
-    assert sorted(pace.rate for pace in bent) == sorted(rate_of(done.time_us / often) for often in done.iterations)
-    assert sum(pace.rate for pace in bent) >= sum(pace.rate for pace in full)
+    assert sorted(speed.rate for speed in bent) == sorted(rate_of(done.time_us / often) for often in done.iterations)
+    assert sum(speed.rate for speed in bent) >= sum(speed.rate for speed in full)
 
 
 def test_shares_that_cannot_be_are_refused() -> None:

@@ -88,11 +88,11 @@ def test_deadlines_and_policies() -> None:
     assert effects(barred)["fast"].stopped == ("j",)
 
 
-def test_periods_and_paces() -> None:
+def test_periods_and_cycle_time_limits() -> None:
     found = effects(chained(cyclic=True))
     assert (found["s"].objective, found["fast"].objective) == (5, 8)
-    paced = replace(chained(cyclic=True).jobs[0], pace_us=7)
-    assert effects(replace(chained(cyclic=True), jobs=(paced,)))["fast"].broken == ("j",)
+    limited = replace(chained(cyclic=True).jobs[0], pace_us=7)
+    assert effects(replace(chained(cyclic=True), jobs=(limited,)))["fast"].broken == ("j",)
 
 
 def test_what_touches_no_job_makes_no_plan_worse_and_what_is_left_is_right() -> None:
@@ -166,7 +166,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert '"rack"' in told and '"cable"' in told
 
 
-def test_a_stopped_job_breaks_its_promise_and_ranks_above_others_that_stop() -> None:
+def test_a_stopped_job_breaks_its_guarantee_and_ranks_above_others_that_stop() -> None:
     """One server has a job with a deadline, another one two jobs without."""
     servers = tuple(Server(name, kind, 2, 10**6, 10**6) for name, kind in (("a", "v"), ("b", "w")))
     models = {kind: Model((Segment("s", {kind: 4}, {kind: 6}, 1, 1),)) for kind in "vw"}
@@ -175,5 +175,5 @@ def test_a_stopped_job_breaks_its_promise_and_ranks_above_others_that_stop() -> 
     assert (found["a"].stopped, found["a"].broken) == (("late",), ("late",))
     assert (found["b"].stopped, found["b"].broken) == (("x", "y"), ())
     assert rank(found["a"]) > rank(found["b"])
-    paced = replace(chained(cyclic=True), jobs=(replace(chained(cyclic=True).jobs[0], pace_us=100),))
-    assert effects(paced)["a"].broken == ("j",)
+    limited = replace(chained(cyclic=True), jobs=(replace(chained(cyclic=True).jobs[0], pace_us=100),))
+    assert effects(limited)["a"].broken == ("j",)

@@ -31,7 +31,7 @@ def ends_of(order: list[RateJob]) -> dict[str, float]:
 
 
 def test_a_job_takes_what_those_before_it_leave() -> None:
-    """`a` uses half of the GPU, and 0.1 of that is lost; `b` goes at 0.45 of its pace until `a` ends at 1000."""
+    """`a` uses half of the GPU, and 0.1 of that is lost; `b` goes at 0.45 of its speed until `a` ends at 1000."""
     order = [job("a", 100, 10, 5.0), job("b", 100, 10, 10.0)]
     ends = ends_of(order)
     assert ends["a"] == 1000 and round(ends["b"]) == 1000 + ((100 - 45) * 10)

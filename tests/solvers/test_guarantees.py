@@ -1,4 +1,4 @@
-"""Deadlines and paces of jobs: plans keep them, and where none can, that is proven and they are named."""
+"""Deadlines and cycle-time limits of jobs: plans keep them, and where none can, that is proven and they are named."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
 from tests.oracle import optimum
-from tests.random_instances import GOALS, random_instance, with_promises
+from tests.random_instances import GOALS, random_instance, with_guarantees
 from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 from tests.refusals import carries
 from tests.task_graph_oracle import task_graph_optimum
@@ -68,7 +68,7 @@ def test_data_parallel_jobs_agree_with_brute_force(horizon: Horizon, objective: 
         if best is None:
             continue
         about = best if horizon == "cyclic" else optimum(replace(free, objective="makespan")) or 1
-        instance = with_promises(free, Random(seed), about)
+        instance = with_guarantees(free, Random(seed), about)
         guaranteed = optimum(instance)
         found[agrees(instance, solved(instance, solver), guaranteed)] += 1
         found["other"] += guaranteed is not None and guaranteed > best
@@ -89,7 +89,7 @@ def test_task_graph_jobs_agree_with_brute_force(
         result = solved(replace(free, objective="makespan") if horizon == "finite" else free)
         if result.objective is None:
             continue
-        instance = with_promises(free, Random(seed), result.objective)
+        instance = with_guarantees(free, Random(seed), result.objective)
         found[agrees(instance, solved(instance, solver), task_graph_optimum(instance))] += 1
     assert found["infeasible"] and found["optimal"]
 
@@ -97,14 +97,14 @@ def test_task_graph_jobs_agree_with_brute_force(
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["greedy", "search", "auto"])
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
-def test_whatever_is_found_keeps_what_was_promised(horizon: Horizon, objective: Objective, solver: str) -> None:
+def test_whatever_is_found_keeps_what_was_guaranteed(horizon: Horizon, objective: Objective, solver: str) -> None:
     found: Counter[Status] = Counter()
     for seed in range(400, 412):
         free = random_instance(seed, horizon, objective, operations=14)
         plain = solve(replace(free, objective="makespan") if horizon == "finite" else free, "greedy")
         if plain.objective is None:
             continue
-        instance = with_promises(free, Random(seed), plain.objective)
+        instance = with_guarantees(free, Random(seed), plain.objective)
         result = solve(instance, solver, Options(threads=2 if solver == "auto" else 1, work_limit=0.2))
         found[result.status] += 1
         assert result.plan is None or check(instance, result.plan) == ()
@@ -134,7 +134,7 @@ def test_the_integer_program_agrees_with_brute_force(
         free = random_instance(seed, "finite", objective, operations=6)
         about = optimum(replace(free, objective="makespan"))
         if about is not None:
-            instance = with_promises(free, Random(seed), about)
+            instance = with_guarantees(free, Random(seed), about)
             result = solve(instance, "ilp", Options(threads=1, engine=engine))
             found[agrees(instance, result, optimum(instance))] += 1
     assert found["infeasible"] > 2 and found["optimal"] > 2
@@ -166,7 +166,7 @@ def test_a_deadline_turns_the_order_of_task_graph_jobs_round(solver: str) -> Non
 
 
 @pytest.mark.parametrize("solver", ["greedy", "search", "cpsat", "auto"])
-def test_certain_causes_name_the_promise(solver: str) -> None:
+def test_certain_causes_name_the_guarantee(solver: str) -> None:
     late = solved(two_on_one_gpu(deadline_us=39), solver)
     assert (late.status, late.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
     assert [(it.kind, it.jobs) for it in late.conflicts] == [("deadline", ("long",))]
@@ -179,7 +179,7 @@ def test_certain_causes_name_the_promise(solver: str) -> None:
     assert solved(two_on_one_gpu(pace_us=25), solver).objective == 50
 
 
-def test_a_proof_that_no_plan_keeps_all_promises_names_them() -> None:
+def test_a_proof_that_no_plan_keeps_all_guarantees_names_them() -> None:
     free = two_on_one_gpu(deadline_us=40)
     jobs = (replace(free.jobs[0], deadline_us=10), free.jobs[1])
     result = solved(replace(free, jobs=jobs, objective="makespan"))
@@ -203,7 +203,7 @@ def test_others_refuse_guarantees_by_name() -> None:
         def run(self, solve_state: SolveState) -> Result:
             return solve_state.conclude(lambda: None)
 
-    why = "'careless' does not take instance 'two': job 'long' has a deadline or a pace"
+    why = "'careless' does not take instance 'two': job 'long' has a deadline or a cycle-time limit"
     with pytest.raises(UsageError, match=why):
         solve(two_on_one_gpu(deadline_us=60), Careless())
 

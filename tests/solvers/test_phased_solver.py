@@ -58,7 +58,7 @@ def solved(asked: Instance) -> tuple[Status, int, int]:
     return result.status, result.plan.objective, len(result.plan.groups)
 
 
-def test_jobs_that_share_nothing_run_at_their_own_pace() -> None:
+def test_jobs_that_share_nothing_run_at_their_own_speed() -> None:
     """A job of each GPU: blocks of 10 us without a gap, so that the longest decides."""
     jobs = [Job(f"j{k}", "one", 1, 10**6 + k) for k in range(4)]
     assert solved(instance(*jobs)) == (Status.OPTIMAL, 10 * (10**6 + 3), 4)
@@ -74,8 +74,8 @@ def test_jobs_of_one_gpu_follow_smiths_rule() -> None:
     assert solved(replace(asked, objective="makespan"))[:2] == (Status.OPTIMAL, 60_000)
 
 
-def test_jobs_with_gpus_of_their_own_keep_their_paces_beside_one_another() -> None:
-    """`wide` needs both GPUs of the server; the others run side by side, the fast one at eight times the pace."""
+def test_jobs_with_gpus_of_their_own_keep_their_speeds_beside_one_another() -> None:
+    """`wide` needs both GPUs of the server; the others run side by side, the fast one at eight times the speed."""
     slow = Model((Segment("s", {"v": 40}, {"v": 40}, 0, 30),))
     jobs = (Job("wide", "net", 2, 900_000), Job("fast", "one", 1, 8_000), Job("slow", "slow", 1, 1_000))
     servers = (Server("x", "v", 2, 200, 10**6),)

@@ -191,7 +191,7 @@ def test_a_missing_engine_and_a_refusal_are_told_apart(pair: Instance) -> None:
         solve(pair, "cpsatt")
 
 
-def test_a_solver_that_does_not_say_so_takes_no_promises(pair: Instance) -> None:
+def test_a_solver_that_does_not_say_so_takes_no_guarantees(pair: Instance) -> None:
     guaranteed = replace(pair, jobs=(replace(pair.jobs[0], deadline_us=10**6), *pair.jobs[1:]))
     with misuse("unsupported instance", naming=["'scripted'", "'a'", "deadline"]):
         solve(guaranteed, Scripted())

@@ -87,8 +87,8 @@ def test_task_graph_jobs_and_instances_without_such_a_plan() -> None:
     tight, loose = (solve(replace(chained(), jobs=(job,)), "auto", QUICK, survivable=True) for job in jobs)
     assert tight.status is Status.UNKNOWN and tight.plan is None
     assert (loose.status, loose.objective) == (Status.OPTIMAL, 12)
-    paced = replace(chained(cyclic=True).jobs[0], pace_us=7)
-    assert solve(replace(chained(cyclic=True), jobs=(paced,)), "auto", QUICK, survivable=True).plan is None
+    limited = replace(chained(cyclic=True).jobs[0], pace_us=7)
+    assert solve(replace(chained(cyclic=True), jobs=(limited,)), "auto", QUICK, survivable=True).plan is None
     cluster = chained().cluster
     star = replace(chained(), cluster=replace(cluster, links=cluster.links[1:]))
     wide = replace(star, jobs=fast_and_slow(9).jobs, models=fast_and_slow(9).models)

@@ -90,7 +90,7 @@ class FlowProcess(StageHost):
         self._log.begin()
         losses = []
         for start, kind, number in own:
-            earliest = zero + start if self.request.pace else 0
+            earliest = zero + start if self.request.time_triggered else 0
             self._log.reach = lambda _, moment=earliest: moment  # type: ignore[misc]
             with blamed(f"rank {self.rank}, minibatch {number}"):
                 if kind == "F":

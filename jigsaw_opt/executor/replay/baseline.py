@@ -77,7 +77,7 @@ def baseline_part(request: ReplayRequest) -> PhasePart | None:
 
 
 def foreground_of(request: ReplayRequest) -> tuple[str, ...]:
-    """Return the names of the jobs in the foreground: those that are named, or else those that have a pace.
+    """Return the names of the jobs in the foreground: those that are named, or else those that have a cycle-time limit.
 
     Raises
     ------
@@ -95,12 +95,12 @@ def foreground_of(request: ReplayRequest) -> tuple[str, ...]:
                 for name in unknown
             ]
         )
-    paced = tuple(job.name for job in request.instance.jobs if job.pace_us is not None)
-    found = tuple(dict.fromkeys(request.foreground or paced))
+    limited = tuple(job.name for job in request.instance.jobs if job.pace_us is not None)
+    found = tuple(dict.fromkeys(request.foreground or limited))
     if not found:
         named = argument("foreground", "NAME")
         raise UsageError(
-            f"no job has a pace, so it has to be said which ones are in the foreground: {named}",
+            f"no job has a cycle-time limit, so it has to be said which ones are in the foreground: {named}",
             code="missing-option",
             path="foreground",
         )

@@ -177,7 +177,7 @@ def _phases(
             length, begin = _length_us(measured.jobs), hosts[0].parts[number].begin_us
             compared = summary(part.plan, measured) if length else None
             back = restarts(request.instance, parts, number)
-            before = None if end is None else max(end, part.phase.start_us if request.pace else 0)
+            before = None if end is None else max(end, part.phase.start_us if request.time_triggered else 0)
             ready = _ready_us(request.instance, part, {job: left.get(job, 0) for job in back})
             whole_span = _span_us(before, ready, measured, compared, left_out) if parameters else None
             start, end = whole_span or (None, None)

@@ -279,7 +279,7 @@ class _RankProcess:
         links = LinkOrder(order, progress, self.rank, part.number)
         self._running = run = Run(order, progress, self.rank, replicas, settings, windows, links, self._own_clock)
         alone = usual and request.baseline == "alone"
-        run.pace, run.exclusive = request.pace and not alone, usual and not alone
+        run.time_triggered, run.exclusive = request.time_triggered and not alone, usual and not alone
         if not usual:
             run.checkpoint, run.every = self._checkpoint, request.every
         self._ended = (*self._ended, run.carry_out())

@@ -15,7 +15,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.problem.replay import Policy
 from jigsaw_opt.solvers.options import MOST_THREADS
-from jigsaw_opt.system.former_names import former_names
+from jigsaw_opt.system.former_names import former_attribute, former_keywords, former_names
 
 __all__ = ["ReplayRequest", "ReplaySettings", "StagedRun"]
 
@@ -40,6 +40,7 @@ class StagedRun(NamedTuple):
     entry: Mapping[str, Any]
 
 
+@former_keywords({"pace": "time_triggered"})
 @dataclass(frozen=True, kw_only=True)
 class ReplaySettings:
     """Settings for carrying a plan out.
@@ -62,11 +63,11 @@ class ReplaySettings:
         first job, the next number that of the next job.
     warm_up
         Times that every iteration of a job that differs in its levels is run before the clock starts.
-    pace
+    time_triggered
         Whether nothing starts before its planned start.
     baseline, foreground
         Replay the jobs a second time, the usual way; or, as ``alone``, those of these names without the others. If none
-        is named, those that have a pace.
+        is named, those that have a cycle-time limit.
     checkpoint, every, resume
         A folder, after how many iterations of a job its workers are saved there (None: only at the end), and whether
         to go on from what it holds.
@@ -85,12 +86,14 @@ class ReplaySettings:
     averaging: Literal["avg_w_count", "avg"] = "avg_w_count"
     seed: int = 0
     warm_up: int = 2
-    pace: bool = False
+    time_triggered: bool = False
     baseline: Policy | None = None
     foreground: tuple[str, ...] = ()
     checkpoint: Path | None = None
     every: int | None = None
     resume: bool = False
+
+    pace = former_attribute("pace", "time_triggered")
 
     def problems(self) -> Iterator[Problem]:
         """Yield everything that is out of range or does not fit together."""
@@ -130,6 +133,7 @@ class ReplaySettings:
             yield Problem("backend", "the backend nccl needs the device cuda", code="not-together")
 
 
+@former_keywords({"pace": "time_triggered"})
 @dataclass(frozen=True)
 class ReplayRequest(ReplaySettings):
     """A plan and how to carry it out.

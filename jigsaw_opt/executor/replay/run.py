@@ -30,7 +30,7 @@ class Run:
         This process; its workers and stages by job, and the settings of torch that each has.
     windows, link_order, clock
         When it may go on.
-    pace
+    time_triggered
         Whether nothing starts before its planned start.
     exclusive
         Whether a job has its GPUs for itself until all its transfers have ended.
@@ -48,7 +48,7 @@ class Run:
     windows: Windows
     link_order: LinkOrder
     clock: ReplayClock
-    pace: bool = False
+    time_triggered: bool = False
     exclusive: bool = False
     checkpoint: Checkpoint | None = None
     every: int | None = None
@@ -137,12 +137,12 @@ class Run:
 
     def _start(self, step: RowStep) -> int:
         """Return the moment before which a step does not begin."""
-        return self._zero + (step.start_us if self.pace else self.order.release_us(step))
+        return self._zero + (step.start_us if self.time_triggered else self.order.release_us(step))
 
     def _transfer_starts(self, step: RowStep, levels: Sequence[int]) -> list[int]:
         """Return for each bucket the moment before which its transfer does not start."""
         buckets = range(1, self.order.depths[step.job] + 1)
-        if not self.pace or len(levels) == 1:
+        if not self.time_triggered or len(levels) == 1:
             return [0] * len(buckets)
         keys = (TransferKey(step.job, step.iteration, bucket) for bucket in buckets)
         return [self._zero + self.order.transfer_start_us(key) for key in keys]

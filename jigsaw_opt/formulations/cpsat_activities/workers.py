@@ -56,7 +56,7 @@ class WorkerJobs:
         self.model, self.operations, self.axis = model, operations, axis
         self.network = RoutedNetwork(GpuEligibility(operations))
         self.jobs: list[JobVariables] = []
-        self.paces: list[ChannelEncoding] = []
+        self.channels: list[ChannelEncoding] = []
         self.clock: ModuloClock | None = None
         spans = _windows(operations, axis.limit) if operations.jobs else ()
         for number, (job, span) in enumerate(zip(operations.jobs, spans, strict=True)):
@@ -70,7 +70,7 @@ class WorkerJobs:
         if self.jobs and isinstance(axis, ModuloAxis):
             self.clock = ModuloClock(model, self.jobs, axis.limit, axis.limit, anchored=False)
         for job_vars in self.jobs:
-            self.paces.append(add_job(model, self.network, job_vars))
+            self.channels.append(add_job(model, self.network, job_vars))
             if self.clock is not None:
                 add_wrap(model, job_vars, self.clock)
         self._add_order()
@@ -93,8 +93,8 @@ class WorkerJobs:
         """Return the intervals that transfers take of links, by link."""
         links = range(len(self.operations.cluster.links))
         if self.clock is not None:
-            return cycle_resources.transfers_over(self.model, self.jobs, self.paces, self.clock, links)
-        return resources.transfers_over(self.model, self.jobs, self.paces, links)
+            return cycle_resources.transfers_over(self.model, self.jobs, self.channels, self.clock, links)
+        return resources.transfers_over(self.model, self.jobs, self.channels, links)
 
     def load(self, g: int) -> Expression:
         """Return the work of all data-parallel jobs on a GPU, as a linear expression in microseconds."""

@@ -98,12 +98,12 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
         # An empty clause: a job without any GPU has no plan.
         proto.add_bool_or([])
         return CpSatCycle(network, jobs, clock, proto)
-    paces = [add_job(proto, network, job_vars) for job_vars in jobs]
+    channels = [add_job(proto, network, job_vars) for job_vars in jobs]
     for job_vars in jobs:
         add_wrap(proto, job_vars, clock)
     add_memory(proto, eligibility, jobs)
     add_blocks_disjoint(proto, eligibility, jobs, clock)
-    add_transfers_disjoint(proto, jobs, paces, clock)
+    add_transfers_disjoint(proto, jobs, channels, clock)
     add_order(proto, network, jobs)
     add_loads_of_period(proto, eligibility, jobs, clock.period)
     return CpSatCycle(network, jobs, clock, proto)

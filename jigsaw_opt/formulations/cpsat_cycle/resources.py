@@ -180,7 +180,7 @@ def _size(model: cp_model.CpModel, times: Sequence[int], levels: dict[int, cp_mo
 
 
 def add_transfers_disjoint(
-    model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelEncoding], clock: ModuloClock
+    model: cp_model.CpModel, jobs: Sequence[JobVariables], channels: Sequence[ChannelEncoding], clock: ModuloClock
 ) -> None:
     """Require that transfers over a link do not overlap (specification: exclusive, cyclic-horizon).
 
@@ -190,19 +190,19 @@ def add_transfers_disjoint(
         The CP-SAT model, which receives variables and constraints.
     jobs
         Variables of each job.
-    paces
+    channels
         Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
     clock
         The period and the phase of each job, in microseconds.
     """
-    for intervals in transfers_over(model, jobs, paces, clock, contended_links(jobs)).values():
+    for intervals in transfers_over(model, jobs, channels, clock, contended_links(jobs)).values():
         model.add_no_overlap(intervals)
 
 
 def transfers_over(
     model: cp_model.CpModel,
     jobs: Sequence[JobVariables],
-    paces: Sequence[ChannelEncoding],
+    channels: Sequence[ChannelEncoding],
     clock: ModuloClock,
     links: Collection[int],
 ) -> dict[int, list[cp_model.IntervalVar]]:
@@ -214,7 +214,7 @@ def transfers_over(
         The CP-SAT model, which receives variables and constraints.
     jobs
         Variables of each job.
-    paces
+    channels
         Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
     clock
         The period and the phase of each job, in microseconds.
@@ -222,11 +222,11 @@ def transfers_over(
         Numbers of the links.
     """
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
-    for job_vars, pace, phase in zip(jobs, paces, clock.phases, strict=True):
+    for job_vars, channel, phase in zip(jobs, channels, clock.phases, strict=True):
         for exchanges in job_vars.exchanges:
             for b, exchange in enumerate(exchanges, 1):
                 for link in sorted(set(job_vars.links).intersection(links)):
-                    there = lasting(model, job_vars, pace, b, job_vars.links[link])
+                    there = lasting(model, job_vars, channel, b, job_vars.links[link])
                     if there is not None:
                         on_link.setdefault(link, []).extend(
                             clock.lay(model, phase, exchange.start, exchange.duration, there)

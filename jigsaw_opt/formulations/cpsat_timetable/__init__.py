@@ -90,10 +90,10 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
         # A disjunction of nothing is false: the engine proves that there is no plan.
         proto.add_bool_or([])
         return CpSatTimetable(network, jobs, proto)
-    paces = [add_job(proto, network, job_vars) for job_vars in jobs]
+    channels = [add_job(proto, network, job_vars) for job_vars in jobs]
     add_memory(proto, eligibility, jobs)
     add_blocks_disjoint(proto, eligibility, jobs)
-    add_transfers_disjoint(proto, jobs, paces)
+    add_transfers_disjoint(proto, jobs, channels)
     add_order(proto, network, jobs)
     _add_objective(proto, eligibility, jobs, bound, limit)
     return CpSatTimetable(network, jobs, proto)

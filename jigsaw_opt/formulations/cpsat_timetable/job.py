@@ -32,8 +32,8 @@ def add_job(proto: cp_model.CpModel, network: RoutedNetwork, job_vars: JobVariab
     add_depth_rule(proto, job_vars)
     add_iterations(proto, job_vars)
     add_links(proto, network, job_vars)
-    pace = add_channel(proto, network, job_vars)
-    durations = add_durations(proto, job_vars, pace)
+    channel = add_channel(proto, network, job_vars)
+    durations = add_durations(proto, job_vars, channel)
     add_exchanges(proto, job_vars, durations)
     add_readiness(proto, network.eligibility, job_vars, durations)
-    return pace
+    return channel

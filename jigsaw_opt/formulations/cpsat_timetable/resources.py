@@ -98,7 +98,7 @@ def _block(
 
 
 def add_transfers_disjoint(
-    model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelEncoding]
+    model: cp_model.CpModel, jobs: Sequence[JobVariables], channels: Sequence[ChannelEncoding]
 ) -> None:
     """Require that transfers over a link do not overlap (specification: exclusive).
 
@@ -108,15 +108,15 @@ def add_transfers_disjoint(
         The CP-SAT model, which receives variables and constraints.
     jobs
         Variables of each job.
-    paces
+    channels
         Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
     """
-    for intervals in transfers_over(model, jobs, paces, contended_links(jobs)).values():
+    for intervals in transfers_over(model, jobs, channels, contended_links(jobs)).values():
         model.add_no_overlap(intervals)
 
 
 def transfers_over(
-    model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelEncoding], links: Collection[int]
+    model: cp_model.CpModel, jobs: Sequence[JobVariables], channels: Sequence[ChannelEncoding], links: Collection[int]
 ) -> dict[int, list[cp_model.IntervalVar]]:
     """Return the intervals that transfers take of some links, by link.
 
@@ -126,17 +126,17 @@ def transfers_over(
         The CP-SAT model, which receives variables and constraints.
     jobs
         Variables of each job.
-    paces
+    channels
         Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
     links
         Numbers of the links.
     """
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
-    for job_vars, pace in zip(jobs, paces, strict=True):
+    for job_vars, channel in zip(jobs, channels, strict=True):
         for exchanges in job_vars.exchanges:
             for b, exchange in enumerate(exchanges, 1):
                 for link in sorted(set(job_vars.links).intersection(links)):
-                    there = lasting(model, job_vars, pace, b, job_vars.links[link])
+                    there = lasting(model, job_vars, channel, b, job_vars.links[link])
                     if there is not None:
                         on_link.setdefault(link, []).append(_interval(model, exchange, there))
     return on_link
@@ -153,7 +153,7 @@ def contended_links(jobs: Sequence[JobVariables]) -> set[int]:
 
 
 def lasting(
-    model: cp_model.CpModel, job_vars: JobVariables, pace: ChannelEncoding, bucket: int, literal: cp_model.IntVar
+    model: cp_model.CpModel, job_vars: JobVariables, channel: ChannelEncoding, bucket: int, literal: cp_model.IntVar
 ) -> cp_model.IntVar | None:
     """Return the literal that a transfer uses a link for some time: one of no duration overlaps nothing.
 
@@ -163,7 +163,7 @@ def lasting(
         The CP-SAT model, which receives variables and constraints.
     job_vars
         Variables of the job.
-    pace
+    channel
         Rate and latency of the job's channel, as order encodings.
     bucket
         Number of the bucket, from 1.
@@ -175,15 +175,15 @@ def lasting(
     cp_model.IntVar | None
         None where the transfer never lasts.
     """
-    if job_vars.job.transfers[bucket - 1].payload_bytes > 0 or pace.latency.values[0] > 0:
+    if job_vars.job.transfers[bucket - 1].payload_bytes > 0 or channel.latency.values[0] > 0:
         return literal
-    if not pace.latency.steps:
+    if not channel.latency.steps:
         return None
     # An empty payload lasts only where the latency is above its first value, which is 0.
     both = model.new_bool_var("")
-    model.add_bool_or([~literal, ~pace.latency.steps[0], both])
+    model.add_bool_or([~literal, ~channel.latency.steps[0], both])
     model.add_implication(both, literal)
-    model.add_implication(both, pace.latency.steps[0])
+    model.add_implication(both, channel.latency.steps[0])
     return both
 
 

@@ -49,7 +49,7 @@ def add_iterations(model: cp_model.CpModel, job_vars: JobVariables) -> None:
         job_vars.starts.append(starts)
 
 
-def add_durations(model: cp_model.CpModel, job_vars: JobVariables, pace: ChannelEncoding) -> list[list[Expression]]:
+def add_durations(model: cp_model.CpModel, job_vars: JobVariables, channel: ChannelEncoding) -> list[list[Expression]]:
     """Return the duration of every transfer, by iteration and bucket (specification: transfer).
 
     Parameters
@@ -58,7 +58,7 @@ def add_durations(model: cp_model.CpModel, job_vars: JobVariables, pace: Channel
         The CP-SAT model, which receives variables and constraints.
     job_vars
         Variables of the job; `job_vars.fewest` and `job_vars.shortest` are filled in, by bucket.
-    pace
+    channel
         Rate and latency of the job's channel, as order encodings.
 
     Returns
@@ -69,41 +69,43 @@ def add_durations(model: cp_model.CpModel, job_vars: JobVariables, pace: Channel
     job = job_vars.job
     buckets = [operation.bucket for operation in job.transfers]
     job_vars.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
-    job_vars.shortest = list(shortest_transfers(job, pace.best))
-    known = {b: _known(model, job_vars, pace, b) for b in buckets if job_vars.certain(b)}
+    job_vars.shortest = list(shortest_transfers(job, channel.best))
+    known = {b: _known(model, job_vars, channel, b) for b in buckets if job_vars.certain(b)}
     return [
-        [known[b] if b in known else _chosen(model, job_vars, pace, i, b) for b in buckets]
+        [known[b] if b in known else _chosen(model, job_vars, channel, i, b) for b in buckets]
         for i in range(job.iterations)
     ]
 
 
-def _known(model: cp_model.CpModel, job_vars: JobVariables, pace: ChannelEncoding, bucket: int) -> Expression:
+def _known(model: cp_model.CpModel, job_vars: JobVariables, channel: ChannelEncoding, bucket: int) -> Expression:
     """Return the duration of a transfer whose number of contributors is known."""
     count, least = job_vars.fewest[bucket - 1], job_vars.shortest[bucket - 1]
-    if pace.fixed:
+    if channel.fixed:
         # With one rate and one latency the shortest duration is the only one.
         return least
     value = model.new_int_var(
-        least, job_vars.job.transfer_us(bucket, count, pace.worst), f"{job_vars.job.name} bucket {bucket}"
+        least, job_vars.job.transfer_us(bucket, count, channel.worst), f"{job_vars.job.name} bucket {bucket}"
     )
-    model.add(value == transfer_expression(job_vars.job, pace, bucket, count))
+    model.add(value == transfer_expression(job_vars.job, channel, bucket, count))
     return value
 
 
-def _chosen(model: cp_model.CpModel, job_vars: JobVariables, pace: ChannelEncoding, i: int, bucket: int) -> Expression:
+def _chosen(
+    model: cp_model.CpModel, job_vars: JobVariables, channel: ChannelEncoding, i: int, bucket: int
+) -> Expression:
     """Return the duration where the levels decide how many workers contribute; more of them never make it shorter."""
     job, fewest = job_vars.job, job_vars.fewest[bucket - 1]
-    longest = job.transfer_us(bucket, job.slots, pace.worst)
+    longest = job.transfer_us(bucket, job.slots, channel.worst)
     value = model.new_int_var(job_vars.shortest[bucket - 1], longest, f"{job.name}.{i} bucket {bucket}")
     # Rows only push the value up: a solution with longer transfers stays one with the exact durations.
     steps = _contributor_steps(model, job_vars, i, bucket, fewest)
     counts = range(fewest, job.slots + 1)
-    if pace.fixed:
-        model.add(value >= encoded_value([job.transfer_us(bucket, c, pace.best) for c in counts], steps))
+    if channel.fixed:
+        model.add(value >= encoded_value([job.transfer_us(bucket, c, channel.best) for c in counts], steps))
         return value
-    model.add(value >= transfer_expression(job, pace, bucket, fewest))
+    model.add(value >= transfer_expression(job, channel, bucket, fewest))
     for step, c in zip(steps, counts[1:], strict=True):
-        model.add(value >= transfer_expression(job, pace, bucket, c)).only_enforce_if(step)
+        model.add(value >= transfer_expression(job, channel, bucket, c)).only_enforce_if(step)
     return value
 
 

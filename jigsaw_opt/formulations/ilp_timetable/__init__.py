@@ -90,10 +90,10 @@ def build(
         # A row that nothing meets: the engine proves that there is no plan.
         model.add(False, "no_gpu")
         return IlpTimetable(eligibility, jobs, model)
-    paces = [_add_job(model, network, job_vars) for job_vars in jobs]
+    channels = [_add_job(model, network, job_vars) for job_vars in jobs]
     add_memory(model, eligibility, jobs)
     add_blocks_disjoint(model, eligibility, jobs)
-    add_transfers_disjoint(model, jobs, paces)
+    add_transfers_disjoint(model, jobs, channels)
     add_order(model, network, jobs)
     _add_deadlines(model, jobs, time_step(operations), room)
     _add_objective(model, eligibility, jobs, objective)
@@ -106,11 +106,11 @@ def _add_job(model: AlgebraicModel, network: RoutedNetwork, job_vars: JobVariabl
     add_depth_rule(model, job_vars)
     add_iterations(model, job_vars)
     add_links(model, network, job_vars)
-    pace = add_channel(model, network, job_vars)
-    durations = add_durations(model, job_vars, pace)
+    channel = add_channel(model, network, job_vars)
+    durations = add_durations(model, job_vars, channel)
     add_exchanges(model, job_vars, durations)
     add_readiness(model, network.eligibility, job_vars, durations)
-    return pace
+    return channel
 
 
 def _add_deadlines(model: AlgebraicModel, jobs: Sequence[JobVariables], step: int, room: float) -> None:

@@ -129,7 +129,7 @@ def add_job(
     _add_iterations(size, job.iterations, sum(gpus.values()))
     for link, pairs in routes.items():
         _add_link(size, network, job, gpus, link, pairs)
-    steps, best = _add_pace(size, network, job, gpus, routes)
+    steps, best = _add_channel(size, network, job, gpus, routes)
     found = JobSize(
         job,
         gpus,
@@ -213,7 +213,7 @@ def _add_link(
     size.add(2, 2)
 
 
-def _add_pace(
+def _add_channel(
     size: ProgramSize, network: RoutedNetwork, job: OperationGraph, gpus: dict[int, int], links: Iterable[int]
 ) -> tuple[tuple[int, int], Channel]:
     """Count order encodings; return their steps and the best channel."""

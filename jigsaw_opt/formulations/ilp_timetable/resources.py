@@ -85,7 +85,7 @@ def _blocks(model: AlgebraicModel, eligibility: GpuEligibility, job_vars: JobVar
 
 
 def add_transfers_disjoint(
-    model: AlgebraicModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelEncoding]
+    model: AlgebraicModel, jobs: Sequence[JobVariables], channels: Sequence[ChannelEncoding]
 ) -> None:
     """Require that transfers over a link do not overlap; one order serves all links that two jobs share.
 
@@ -95,14 +95,14 @@ def add_transfers_disjoint(
         The program, which receives columns and rows.
     jobs
         Variables of each job.
-    paces
+    channels
         Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
 
     Notes
     -----
     Specification: exclusive.
     """
-    operations = [_transfers(job_vars, pace) for job_vars, pace in zip(jobs, paces, strict=True)]
+    operations = [_transfers(job_vars, channel) for job_vars, channel in zip(jobs, channels, strict=True)]
     for one, two in combinations(range(len(jobs)), 2):
         common = sorted(set(jobs[one].links) & set(jobs[two].links))
         if common and operations[one] and operations[two]:
@@ -113,15 +113,15 @@ def add_transfers_disjoint(
             _add_disjoint(model, "link", meet, operations[one], operations[two])
 
 
-def _transfers(job_vars: JobVariables, pace: ChannelEncoding) -> list[_Operation]:
+def _transfers(job_vars: JobVariables, channel: ChannelEncoding) -> list[_Operation]:
     """Return the transfers that may last for some time: one of no duration overlaps nothing."""
     found = []
     for i, exchanges in enumerate(job_vars.exchanges):
         for b, exchange in enumerate(exchanges, 1):
-            certain = job_vars.job.transfers[b - 1].payload_bytes > 0 or pace.latency.values[0] > 0
-            if not certain and not pace.latency.steps:
+            certain = job_vars.job.transfers[b - 1].payload_bytes > 0 or channel.latency.values[0] > 0
+            if not certain and not channel.latency.steps:
                 continue
-            lasting = None if certain else pace.latency.steps[0]
+            lasting = None if certain else channel.latency.steps[0]
             times = (job_vars.earliest(i), job_vars.latest(i), job_vars.shortest[b - 1])
             found.append(_Operation(f"{job_vars.number}_{i}_{b}", exchange.start, exchange.end, *times, lasting))
     return found

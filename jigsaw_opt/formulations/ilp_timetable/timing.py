@@ -45,7 +45,7 @@ def add_iterations(model: AlgebraicModel, job_vars: JobVariables) -> None:
         job_vars.starts.append(starts)
 
 
-def add_durations(model: AlgebraicModel, job_vars: JobVariables, pace: ChannelEncoding) -> list[list[Expression]]:
+def add_durations(model: AlgebraicModel, job_vars: JobVariables, channel: ChannelEncoding) -> list[list[Expression]]:
     """Return the duration of every transfer, by iteration and bucket (specification: transfer).
 
     Parameters
@@ -54,7 +54,7 @@ def add_durations(model: AlgebraicModel, job_vars: JobVariables, pace: ChannelEn
         The program, which receives columns and rows.
     job_vars
         Variables of the job; `job_vars.fewest` and `job_vars.shortest` are filled in, by bucket.
-    pace
+    channel
         Rate and latency of the job's channel, as order encodings.
 
     Returns
@@ -65,30 +65,30 @@ def add_durations(model: AlgebraicModel, job_vars: JobVariables, pace: ChannelEn
     job = job_vars.job
     buckets = [operation.bucket for operation in job.transfers]
     job_vars.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
-    job_vars.shortest = list(shortest_transfers(job, pace.best))
-    known = {b: transfer_expression(job, pace, b, job_vars.fewest[b - 1]) for b in buckets if job_vars.certain(b)}
+    job_vars.shortest = list(shortest_transfers(job, channel.best))
+    known = {b: transfer_expression(job, channel, b, job_vars.fewest[b - 1]) for b in buckets if job_vars.certain(b)}
     return [
-        [known[b] if b in known else _chosen(model, job_vars, pace, i, b) for b in buckets]
+        [known[b] if b in known else _chosen(model, job_vars, channel, i, b) for b in buckets]
         for i in range(job.iterations)
     ]
 
 
-def _chosen(model: AlgebraicModel, job_vars: JobVariables, pace: ChannelEncoding, i: int, bucket: int) -> Expression:
+def _chosen(model: AlgebraicModel, job_vars: JobVariables, channel: ChannelEncoding, i: int, bucket: int) -> Expression:
     """Return the duration where the levels decide how many workers contribute; more of them never make it shorter."""
     job, fewest, least = job_vars.job, job_vars.fewest[bucket - 1], job_vars.shortest[bucket - 1]
-    longest = job.transfer_us(bucket, job.slots, pace.worst)
+    longest = job.transfer_us(bucket, job.slots, channel.worst)
     name = f"duration_{job_vars.number}_{i}_{bucket}"
     value = model.time(name, least, longest)
     steps = _contributor_steps(model, job_vars, i, bucket, fewest)
     counts = range(fewest, job.slots + 1)
-    if pace.fixed:
-        model.add(value >= encoded_value([job.transfer_us(bucket, c, pace.best) for c in counts], steps), name)
+    if channel.fixed:
+        model.add(value >= encoded_value([job.transfer_us(bucket, c, channel.best) for c in counts], steps), name)
         return value
-    model.add(value >= transfer_expression(job, pace, bucket, fewest), name)
+    model.add(value >= transfer_expression(job, channel, bucket, fewest), name)
     for step, c in zip(steps, counts[1:], strict=True):
         # Big M: the most by which a transfer of ``c`` contributors is longer than the shortest one.
-        excess = job.transfer_us(bucket, c, pace.worst) - least
-        model.add(value >= transfer_expression(job, pace, bucket, c) - excess * (1 - step), f"{name}_{c}")
+        excess = job.transfer_us(bucket, c, channel.worst) - least
+        model.add(value >= transfer_expression(job, channel, bucket, c) - excess * (1 - step), f"{name}_{c}")
     return value
 
 

@@ -50,14 +50,14 @@ class ChannelEncoding(Generic[Variable]):
         return Channel((), self.rate.values[-1], self.latency.values[-1])
 
 
-def transfer_expression(job: OperationGraph, pace: ChannelEncoding[Variable], bucket: int, contributors: int) -> Any:
+def transfer_expression(job: OperationGraph, channel: ChannelEncoding[Variable], bucket: int, contributors: int) -> Any:
     """Return the duration of a transfer with a known number of contributors; an integer where the channel is fixed.
 
     Parameters
     ----------
     job
         The compiled job.
-    pace
+    channel
         Rate and latency of its channel, as order encodings.
     bucket
         Number of the bucket, from 1.
@@ -71,10 +71,10 @@ def transfer_expression(job: OperationGraph, pace: ChannelEncoding[Variable], bu
     """
     # The time of the payload depends on the rate alone, and the waiting on the latency alone. So both encodings add up,
     # and no product of literals is needed.
-    moves = [job.transfer_us(bucket, contributors, Channel((), rate, 0)) for rate in pace.rate.values]
+    moves = [job.transfer_us(bucket, contributors, Channel((), rate, 0)) for rate in channel.rate.values]
     steps = contributors + job.slots - 2
-    waits = [steps * latency for latency in pace.latency.values]
-    return encoded_value(moves, pace.rate.steps) + encoded_value(waits, pace.latency.steps)
+    waits = [steps * latency for latency in channel.latency.values]
+    return encoded_value(moves, channel.rate.steps) + encoded_value(waits, channel.latency.steps)
 
 
 def encoded_value(values: Sequence[int], steps: Sequence[Any]) -> Any:

@@ -40,12 +40,12 @@ def fill(
     instance
         A cyclic instance. Foreground jobs have their iterations in a period; those of the others are chosen.
     foreground
-        Names of the jobs that keep their pace; the others are background.
+        Names of the jobs whose throughput is guaranteed; the others are background.
     options
         Time limit, work limit, seed, workers and cancel; nothing else is used. Without a limit, a limit of work.
     slowdown
         The period may be so many times the least one of the foreground alone, as far as `auto` finds it within a fifth
-        of the limits; at least 1. A pace that a foreground job guarantees is kept as well.
+        of the limits; at least 1. A cycle-time limit of a foreground job is kept as well.
 
     Returns
     -------
@@ -57,8 +57,8 @@ def fill(
     InvalidInputError
         There is no such job.
     UsageError
-        The horizon is finite, the cluster has power caps, no job is left as background, or one of these guarantees a
-        pace.
+        The horizon is finite, the cluster has power caps, no job is left as background, or one of these has a
+        cycle-time limit.
     InfeasibleError
         The foreground alone has no plan.
     OutOfTimeError
@@ -107,7 +107,7 @@ def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...
     guaranteed_jobs = [job.name for job in left if job.pace_us is not None]
     if guaranteed_jobs:
         raise UsageError(
-            f"job {guaranteed_jobs[0]!r} has a pace; name it among the foreground",
+            f"job {guaranteed_jobs[0]!r} has a cycle-time limit; name it among the foreground",
             code="contradiction",
             path="foreground",
         )
@@ -125,7 +125,7 @@ def _allowed(instance: Instance, foreground: Sequence[str], least_us: int, slowd
 def _result(search: VectorSearch, first: Alone, options: Options, began: float) -> FillResult:
     loads, best = search.loads, search.best
     chosen = dict(zip(loads.background, best.vector, strict=True))
-    instance = _promising(restricted(loads.instance, search.kept | chosen), loads, search.kept, best.plan)
+    instance = _with_guarantees(restricted(loads.instance, search.kept | chosen), loads, search.kept, best.plan)
     plan = replace(best.plan, instance_sha256=instance_sha256(instance))
     require_correct(instance, plan, "filling")
     bound = max(best.rate, search.bound())
@@ -147,7 +147,7 @@ def _result(search: VectorSearch, first: Alone, options: Options, began: float) 
     )
 
 
-def _promising(instance: Instance, loads: Loads, kept: dict[str, int], plan: Plan) -> Instance:
+def _with_guarantees(instance: Instance, loads: Loads, kept: dict[str, int], plan: Plan) -> Instance:
     """Return the instance with guarantees for the foreground: the allowed period, or the plan's if that is longer."""
     jobs = tuple(
         altered(job, pace_us=max(loads.allowed_us // job.iterations, ceil_div(plan.objective, job.iterations)))

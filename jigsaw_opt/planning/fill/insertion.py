@@ -85,7 +85,7 @@ def insert(instance: Instance, foreground: str, slowdown: float | Fraction = 1.1
     Returns
     -------
     tuple of Instance and Plan
-        With the iterations of all jobs, at least one of each, and the pace that the foreground guarantees; the plan is
+        With the iterations of all jobs, at least one of each, and the cycle-time limit of the foreground; the plan is
         checked. None where memory or holes do not suffice for all, GPUs differ in type, or no path joins them.
 
     Raises
@@ -109,7 +109,7 @@ def insert(instance: Instance, foreground: str, slowdown: float | Fraction = 1.1
     for graph, own in zip(back, others, strict=True):
         starts[graph.name] = list(_behind(starts[foreground], alone, lengths, own))
     counts = {name: len(each) for name, each in starts.items()}
-    filled = _promising(restricted(instance, counts), foreground, ceil_fraction(factor * alone.end_us))
+    filled = _with_guarantee(restricted(instance, counts), foreground, ceil_fraction(factor * alone.end_us))
     gpus = filled.cluster.gpus.places
     decisions = {foreground: _decision(gpus, alone, starts[foreground])}
     for gpu, graph, own in zip(gpus, back, others, strict=False):
@@ -247,7 +247,7 @@ def _decision(gpus: Sequence[Gpu], own: _AloneTimes, starts: Sequence[int]) -> J
     return JobDecision(gpus, levels, [[start_us] * len(gpus) for start_us in starts], transfers)
 
 
-def _promising(instance: Instance, name: str, pace_us: int) -> Instance:
+def _with_guarantee(instance: Instance, name: str, pace_us: int) -> Instance:
     jobs = tuple(altered(job, pace_us=pace_us) if job.name == name else job for job in instance.jobs)
     return altered(instance, jobs=jobs)
 

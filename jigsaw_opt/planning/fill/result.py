@@ -25,7 +25,7 @@ class FillResult:
     iterations
         For each background job, iterations in a period; 0 where it is left out.
     instance, plan
-        Foreground jobs with the pace that they guarantee, background jobs that have iterations, and a checked plan.
+        Foreground jobs with their cycle-time limits, background jobs that have iterations, and a checked plan.
     value
         Weighted background iterations in a period.
     rate, bound

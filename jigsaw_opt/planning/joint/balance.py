@@ -23,7 +23,7 @@ def _balanced(table: StageTable, again: bool, whole: bool) -> Cut | None:
     import numpy as np
 
     layout, never = table.configuration.layout, 2**60
-    # A stage takes so much of its device for each micro-batch, and the slowest one sets the pace of all.
+    # A stage takes so much of its device for each micro-batch, and the slowest one sets the speed of all.
     work = table.forward_us * (1 + again) + table.backward_us + table.weight_us
     held = np.broadcast_to(table.sent_bytes[:, None], work.shape) if again else table.activation_bytes
     always = table.static_bytes + (table.activation_bytes if again else 0)

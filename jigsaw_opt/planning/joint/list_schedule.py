@@ -44,9 +44,9 @@ def rules_of(pipeline: PipelineProblem) -> list[ListRule]:
         for stage in range(layout.stages)
     ]
     behind = list(accumulate(reversed(trips)))[::-1]
-    pace = max(pipeline.work_us) / layout.micro_batches
-    # Little's law: with a micro-batch every `pace`, so many are under way in a round trip of this length.
-    needed = [ceil(trip / pace) for trip in behind]
+    interval = max(pipeline.work_us) / layout.micro_batches
+    # Little's law: with a micro-batch every `interval`, so many are under way in a round trip of this length.
+    needed = [ceil(trip / interval) for trip in behind]
     # The first rule has no limit but memory.
     limits = [(layout.micro_batches,) * layout.stages]
     limits += [tuple(min(layout.micro_batches, it + more) for it in needed) for more in _MORE]

@@ -1,4 +1,4 @@
-"""The partition of a model: its stages, and what bounds their pace."""
+"""The partition of a model: its stages, and what bounds their throughput."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """PipeDream's steady state: minibatches follow one another without a flush, copies of a stage take them in turn.
 
-Every minibatch repeats the same building block, a pace later than the one before (Narayanan et al., SOSP'19, sections
-3.2 and 3.3). A copy of a stage with `r` of them sees each `r`-th minibatch.
+Every minibatch repeats the same building block, an initiation interval later than the one before (Narayanan et al.,
+SOSP'19, sections 3.2 and 3.3). A copy of a stage with `r` of them sees each `r`-th minibatch.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from jigsaw_opt.problem.task_graph import (
     TaskGraphTransfer,
 )
 from jigsaw_opt.solvers.bounds.driver import lower_bound
+from jigsaw_opt.system.former_names import former_attribute
 
 __all__ = ["AsyncSchedule", "AsyncStage", "asynchronous"]
 
@@ -70,7 +71,7 @@ class AsyncSchedule:
         A period has as many minibatches as it takes for all copies to have had equally many.
     minibatches
         In a period.
-    pace_us
+    initiation_interval_us
         Microseconds from one minibatch to the next.
     latency_us
         Microseconds from the begin of a minibatch to its end.
@@ -87,12 +88,14 @@ class AsyncSchedule:
     instance: Instance
     plan: Plan
     minibatches: int
-    pace_us: int
+    initiation_interval_us: int
     latency_us: int
     noam: int
     in_flight: int
     weight_versions: tuple[int, ...]
     peak_bytes: tuple[int, ...]
+
+    pace_us = former_attribute("pace_us", "initiation_interval_us")
 
 
 def asynchronous(
@@ -107,15 +110,16 @@ def asynchronous(
     name
         Name of the instance.
     in_flight
-        Minibatches under way at most, which may slow the pace; None for as many as the least pace takes, and at least
-        the paper's NOAM for each copy of the first stage.
+        Minibatches under way at most, which may lengthen the initiation interval; None for as many as the least one
+        takes, and at least the paper's NOAM for each copy of the first stage.
     memory
         Bytes of a GPU; None for as much as it takes.
 
     Returns
     -------
     AsyncSchedule
-        The schedule at the pace of the slowest stage, or the least pace of the building block that keeps `in_flight`.
+        The schedule with the interval of the slowest stage, or the least interval at which a building block keeps
+        `in_flight`.
 
     Raises
     ------
@@ -128,12 +132,12 @@ def asynchronous(
         raise UsageError(f"at least 1 minibatch is in flight, not {in_flight}", code="out-of-range", path="in_flight")
     workers, first = sum(stage.replicas for stage in stages), stages[0].replicas
     noam = ceil_div(workers, first) * first
-    pace, starts, latency = _least_pace(stages, in_flight)
-    allowed = max(noam, ceil_div(latency, pace)) if in_flight is None else in_flight
-    # A copy takes a minibatch every `replicas` paces, and keeps its weights and activations from the begin of the
+    interval, starts, latency = _least_interval(stages, in_flight)
+    allowed = max(noam, ceil_div(latency, interval)) if in_flight is None else in_flight
+    # A copy takes a minibatch every `replicas` intervals, and keeps its weights and activations from the begin of the
     # forward pass to the end of the backward pass: so many minibatches at once.
     versions = tuple(
-        ceil_div(back + stage.backward_us - there, stage.replicas * pace)
+        ceil_div(back + stage.backward_us - there, stage.replicas * interval)
         for stage, (there, back) in zip(stages, _by_stage(starts, len(stages)), strict=True)
     )
     peak = tuple(
@@ -146,31 +150,31 @@ def asynchronous(
     # After so many minibatches each stage is at its first copy again: the least number that repeats as a whole.
     count = lcm(*(stage.replicas for stage in stages))
     instance = _instance(stages, name, count, allowed, versions, room)
-    plan = _plan(instance, stages, starts, count, pace)
-    return AsyncSchedule(instance, plan, count, pace, latency, noam, allowed, versions, peak)
+    plan = _plan(instance, stages, starts, count, interval)
+    return AsyncSchedule(instance, plan, count, interval, latency, noam, allowed, versions, peak)
 
 
 Starts = list[tuple[int, int]]
 """Start and stage of each pass of a minibatch: forward through all stages, then back."""
 
 
-def _least_pace(stages: Sequence[AsyncStage], in_flight: int | None) -> tuple[int, Starts, int]:
-    """Return the pace, the starts of a minibatch at it, and how long that takes."""
-    # No pace is below this: each copy takes both passes of every minibatch that is its turn.
-    pace = max(ceil_div(stage.forward_us + stage.backward_us, stage.replicas) for stage in stages)
+def _least_interval(stages: Sequence[AsyncStage], in_flight: int | None) -> tuple[int, Starts, int]:
+    """Return the initiation interval, the starts of a minibatch with it, and how long that takes."""
+    # No interval is below this: each copy takes both passes of every minibatch that is its turn.
+    interval = max(ceil_div(stage.forward_us + stage.backward_us, stage.replicas) for stage in stages)
     while True:
-        starts, fits = _building_block(stages, pace)
+        starts, fits = _building_block(stages, interval)
         latency = starts[-1][0] + stages[0].backward_us
-        if in_flight is None or latency <= in_flight * pace:
-            return pace, starts, latency
-        # A slower pace shortens the latency only where a pass that is pushed back fits a turn earlier.
-        pace = min([ceil_div(latency, in_flight), *fits])
+        if in_flight is None or latency <= in_flight * interval:
+            return interval, starts, latency
+        # A longer interval shortens the latency only where a pass that is pushed back fits a turn earlier.
+        interval = min([ceil_div(latency, in_flight), *fits])
 
 
-def _building_block(stages: Sequence[AsyncStage], pace: int) -> tuple[Starts, list[int]]:
-    """Return the earliest starts of one minibatch's passes that do not collide with others, each a pace later.
+def _building_block(stages: Sequence[AsyncStage], interval: int) -> tuple[Starts, list[int]]:
+    """Return the earliest starts of one minibatch's passes that do not collide with others, each an interval later.
 
-    With them come, for each backward pass that is pushed back, the least pace at which it fits a turn earlier.
+    With them come, for each backward pass that is pushed back, the least interval at which it fits a turn earlier.
     """
     forward: Starts = []
     ready = 0
@@ -182,7 +186,7 @@ def _building_block(stages: Sequence[AsyncStage], pace: int) -> tuple[Starts, li
     ready -= stages[-1].transfer_us
     for number in reversed(range(len(stages))):
         stage, begin = stages[number], forward[number][0]
-        turn = stage.replicas * pace
+        turn = stage.replicas * interval
         # On its copy, the backward pass lies between the end of a forward pass and the next forward pass.
         # The copy begins a forward pass each turn. This counts the turns from the minibatch's own to the one that the
         # last microsecond of its backward pass would fall into.
@@ -251,8 +255,8 @@ def _sent(
     return [TaskGraphTransfer(name, delay, *slots)], [Edge(before, name), Edge(name, after)]
 
 
-def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, count: int, pace: int) -> Plan:
-    """Return the building block of each minibatch, a pace after the one before."""
+def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, count: int, interval: int) -> Plan:
+    """Return the building block of each minibatch, an interval after the one before."""
     operations = compile_instance(instance)
     graph = operations.task_graphs[0]
     at = dict[str, int]()
@@ -260,15 +264,15 @@ def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, coun
         for place, (start, number) in enumerate(starts):
             kind = "F" if place < len(stages) else "B"
             length = stages[number].forward_us if kind == "F" else stages[number].backward_us
-            at[f"{kind}{batch}.{number}"] = start + batch * pace
+            at[f"{kind}{batch}.{number}"] = start + batch * interval
             # Both neighbours get a message; the names below select those that there are.
             for other in (number - 1, number + 1):
-                at[f"{kind}{batch}.{number}-{other}"] = start + length + batch * pace
+                at[f"{kind}{batch}.{number}-{other}"] = start + length + batch * interval
     # Operations of a task graph are numbered blocks first, then transfers.
     names = [*(block.name for block in graph.shape.blocks), *(transfer.name for transfer in graph.shape.transfers)]
     row = [at[name] for name in names]
     gpus = [(0, gpu) for gpu in range(len(graph.shape.slots))]
-    period, bound = count * pace, lower_bound(operations).value
+    period, bound = count * interval, lower_bound(operations).value
     plan = Plan.of_jobs(
         instance.name,
         instance_sha256(instance),

@@ -32,7 +32,7 @@ class LinkCompatibility:
     unshifted, shifted
         Compatibility where all jobs start at 0, and with their time shifts.
     load
-        Mean demand of all users over the bandwidth, each at its own pace.
+        Mean demand of all users over the bandwidth, each at its own speed.
     method
         How the shifts of its part of the affinity graph were found.
     """

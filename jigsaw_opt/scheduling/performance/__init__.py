@@ -1,7 +1,7 @@
 """How fast jobs run where they are placed: the protocol that every kind of performance model follows.
 
-Work is counted in units of 10^-15 iterations and paces in units a microsecond, both integers, so that progress is
-exact and nothing is lost however often a job is stopped. A pace is thus stated to 10^-9 iterations a second.
+Work is counted in units of 10^-15 iterations and speeds in units a microsecond, both integers, so that progress is
+exact and nothing is lost however often a job is stopped. A speed is thus stated to 10^-9 iterations a second.
 """
 
 from typing import TYPE_CHECKING

@@ -16,6 +16,7 @@ from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
 from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
+from jigsaw_opt.system.former_names import former_method
 from jigsaw_opt.text import nearest
 
 __all__ = ["Epochs", "epochs"]
@@ -52,7 +53,7 @@ class Epochs:
                 path="performance",
             )
         self._server_of = cluster.gpus.server_of
-        self._paces: dict[tuple[str, str, tuple[int, ...], int, bool, int], Speed] = {}
+        self._speeds: dict[tuple[str, str, tuple[int, ...], int, bool, int], Speed] = {}
         self._alone: dict[TraceJob, int] = {}
 
     @cached_property
@@ -125,8 +126,8 @@ class Epochs:
             return f"model {jobs[0].model!r} has no profile on {next(iter(types))}"
         return None
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the pace of the epoch that the job is in.
+    def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+        """Return the speed of the epoch that the job is in.
 
         Parameters
         ----------
@@ -140,20 +141,22 @@ class Epochs:
         servers = Counter(self._server_of[gpu] for gpu in share.gpus)
         gpu_type = self.cluster.servers[next(iter(servers))].gpu_type
         epoch = self._models[jobs[0].model].epoch(done[0])
-        return (self._pace(jobs[0], gpu_type, tuple(servers.values()), epoch),)
+        return (self._speed(jobs[0], gpu_type, tuple(servers.values()), epoch),)
 
-    def _pace(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> Speed:
+    paces = former_method("paces", speeds)
+
+    def _speed(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> Speed:
         assert job.batch_size is not None
         key = (job.model, gpu_type, placement, job.batch_size, job.min_gpus > 0, epoch)
-        if key not in self._paces:
+        if key not in self._speeds:
             profile = self.profiles[gpu_type][job.model]
             batch = self._batch(job, gpu_type, placement, epoch)
             seconds, sync_s = profile.iteration_s(placement, batch)
             rate = rate_of(_SECOND_US * seconds * self._slowdown(job) / profile.gain(batch.samples, epoch))
             last = epoch + 1 == len(profile.ends)
             until = None if last else profile.ends[epoch]
-            self._paces[key] = Speed(rate, until, sync_s / seconds if len(placement) > 1 else 0.0)
-        return self._paces[key]
+            self._speeds[key] = Speed(rate, until, sync_s / seconds if len(placement) > 1 else 0.0)
+        return self._speeds[key]
 
     def _batch(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> BatchSplit:
         """Return how the batch of an iteration is spread."""
@@ -168,9 +171,9 @@ class Epochs:
         done, time_us, work = 0, 0, self.work(job)
         while done < work:
             epoch = self._models[job.model].epoch(done)
-            pace = self._pace(job, gpu_type, placement, epoch)
-            goal = work if pace.until is None else min(work, pace.until)
-            time_us += -((done - goal) // pace.rate)
+            speed = self._speed(job, gpu_type, placement, epoch)
+            goal = work if speed.until is None else min(work, speed.until)
+            time_us += -((done - goal) // speed.rate)
             done = goal
         return time_us
 

@@ -1,7 +1,7 @@
 """Adaptive jobs of Sia's profiles (SOSP 2023): the batch size follows the placement and the epoch.
 
 A job that may have fewer or more GPUs than it asks for takes the batch size with the greatest goodput, throughput times
-statistical efficiency, by the fitted throughput model; it then runs at the pace that was measured. Other jobs keep
+statistical efficiency, by the fitted throughput model; it then runs at the speed that was measured. Other jobs keep
 the batch size of their trace.
 """
 

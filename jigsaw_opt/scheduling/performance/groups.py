@@ -1,6 +1,6 @@
 """Timetables of jobs that share GPUs, for the performance of profiled models.
 
-The jobs of a share become a cyclic instance on the GPUs of the share alone, and the paces follow from its checked
+The jobs of a share become a cyclic instance on the GPUs of the share alone, and the speeds follow from its checked
 plan. With fixed rules, which is a staircase whose every worker keeps its level for ever or full depth, a period has one
 iteration of each job; if a job is free to choose levels anew in every iteration, it has several.
 """

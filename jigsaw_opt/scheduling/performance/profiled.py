@@ -18,6 +18,7 @@ from jigsaw_opt.scheduling.performance.filling import FilledShares
 from jigsaw_opt.scheduling.performance.groups import Timetabled
 from jigsaw_opt.scheduling.performance.places import Places
 from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
+from jigsaw_opt.system.former_names import former_method
 from jigsaw_opt.text import nearest
 
 __all__ = ["Profiled", "profiled"]
@@ -115,8 +116,8 @@ class Profiled:
             return f"model {jobs[0].model!r} cannot run on these GPUs: their type or memory"
         return None
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the paces by the plan or timetable of the share, or of the job alone.
+    def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+        """Return the speeds by the plan or timetable of the share, or of the job alone.
 
         Parameters
         ----------
@@ -128,13 +129,15 @@ class Profiled:
             Units of work that each has done.
         """
         if share.slowdown is not None:
-            return self._filled_paces(share, jobs)
+            return self._filled_speeds(share, jobs)
         if self._timetabled(share, jobs):
             return tuple(Speed(rate_of(us)) for us in self._groups.iteration_us(share, jobs))
         iteration_us, exchange_us = self._alone_on(share, jobs[0])
         return (Speed(rate_of(iteration_us), None, exchange_us / iteration_us),)
 
-    def _filled_paces(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[Speed, ...]:
+    paces = former_method("paces", speeds)
+
+    def _filled_speeds(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[Speed, ...]:
         """Return speeds of filled jobs; the foreground uses links as long as alone, jobs of one GPU use none."""
         front_us, *back_us = self._filled.iteration_us(share, jobs)
         exposed = self._alone_on(share, jobs[0])[1] / float(front_us)

@@ -47,8 +47,8 @@ class Performance(Protocol):
             The jobs, in the order of ``share.jobs``.
         """
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the pace of each job of a share, without contention by other shares.
+    def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+        """Return the speed of each job of a share, without contention by other shares.
 
         Parameters
         ----------

@@ -12,6 +12,7 @@ from jigsaw_opt.problem.workload import DURATION_UNITS_US, StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
+from jigsaw_opt.system.former_names import former_method
 
 __all__ = ["Seconds", "SecondsByType", "seconds"]
 
@@ -71,8 +72,8 @@ class Seconds:
             return f"its duration is known on {jobs[0].gpus} GPUs, not on {len(share.gpus)}"
         return None
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the pace of one iteration a second, or a unit that the model states.
+    def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+        """Return the speed of one iteration a second, or a unit that the model states.
 
         Parameters
         ----------
@@ -84,6 +85,8 @@ class Seconds:
             Units of work that each has done.
         """
         return (Speed(rate_of(_iteration_us(jobs[0]))),)
+
+    paces = former_method("paces", speeds)
 
 
 class SecondsByType(Seconds):
@@ -98,22 +101,22 @@ class SecondsByType(Seconds):
     """
 
     def __init__(self, cluster: Cluster, speeds: TypeSpeeds) -> None:
-        self.speeds = speeds
+        self.type_speeds = speeds
         self._type_of = [cluster.servers[k].gpu_type for k in cluster.gpus.server_of]
         self._counts = Counter(self._type_of)
 
     @property
     def figures(self) -> object:
         """The speeds."""
-        return sorted(self.speeds.speeds.items()), self.speeds.reference
+        return sorted(self.type_speeds.speeds.items()), self.type_speeds.reference
 
     def unknown(self, job: TraceJob) -> str | None:
         """Return what is unknown of a job: its number of iterations, or the speed of the GPUs that it ran on."""
-        return super().unknown(job) or self.speeds.unknown(job)
+        return super().unknown(job) or self.type_speeds.unknown(job)
 
     def alone_us(self, job: TraceJob) -> int:
         """Return its time on the fastest type that it may have and that has as many GPUs as it asks for."""
-        return round(super().alone_us(job) / self.speeds.best(job, self._counts))
+        return round(super().alone_us(job) / self.type_speeds.best(job, self._counts))
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a share is refused; beside the reasons of `Seconds`, its GPUs must be of one type.
@@ -134,8 +137,8 @@ class SecondsByType(Seconds):
             return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
         return super().refuses(share, jobs)
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the pace of a job: that of the reference type times the speed of the share's type.
+    def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+        """Return the speed of a job: that of the reference type times the speed of the share's type.
 
         Parameters
         ----------
@@ -146,8 +149,10 @@ class SecondsByType(Seconds):
         done
             Units of work that each has done.
         """
-        factor = self.speeds.factor(jobs[0], self._type_of[share.gpus[0]])
+        factor = self.type_speeds.factor(jobs[0], self._type_of[share.gpus[0]])
         return (Speed(rate_of(_iteration_us(jobs[0]) / factor)),)
+
+    paces = former_method("paces", speeds)
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
         """Return iterations a second on a GPU type; 0 where the cluster has fewer of it than the job asks for.
@@ -161,7 +166,7 @@ class SecondsByType(Seconds):
         """
         if self._counts[gpu_type] < job.gpus:
             return 0.0
-        return float(self.speeds.factor(job, gpu_type) * _SECOND_US / _iteration_us(job))
+        return float(self.type_speeds.factor(job, gpu_type) * _SECOND_US / _iteration_us(job))
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
         """Return the iterations of a job that are left; `done` counts units of work.

@@ -1,4 +1,4 @@
-"""Paces in exact integers."""
+"""Speeds in exact integers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Speed:
     rate
         Units of work a microsecond, at least 1.
     until
-        Work done, in units, from which on another pace holds and is asked for; None if this one holds to the end.
+        Work done, in units, from which on another speed holds and is asked for; None if this one holds to the end.
     exchange
         Share of the time, from 0 to 1, in which the job uses links between servers; contention stretches this part.
     """
@@ -30,7 +30,7 @@ class Speed:
     exchange: float = 0.0
 
     def stretched(self, factor: float) -> Speed:
-        """Return the pace where exchanges between servers take `factor` times as long."""
+        """Return the speed where exchanges between servers take `factor` times as long."""
         if factor == 1.0 or self.exchange == 0.0:
             return self
         slower = max(1, round(self.rate / (1.0 + self.exchange * (factor - 1.0))))

@@ -15,6 +15,7 @@ from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
+from jigsaw_opt.system.former_names import former_method
 
 __all__ = ["Stages", "stages"]
 
@@ -23,7 +24,7 @@ _OVERHEAD = Fraction(203, 200)
 
 
 class Stages:
-    """Paces from the stages that the trace itself gives.
+    """Speeds from the stages that the trace itself gives.
 
     A share without depth rules takes turns in Muri's rotation; one with them runs a timetable of the group.
 
@@ -40,7 +41,7 @@ class Stages:
     def __init__(
         self, stages: Mapping[str, StageTimes], cluster: Cluster | None = None, speeds: TypeSpeeds | None = None
     ) -> None:
-        self.speeds = speeds
+        self.type_speeds = speeds
         self._stages = dict(stages)
         self._type_of = [] if cluster is None else [cluster.servers[k].gpu_type for k in cluster.gpus.server_of]
         self._counts = Counter(self._type_of)
@@ -50,9 +51,9 @@ class Stages:
     @property
     def figures(self) -> object:
         """The stages, and the speeds of types where there are several."""
-        if self.speeds is None:
+        if self.type_speeds is None:
             return self._stages
-        return self._stages, sorted(self.speeds.speeds.items()), self.speeds.reference
+        return self._stages, sorted(self.type_speeds.speeds.items()), self.type_speeds.reference
 
     def staged(self, job: TraceJob, staircase: bool = False) -> StagedJob:
         """Return what the program of groups knows of a job.
@@ -74,7 +75,7 @@ class Stages:
             return f"has a model without stages, {job.model!r}"
         if job.iterations is None:
             return "has no number of iterations"
-        return None if self.speeds is None else self.speeds.unknown(job)
+        return None if self.type_speeds is None else self.type_speeds.unknown(job)
 
     def work(self, job: TraceJob) -> int:
         """Return the work of a job: its iterations times `UNITS`."""
@@ -84,7 +85,7 @@ class Stages:
     def alone_us(self, job: TraceJob) -> int:
         """Return its time by the iterations of the trace, with what Muri adds, on its fastest type."""
         assert job.iterations is not None
-        factor = Fraction(1) if self.speeds is None else self.speeds.best(job, self._counts)
+        factor = Fraction(1) if self.type_speeds is None else self.type_speeds.best(job, self._counts)
         return round(job.iterations * self._alone[job.model] / factor)
 
     def restart_us(self, job: TraceJob) -> int | None:
@@ -108,13 +109,13 @@ class Stages:
         """
         if len(jobs) > MOST_JOBS:
             return f"more than {MOST_JOBS} jobs cannot take turns"
-        if self.speeds is not None and len(types := {self._type_of[gpu] for gpu in share.gpus}) > 1:
+        if self.type_speeds is not None and len(types := {self._type_of[gpu] for gpu in share.gpus}) > 1:
             return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
         other = next((job for job in jobs if job.gpus != len(share.gpus)), None)
         return None if other is None else f"its stages are known on {other.gpus} GPUs, not on {len(share.gpus)}"
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the pace of each job of a group, by the length of the group's round.
+    def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+        """Return the speed of each job of a group, by the length of the group's round.
 
         Parameters
         ----------
@@ -132,9 +133,11 @@ class Stages:
         often = dict(zip(order, found.iterations, strict=True))
         return tuple(Speed(rate_of(found.time_us / often[k] / self._factor(share, jobs[k]))) for k in range(len(group)))
 
+    paces = former_method("paces", speeds)
+
     def _factor(self, share: Share, job: TraceJob) -> float:
         """Return how many times as fast a job is on the GPUs of a share as its trace states."""
-        return 1.0 if self.speeds is None else float(self.speeds.factor(job, self._type_of[share.gpus[0]]))
+        return 1.0 if self.type_speeds is None else float(self.type_speeds.factor(job, self._type_of[share.gpus[0]]))
 
     def _round(self, group: Group, timing: Timing) -> Round:
         if (group, timing) not in self._rounds:

@@ -14,6 +14,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
+from jigsaw_opt.system.former_names import former_method
 
 __all__ = ["Table", "table"]
 
@@ -122,8 +123,8 @@ class Table:
             return "these jobs were not measured together on this type of GPU"
         return None
 
-    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the measured paces.
+    def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
+        """Return the measured speeds.
 
         Parameters
         ----------
@@ -135,6 +136,8 @@ class Table:
             Units of work that each has done.
         """
         return tuple(Speed(rate_of(_SECOND_US / rate)) for rate in self._rates(share, jobs))
+
+    paces = former_method("paces", speeds)
 
     def _rates(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[float, ...]:
         gpu_type = self.cluster.servers[self._server_of[share.gpus[0]]].gpu_type

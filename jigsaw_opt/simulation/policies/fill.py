@@ -142,14 +142,14 @@ class _ForegroundFirst(Stateless):
         for active in waiting:
             kind = active.job.model, active.job.gpu_types
             if kind not in hopeless:
-                open_to = [gang for gang in gangs.values() if gang.has_room and self._pace(gang, active) > 0]
+                open_to = [gang for gang in gangs.values() if gang.has_room and self._speed(gang, active) > 0]
                 if open_to:
-                    max(open_to, key=lambda gang: self._pace(gang, active)).back.append(active)
+                    max(open_to, key=lambda gang: self._speed(gang, active)).back.append(active)
                 else:
                     hopeless.add(kind)
 
-    def _pace(self, gang: _FilledGpus, active: JobState) -> int:
-        """Return the pace of a job of one GPU if it joined a foreground job; 0 if it cannot."""
+    def _speed(self, gang: _FilledGpus, active: JobState) -> int:
+        """Return the speed of a job of one GPU if it joined a foreground job; 0 if it cannot."""
         key = (gang.front.job.model, gang.gpus, gang.models, active.job.model, active.job.gpu_types)
         if key not in self._worth:
             of_model = {other.job.model: other for other in (*gang.back, active)}
@@ -160,7 +160,7 @@ class _ForegroundFirst(Stateless):
             gpu_type = self.setting.pool_of[gang.gpus[0]].gpu_type
             can = gpu_type in self.setting.pool_choice.types_of(active.job) and len(jobs) <= len(gang.gpus) + 1
             can = can and performance.refuses(share, jobs) is None
-            self._worth[key] = performance.paces(share, jobs, [0] * len(jobs))[1].rate if can else 0
+            self._worth[key] = performance.speeds(share, jobs, [0] * len(jobs))[1].rate if can else 0
         return self._worth[key]
 
 

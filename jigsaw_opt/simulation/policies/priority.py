@@ -119,7 +119,7 @@ class _PriorityRound:
         self._waiting = [self._turn(index) for index in observation.jobs if index not in self._running]
         self._free = FreeGpus(self._setting, self._shares(), observation.down, observation.dead)
         self._held = HeldPools(self._setting)
-        self._promised: set[int] = set()  # jobs that will stop, and whose GPUs another job is to have
+        self._reserved: set[int] = set()  # jobs that will stop, and whose GPUs another job is to have
         self._wakes: list[int] = []
 
     def decision(self) -> Decision:
@@ -164,7 +164,7 @@ class _PriorityRound:
         now_us, warned = self._observation.now_us, self._own.warned
         stops_us = [warned.setdefault(other.index, now_us + self._seconds_us("grace")) for other in victims]
         if max(stops_us) > now_us:
-            self._promised.update(other.index for other in victims)
+            self._reserved.update(other.index for other in victims)
             self._free.remove(gpus)  # nobody of a lower class takes those that are free already
             return None, True
         for other in victims:
@@ -185,7 +185,7 @@ class _PriorityRound:
         )
         for active in self._running.values():
             lower = own.rank(active.job) < rank and active.job.preemptible is not False
-            if not lower or active.index in self._promised:
+            if not lower or active.index in self._reserved:
                 continue
             if active.index in own.warned or own.since[active.index] + exempt_us <= now_us:
                 found.append(active)

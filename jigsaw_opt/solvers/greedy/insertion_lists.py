@@ -158,8 +158,8 @@ class InsertionLists:
     def _number_channels(self) -> list[int]:
         """Return the number of the channel of every window, the same for all of one rate and latency."""
         number: dict[tuple[int, int], int] = {}
-        paces = [(window.channel.rate, window.channel.latency_us) for window in self.windows]
-        return [number.setdefault(pace, len(number)) for pace in paces]
+        channels = [(window.channel.rate, window.channel.latency_us) for window in self.windows]
+        return [number.setdefault(channel, len(number)) for channel in channels]
 
     def _exchange(self, channels: int) -> tuple[list[int], list[int], list[int]]:
         """Return by class and channel where the durations of transfers are, these, and `least_us`."""

@@ -1,8 +1,8 @@
 """Why an instance has no plan: certain causes before any search, and a minimal conflict after a proof.
 
-Time makes an instance infeasible only where jobs have a deadline or a pace: blocks and transfers can always run one
-after the other. What can besides is the placement (GPU types, memory, links, GPUs of one's own for all workers of a
-job) and a depth rule.
+Time makes an instance infeasible only where jobs have a deadline or a cycle-time limit: blocks and transfers can always
+run one after the other. What can besides is the placement (GPU types, memory, links, GPUs of one's own for all workers
+of a job) and a depth rule.
 """
 
 from __future__ import annotations

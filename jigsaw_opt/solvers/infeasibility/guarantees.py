@@ -1,4 +1,4 @@
-"""Deadlines and paces that no plan keeps: of a job alone, by a bound, or of all jobs together."""
+"""Deadlines and cycle-time limits that no plan keeps: of a job alone, by a bound, or of all jobs together."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _late(name: str, end_us: int, deadline_us: int | None) -> Iterator[Conflict]
 
 
 def _too_fast(operations: Operations, least_us: int, why: str) -> Conflict:
-    """Return the conflict that the tightest pace asks for a period below the least one."""
+    """Return the conflict that the tightest cycle-time limit asks for a period below the least one."""
     job = min(operations.instance.guaranteed_jobs, key=lambda job: (job.pace_us or 0) * job.iterations)
     message = f"{why} {least_us:,} us, and job {job.name} guarantees {_guarantee_of(job)}"
     wanted = f"an iteration every {ceil_div(least_us, job.iterations):,} us is the most that may be guaranteed"

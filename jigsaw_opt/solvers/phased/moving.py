@@ -1,4 +1,4 @@
-"""Phases of jobs that may pause and move: who runs where by an order, side by side at their own paces."""
+"""Phases of jobs that may pause and move: who runs where by an order, side by side at their own speeds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRIED = 32
 _FEW = 8
 """Jobs of a part up to which more is tried than what its rates are."""
 _WORTH_AN_ITERATION = 1e-5
-"""Share of the pace of all jobs for which a period may have one iteration more."""
+"""Share of the speed of all jobs for which a period may have one iteration more."""
 
 
 class _SharingPart(NamedTuple):
@@ -35,7 +35,7 @@ class _SharingPart(NamedTuple):
     plan
         Their cyclic plan.
     worth
-        Total cost of slowing them down, per share of their pace.
+        Total cost of slowing them down, per share of their speed.
     gain
         Their gain for the objective per microsecond.
     left
@@ -189,7 +189,7 @@ def _periods(parts: Sequence[_SharingPart]) -> list[int]:
 
 
 def _filled(parts: Sequence[_SharingPart], period_us: int) -> tuple[list[int], float]:
-    """Return how often each part takes place in a period, and what share of the paces that comes to, by worth."""
+    """Return how often each part takes place in a period, and what share of the speeds that comes to, by worth."""
     room = max(1, _MOST_LISTED // len(parts))
     found, share, listed = [], 0.0, 0
     for part in parts:

@@ -22,7 +22,7 @@ def policies(jobs: Mapping[str, Job | TaskGraphJob], shelves: Sequence[Plan], ti
     """Yield policies that run the jobs of a group.
 
     Whole shelves in turn; each job alone; and as many as have GPUs of their own. Jobs that run together end together,
-    or keep their own paces as far as they can.
+    or keep their own speeds as far as they can.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def policies(jobs: Mapping[str, Job | TaskGraphJob], shelves: Sequence[Plan], ti
     if len(jobs) == 1:
         return
     alone_us = {name: timing({name: 1}, places).objective for name in jobs}
-    pace = _own_pace(alone_us)
+    ratio = _own_ratio(alone_us)
     total_us = {name: alone_us[name] * job.iterations for name, job in jobs.items()}
     # Smith's rule: on one machine, least time per weight first is optimal for weighted completion times.
     by_ratio = sorted(jobs, key=lambda name: total_us[name] / jobs[name].weight)
@@ -59,9 +59,9 @@ def policies(jobs: Mapping[str, Job | TaskGraphJob], shelves: Sequence[Plan], ti
     longest_first = sorted(jobs, key=lambda name: -total_us[name])
     yield PhasePolicy(by_ratio, _never, _ending_together, places)
     for order in (by_ratio, by_release, longest_first):
-        yield PhasePolicy(order, apart, pace, places)
+        yield PhasePolicy(order, apart, ratio, places)
     yield PhasePolicy(by_release, _never, _ending_together, places)
-    yield PhasePolicy(sorted(by_ratio, key=shelf_of.__getitem__), same_shelf, pace, places)
+    yield PhasePolicy(sorted(by_ratio, key=shelf_of.__getitem__), same_shelf, ratio, places)
     yield PhasePolicy(by_shelf, same_shelf, _ending_together, places)
 
 
@@ -84,8 +84,8 @@ def _as_placed(placed: Mapping[str, int]) -> _Ratio:
     return counts
 
 
-def _own_pace(alone_us: Mapping[str, int]) -> _Ratio:
-    """Return iterations in the ratio of the paces of the jobs alone, as far as they have so many left."""
+def _own_ratio(alone_us: Mapping[str, int]) -> _Ratio:
+    """Return iterations in the ratio of the speeds of the jobs alone, as far as they have so many left."""
 
     def counts(remaining: Mapping[str, int]) -> dict[str, int]:
         found = iteration_counts({name: 1 / alone_us[name] for name in remaining}, _MOST_AT_OWN_PACE)

@@ -34,7 +34,7 @@ _MEASURED = 4
 OF_ONE = (1, 2, 4, 8)
 """Iterations that a period of one job may have: where the mean of its levels counts, more round up less."""
 _WORTH_AN_ITERATION = 0.001
-"""Share of the pace for which a period may have one iteration more."""
+"""Share of the speed for which a period may have one iteration more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -308,8 +308,8 @@ def _gained(jobs: Sequence[RateJob], rates: Mapping[str, float], counts: Mapping
     More iterations cost a little.
     """
     worth = {job.name: job.weight * job.alone_us for job in jobs}
-    paces = (worth[job.name] * min(1.0, counts[job.name] / (period_us * rates[job.name])) for job in jobs)
-    return sum(paces) / sum(worth.values()) - _WORTH_AN_ITERATION * sum(counts.values()) / len(jobs)
+    speeds = (worth[job.name] * min(1.0, counts[job.name] / (period_us * rates[job.name])) for job in jobs)
+    return sum(speeds) / sum(worth.values()) - _WORTH_AN_ITERATION * sum(counts.values()) / len(jobs)
 
 
 def _period_us(jobs: Sequence[RateJob], counts: Mapping[str, int]) -> float:

@@ -96,7 +96,7 @@ class FailureEffect:
         Makespan, weighted completion or period of the jobs that run, with the order of the plan kept on every GPU and
         link; None where no job runs, or the order does not repeat within one period.
     broken
-        Jobs that miss their deadline or pace: they run too long, or stop.
+        Jobs that miss their deadline or cycle-time limit: they run too long, or stop.
     phases
         Every phase that has a job that stops or is rerouted; None of a plan that does not count its repetitions.
     """
@@ -274,8 +274,8 @@ class FailureEffects:
         """Return the objective of the jobs that run, and those of them that break a guarantee."""
         jobs = [self._order.jobs[job] for job in kept]
         if timing.period is not None:
-            paced = [(job.name, job.pace_us * job.iterations) for job in jobs if job.pace_us is not None]
-            return timing.period, tuple(name for name, most in paced if timing.period > most)
+            limited = [(job.name, job.pace_us * job.iterations) for job in jobs if job.pace_us is not None]
+            return timing.period, tuple(name for name, most in limited if timing.period > most)
         all_ends = self._order.ends(timing)
         ends = [all_ends[job] for job in kept]
         late = [job.name for job, end in zip(jobs, ends) if job.deadline_us is not None and end > job.deadline_us]
