@@ -132,7 +132,7 @@ def build(tasks: Sequence[CyclicTask], period: int, busy_machines: Busy, busy_li
 def _add_job(proto: cp_model.CpModel, task: CyclicTask, period: int, first: bool) -> _Variables:
     """Add readiness, order and barrier, which wraps (specification: readiness, order, barrier, period)."""
     job_vars = _Variables(task, [], [], [])
-    phase = barrier = proto.new_int_var(0, 0 if first else period - 1, "")
+    offset = barrier = proto.new_int_var(0, 0 if first else period - 1, "")
     for iteration in task.iterations:
         blocks = [proto.new_int_var(0, 2 * period, "") for _ in task.machines]
         moves = [proto.new_int_var(0, 2 * period, "") for _ in iteration.exchange]
@@ -150,8 +150,8 @@ def _add_job(proto: cp_model.CpModel, task: CyclicTask, period: int, first: bool
         job_vars.transfers.append(moves)
         job_vars.ends.append(end)
         barrier = end
-    # The last barrier wraps: the next period of the job begins a period after its phase.
-    proto.add(barrier <= phase + period)
+    # The last barrier wraps: the next period of the job begins a period after its offset.
+    proto.add(barrier <= offset + period)
     return job_vars
 
 

@@ -56,8 +56,8 @@ class Calendar:
         if not ends:
             return moment if duration <= period else None
         # Go once around the period from `moment`; after all intervals there is no free time that is long enough.
-        turn, phase = divmod(moment, period)
-        shift, k = turn * period, bisect_right(ends, phase)
+        turn, offset = divmod(moment, period)
+        shift, k = turn * period, bisect_right(ends, offset)
         for _ in range(len(ends) + 1):
             if k == len(ends):
                 k, shift = 0, shift + period
@@ -124,12 +124,12 @@ class Calendar:
             return ()
         if self.period is None:
             return ((start, end),)
-        phase = start % self.period
-        last = phase + end - start
+        offset = start % self.period
+        last = offset + end - start
         if last <= self.period:
-            return ((phase, last),)
+            return ((offset, last),)
         # What reaches past the period comes round to its beginning.
-        return (phase, self.period), (0, last - self.period)
+        return (offset, self.period), (0, last - self.period)
 
 
 def union(calendars: Sequence[Calendar], period: int | None) -> Calendar:

@@ -96,7 +96,7 @@ class CpSatActivities:
                     self.proto.add_hint(literal, g == number[name])
             for row, starts in zip(job_vars.starts, own, strict=True):
                 for start, moment in zip(row, starts, strict=True):
-                    self.proto.add_hint(start.phase, self.axis.phase(moment, first))
+                    self.proto.add_hint(start.offset, self.axis.offset(moment, first))
 
 
 def _sorted_starts_of(job_vars: TaskGraphVariables, plan: TaskGraphJobPlan) -> list[list[int]]:
@@ -133,7 +133,7 @@ def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:
     add_memory(proto, gpus, jobs, axis, workers)
     if isinstance(axis, ModuloAxis):
         # All jobs together can be moved in time, and then come around.
-        proto.add(jobs[0].starts[0][0].phase == 0)
+        proto.add(jobs[0].starts[0][0].offset == 0)
     if isinstance(axis, SpanAxis):
         proto.minimize(axis.period)
         add_loads(proto, gpus, jobs, workers, axis.period)

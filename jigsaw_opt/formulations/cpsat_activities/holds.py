@@ -110,7 +110,7 @@ class _Span:
             # Without waits that lead from start to end, the end may come first. The memory interval then takes no
             # time, and its length cannot be negative.
             model.add(whole == end - start.start if forward else whole >= end - start.start)
-            self.rows.append((start.phase, length, periods))
+            self.rows.append((start.offset, length, periods))
 
     def time(self, axis: TimeAxis) -> Expression:
         """Return how long it lasts in all iterations."""
@@ -119,8 +119,8 @@ class _Span:
     def add_to(self, taken: _Taken, literal: cp_model.IntVar) -> None:
         """Take the bytes on a GPU where the slot is there."""
         demand = self.hold.bytes // taken.unit
-        for phase, length, periods in self.rows:
-            taken.add(taken.axis.intervals(taken.model, phase, length, literal), demand)
+        for offset, length, periods in self.rows:
+            taken.add(taken.axis.intervals(taken.model, offset, length, literal), demand)
             if self.modulo:
                 taken.always(literal, periods * demand)
 

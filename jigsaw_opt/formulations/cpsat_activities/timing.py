@@ -82,7 +82,7 @@ def add_blocks_disjoint(
                     for row in job_vars.starts:
                         for block in blocks:
                             intervals += axis.intervals(
-                                model, row[block].phase, job_vars.size[block], job_vars.at[slot][g]
+                                model, row[block].offset, job_vars.size[block], job_vars.at[slot][g]
                             )
         model.add_no_overlap(intervals)
 
@@ -107,7 +107,7 @@ def add_transfers_disjoint(
     for job_vars in jobs:
         for (operation, link), literal in job_vars.links.items():
             for row in job_vars.starts:
-                taken = axis.intervals(model, row[operation].phase, job_vars.size[operation], literal)
+                taken = axis.intervals(model, row[operation].offset, job_vars.size[operation], literal)
                 on_link.setdefault(link, []).extend(taken)
     for intervals in on_link.values():
         model.add_no_overlap(intervals)

@@ -47,14 +47,14 @@ class Start:
     ----------
     start
         Its start.
-    phase
+    offset
         The variable that resources see: the start itself, or its residue modulo the period.
     turns
         Whole periods before it; 0 where times are absolute.
     """
 
     start: Expression
-    phase: cp_model.IntVar
+    offset: cp_model.IntVar
     turns: Expression = 0
 
 
@@ -153,7 +153,7 @@ class TimeAxis:
         """Return the length of so many periods."""
         return 0
 
-    def phase(self, start_us: int, first_us: int) -> int:
+    def offset(self, start_us: int, first_us: int) -> int:
         """Return where a start lies on the axis in a plan whose first operation starts at `first_us`.
 
         Parameters
@@ -166,7 +166,7 @@ class TimeAxis:
         return start_us
 
     def intervals(
-        self, model: cp_model.CpModel, phase: cp_model.IntVar, size: Expression, literal: cp_model.IntVar
+        self, model: cp_model.CpModel, offset: cp_model.IntVar, size: Expression, literal: cp_model.IntVar
     ) -> list[cp_model.IntervalVar]:
         """Return the intervals that an operation takes of a resource where a literal holds.
 
@@ -174,14 +174,14 @@ class TimeAxis:
         ----------
         model
             The CP-SAT model, which receives variables and constraints.
-        phase
+        offset
             Start of the operation, as resources see it.
         size
             Its duration, in microseconds.
         literal
             Says whether the operation uses the resource.
         """
-        return [_interval(model, phase, size, literal, self.limit)]
+        return [_interval(model, offset, size, literal, self.limit)]
 
 
 class SpanAxis(TimeAxis):
@@ -240,15 +240,15 @@ class ModuloAxis(TimeAxis):
         most_periods
             Largest number of whole periods before the start.
         """
-        phase = model.new_int_var(0, self.limit - 1, "")
+        offset = model.new_int_var(0, self.limit - 1, "")
         turns = model.new_int_var(0, most_periods, "")
-        return Start(phase + self.limit * turns, phase, turns)
+        return Start(offset + self.limit * turns, offset, turns)
 
     def later(self, periods: int) -> Expression:
         """Return the length of so many periods."""
         return periods * self.limit
 
-    def phase(self, start_us: int, first_us: int) -> int:
+    def offset(self, start_us: int, first_us: int) -> int:
         """Return the residue of a start where the first operation has residue 0.
 
         Parameters
@@ -261,7 +261,7 @@ class ModuloAxis(TimeAxis):
         return (start_us - first_us) % self.limit
 
     def intervals(
-        self, model: cp_model.CpModel, phase: cp_model.IntVar, size: Expression, literal: cp_model.IntVar
+        self, model: cp_model.CpModel, offset: cp_model.IntVar, size: Expression, literal: cp_model.IntVar
     ) -> list[cp_model.IntervalVar]:
         """Return the intervals that an operation takes of a resource where a literal holds, now and one period later.
 
@@ -269,14 +269,14 @@ class ModuloAxis(TimeAxis):
         ----------
         model
             The CP-SAT model, which receives variables and constraints.
-        phase
+        offset
             Residue of its start, in microseconds.
         size
             Its duration, in microseconds, at most one period.
         literal
             Says whether the operation uses the resource.
         """
-        return [_interval(model, start, size, literal, 3 * self.limit) for start in (phase, phase + self.limit)]
+        return [_interval(model, start, size, literal, 3 * self.limit) for start in (offset, offset + self.limit)]
 
 
 def _interval(

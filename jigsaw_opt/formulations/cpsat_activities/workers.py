@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_activities.serial import serial_end
 from jigsaw_opt.formulations.cpsat_activities.variables import ModuloAxis, TimeAxis
-from jigsaw_opt.formulations.cpsat_cycle import add_wrap, earlier, later, phase_of
+from jigsaw_opt.formulations.cpsat_cycle import add_wrap, earlier, later, offset_of
 from jigsaw_opt.formulations.cpsat_cycle import resources as cycle_resources
 from jigsaw_opt.formulations.cpsat_cycle.resources import ModuloClock
 from jigsaw_opt.formulations.cpsat_timetable import resources
@@ -149,7 +149,7 @@ class WorkerJobs:
         found = [decision_of(self.network.eligibility, job_vars, value) for job_vars in self.jobs]
         if self.clock is None:
             return found
-        return [later(own, value(phase)) for own, phase in zip(found, self.clock.phases, strict=True)]
+        return [later(own, value(offset)) for own, offset in zip(found, self.clock.offsets, strict=True)]
 
     def hint(self, timetable: Timetable, first: int) -> None:
         """Hint their part of a timetable, of which a moment `first` is moved to 0 on the cyclic horizon.
@@ -165,15 +165,15 @@ class WorkerJobs:
         for number, (job_vars, plan) in enumerate(zip(self.jobs, plans, strict=True)):
             own = plan
             if clock is not None:
-                own = earlier(plan, phase_of(plan))
-                self.model.add_hint(clock.phases[number], (phase_of(plan) - first) % clock.limit)
+                own = earlier(plan, offset_of(plan))
+                self.model.add_hint(clock.offsets[number], (offset_of(plan) - first) % clock.limit)
             add_hint(self.model, job_vars, own, [self.network.eligibility.index[name] for name in plan.gpus])
 
     def _in_order(self, plans: tuple[JobPlan, ...]) -> list[JobPlan]:
         """Return for each job the plan that it takes where identical ones end in order, on clocks of their own."""
 
         def end(plan: JobPlan) -> int:
-            return job_end(plan) - (phase_of(plan) if self.clock is not None else 0)
+            return job_end(plan) - (offset_of(plan) if self.clock is not None else 0)
 
         found = list(plans)
         for group in identical_jobs(self.operations):

@@ -1,7 +1,7 @@
 """The cyclic horizon as a CP-SAT model; see ``docs/models.md`` for it in formulas.
 
-Every job keeps a clock of its own that reads 0 at its *phase*. On that clock it is a job of the finite model
-that must end within the period, and only GPUs and links see the phases.
+Every job keeps a clock of its own that reads 0 at its *offset*. On that clock it is a job of the finite model
+that must end within the period, and only GPUs and links see the offsets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["CpSatCycle", "add_wrap", "build", "earlier", "later", "phase_of"]
+__all__ = ["CpSatCycle", "add_wrap", "build", "earlier", "later", "offset_of"]
 
 
 class CpSatCycle:
@@ -41,7 +41,7 @@ class CpSatCycle:
     jobs
         Variables of each job, times on its own clock.
     clock
-        The period and the phases.
+        The period and the offsets.
     proto
         The CP-SAT model.
     """
@@ -55,8 +55,8 @@ class CpSatCycle:
         """Return the timetable of a solution, given the value of each variable."""
         eligibility = self.network.eligibility
         decisions = [
-            later(decision_of(eligibility, job_vars, value), value(phase))
-            for job_vars, phase in zip(self.jobs, self.clock.phases, strict=True)
+            later(decision_of(eligibility, job_vars, value), value(offset))
+            for job_vars, offset in zip(self.jobs, self.clock.offsets, strict=True)
         ]
         return Timetable(assemble(eligibility.operations, decisions), value(self.clock.period))
 
@@ -65,14 +65,14 @@ class CpSatCycle:
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
         period = timetable.period_us or 0
         self.proto.add_hint(self.clock.period, period)
-        starts = {plan.name: phase_of(plan) for plan in timetable.jobs}
+        starts = {plan.name: offset_of(plan) for plan in timetable.jobs}
         own = Timetable(tuple(earlier(plan, starts[plan.name]) for plan in timetable.jobs), period)
         twin = ordered_twin(self.network, own)
-        # The first job has phase 0 in the model, so the plan is shifted until it has.
+        # The first job has offset 0 in the model, so the plan is shifted until it has.
         anchor = starts[twin[0][0].name]
-        for job_vars, phase, (plan, gpus) in zip(self.jobs, self.clock.phases, twin, strict=True):
+        for job_vars, offset, (plan, gpus) in zip(self.jobs, self.clock.offsets, twin, strict=True):
             add_hint(self.proto, job_vars, plan, gpus)
-            self.proto.add_hint(phase, (starts[plan.name] - anchor) % period)
+            self.proto.add_hint(offset, (starts[plan.name] - anchor) % period)
 
 
 def build(operations: Operations, spans: Sequence[Window], bound: int, limit: int) -> CpSatCycle:
@@ -119,47 +119,47 @@ def add_wrap(model: cp_model.CpModel, job_vars: JobVariables, clock: ModuloClock
     job_vars
         Variables of the job.
     clock
-        The period and the phase of each job, in microseconds.
+        The period and the offset of each job, in microseconds.
     """
     model.add(job_vars.ends[-1] <= clock.period)
 
 
-def phase_of(plan: JobPlan) -> int:
+def offset_of(plan: JobPlan) -> int:
     """Return the moment at which the job's own clock reads 0 in a plan, in microseconds."""
     return min(block.start_us for block in plan.iterations[0].blocks)
 
 
-def later(decision: JobDecision, phase: int) -> JobDecision:
+def later(decision: JobDecision, offset: int) -> JobDecision:
     """Move every start of a decision from the job's own clock to that of the plan.
 
     Parameters
     ----------
     decision
         What a solution decides for the job, on the job's own clock.
-    phase
+    offset
         Moment of the plan at which the job's clock reads 0, in microseconds.
     """
     return replace(
         decision,
-        block_starts=[[start + phase for start in row] for row in decision.block_starts],
-        transfer_starts=[[start + phase for start in row] for row in decision.transfer_starts],
+        block_starts=[[start + offset for start in row] for row in decision.block_starts],
+        transfer_starts=[[start + offset for start in row] for row in decision.transfer_starts],
     )
 
 
-def earlier(plan: JobPlan, phase: int) -> JobPlan:
+def earlier(plan: JobPlan, offset: int) -> JobPlan:
     """Move a job's part of a plan to the job's own clock.
 
     Parameters
     ----------
     plan
         The job's part of the plan.
-    phase
+    offset
         Moment of the plan at which the job's clock reads 0, in microseconds.
     """
     iterations = (
         Iteration(
-            tuple(Block(b.level, b.start_us - phase, b.end_us - phase) for b in iteration.blocks),
-            tuple(Transfer(t.bucket, t.start_us - phase, t.end_us - phase) for t in iteration.transfers),
+            tuple(Block(b.level, b.start_us - offset, b.end_us - offset) for b in iteration.blocks),
+            tuple(Transfer(t.bucket, t.start_us - offset, t.end_us - offset) for t in iteration.transfers),
         )
         for iteration in plan.iterations
     )

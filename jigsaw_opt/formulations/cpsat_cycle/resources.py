@@ -1,7 +1,7 @@
 """GPUs and links, each for one operation at a time modulo the period (specification: exclusive, cyclic-horizon).
 
-An operation that starts at ``offset`` on the clock of a job of phase ``f`` has the residue ``r = (f + offset) mod T``.
-As ``f < T`` and no offset exceeds ``T``, that is ``f + offset`` or ``f + offset - T``: one literal. Operations of at
+An operation that starts at ``s`` on the clock of a job of offset ``f`` has the residue ``r = (f + s) mod T``. As
+``f < T`` and no such start exceeds ``T``, that is ``f + s`` or ``f + s - T``: one literal. Operations of at
 most ``T`` overlap modulo ``T`` exactly where two of the intervals from ``r`` and from ``r + T`` overlap, so every
 operation is laid down twice and the period may stay a variable.
 """
@@ -26,9 +26,9 @@ __all__ = ["ModuloClock", "add_blocks_disjoint", "add_transfers_disjoint", "bloc
 
 
 class ModuloClock:
-    """The period, and the phase of each job: the moment at which its own clock reads 0.
+    """The period, and the offset of each job: the moment at which its own clock reads 0.
 
-    A plan may be shifted as a whole, so the first job has phase 0 where nothing else is anchored.
+    A plan may be shifted as a whole, so the first job has offset 0 where nothing else is anchored.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class ModuloClock:
     bound, limit
         Least and largest period, in microseconds.
     anchored
-        Whether the first job has phase 0.
+        Whether the first job has offset 0.
     """
 
     def __init__(
@@ -47,18 +47,18 @@ class ModuloClock:
     ) -> None:
         self.limit = limit
         self.period = model.new_int_var(max(1, bound), limit, "period")
-        self.phases = [
-            model.new_int_var(0, limit - 1 if number or not anchored else 0, f"phase of {job_vars.job.name}")
+        self.offsets = [
+            model.new_int_var(0, limit - 1 if number or not anchored else 0, f"offset of {job_vars.job.name}")
             for number, job_vars in enumerate(jobs)
         ]
-        for phase in self.phases:
-            model.add(phase < self.period)
+        for offset in self.offsets:
+            model.add(offset < self.period)
 
     def lay(
         self,
         model: cp_model.CpModel,
-        phase: cp_model.IntVar,
         offset: cp_model.IntVar,
+        start: cp_model.IntVar,
         size: Expression,
         literal: cp_model.IntVar,
     ) -> list[cp_model.IntervalVar]:
@@ -68,9 +68,9 @@ class ModuloClock:
         ----------
         model
             The CP-SAT model, which receives variables and constraints.
-        phase
-            Phase of its job, in microseconds.
         offset
+            Offset of its job, in microseconds.
+        start
             Its start on the job's own clock, in microseconds, at most the period.
         size
             Its duration, in microseconds.
@@ -91,9 +91,9 @@ class ModuloClock:
         turn = model.new_int_var(0, self.limit, "")
         model.add(turn == self.period).only_enforce_if(wraps)
         model.add(turn == 0).only_enforce_if(~wraps)
-        model.add(first == phase + offset - turn).only_enforce_if(literal)
+        model.add(first == offset + start - turn).only_enforce_if(literal)
         model.add(second == first + self.period)
-        return [self._interval(model, start, size, literal) for start in (first, second)]
+        return [self._interval(model, moment, size, literal) for moment in (first, second)]
 
     def _interval(
         self, model: cp_model.CpModel, start: cp_model.IntVar, size: Expression, literal: cp_model.IntVar
@@ -120,7 +120,7 @@ def add_blocks_disjoint(
     jobs
         Variables of each job.
     clock
-        The period and the phase of each job, in microseconds.
+        The period and the offset of each job, in microseconds.
 
     Notes
     -----
@@ -153,15 +153,15 @@ def blocks_on(
     g
         Number of the GPU.
     clock
-        The period and the phase of each job, in microseconds.
+        The period and the offset of each job, in microseconds.
     power
         Receives the draw of the blocks, in watts, where there are caps.
     """
     intervals: list[cp_model.IntervalVar] = []
-    for job_vars, phase in zip(jobs, clock.phases, strict=True):
+    for job_vars, offset in zip(jobs, clock.offsets, strict=True):
         for starts, levels in zip(job_vars.starts if g in job_vars.assigned else (), job_vars.levels, strict=False):
             size = _size(model, block_us(job_vars.job, eligibility.gpu_type(g)), levels[g])
-            copies = clock.lay(model, phase, starts[g], size, job_vars.assigned[g])
+            copies = clock.lay(model, offset, starts[g], size, job_vars.assigned[g])
             intervals += copies
             if power is not None:
                 power.add(eligibility.server(g), copies, job_vars.job.power_w.get(eligibility.gpu_type(g), 0))
@@ -193,7 +193,7 @@ def add_transfers_disjoint(
     channels
         Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
     clock
-        The period and the phase of each job, in microseconds.
+        The period and the offset of each job, in microseconds.
     """
     for intervals in transfers_over(model, jobs, channels, clock, contended_links(jobs)).values():
         model.add_no_overlap(intervals)
@@ -217,18 +217,18 @@ def transfers_over(
     channels
         Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
     clock
-        The period and the phase of each job, in microseconds.
+        The period and the offset of each job, in microseconds.
     links
         Numbers of the links.
     """
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
-    for job_vars, channel, phase in zip(jobs, channels, clock.phases, strict=True):
+    for job_vars, channel, offset in zip(jobs, channels, clock.offsets, strict=True):
         for exchanges in job_vars.exchanges:
             for b, exchange in enumerate(exchanges, 1):
                 for link in sorted(set(job_vars.links).intersection(links)):
                     there = lasting(model, job_vars, channel, b, job_vars.links[link])
                     if there is not None:
                         on_link.setdefault(link, []).extend(
-                            clock.lay(model, phase, exchange.start, exchange.duration, there)
+                            clock.lay(model, offset, exchange.start, exchange.duration, there)
                         )
     return on_link

@@ -30,19 +30,19 @@ def add_job(model: cp_model.CpModel, job_vars: TaskVariables, frame: Frame) -> N
     task, period = job_vars.task, frame.period
     # The first iteration begins in the first period, and the wrapped barrier ends the last one at most a period later.
     latest = task.deadline if period is None else 2 * period
-    phase = None if period is None else model.new_int_var(0, period - 1, "")
+    offset = None if period is None else model.new_int_var(0, period - 1, "")
     for i in range(task.job.iterations):
         job_vars.starts.append([model.new_int_var(task.job.release_us, latest, "") for _ in task.gpus])
         job_vars.ends.append(model.new_int_var(task.job.release_us, latest, ""))
-        barrier = phase if i == 0 else job_vars.ends[i - 1]
+        barrier = offset if i == 0 else job_vars.ends[i - 1]
         for start in job_vars.starts[i] if barrier is not None else ():
             model.add(start >= barrier)
         job_vars.sizes.append([_size(model, job_vars, i, slot) for slot in range(len(task.gpus))])
         for start, size in zip(job_vars.starts[i], job_vars.sizes[i], strict=True):
             model.add(job_vars.ends[i] >= start + size)
         _add_transfers(model, job_vars, i, latest)
-    if phase is not None:
-        model.add(job_vars.ends[-1] <= phase + task.deadline)
+    if offset is not None:
+        model.add(job_vars.ends[-1] <= offset + task.deadline)
 
 
 def _size(model: cp_model.CpModel, job_vars: TaskVariables, i: int, slot: int) -> Expression:

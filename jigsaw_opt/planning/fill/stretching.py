@@ -37,8 +37,8 @@ class _PeriodShift:
     sums: tuple[int, ...]
 
     def __call__(self, moment: int) -> int:
-        turns, phase = divmod(moment, self.period_us)
-        return moment + turns * self.sums[-1] + self.sums[bisect_right(self.moments, phase)]
+        turns, offset = divmod(moment, self.period_us)
+        return moment + turns * self.sums[-1] + self.sums[bisect_right(self.moments, offset)]
 
 
 class KeptPlan:

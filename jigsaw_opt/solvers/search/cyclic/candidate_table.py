@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 __all__ = ["BestFitPolicy", "CandidateSet", "CandidateTable", "FixedPolicy", "InsertionPolicy"]
 
 _BEST = 4
-"""Best-fit server sets that a job is offered, and half as many of the emptiest ones: each is tried at many phases."""
+"""Best-fit server sets that a job is offered, and half as many of the emptiest ones: each is tried at many offsets."""
 _FIT_BLUR = 0.3
 """By how much chance blurs how well a job fits, in periods of a link, so that another try of ruin and recreate differs.
 """

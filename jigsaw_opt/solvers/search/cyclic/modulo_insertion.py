@@ -17,8 +17,8 @@ __all__ = ["TRIES_PER_JOB", "ModuloInsertion"]
 
 TRIES_PER_JOB = 4
 """Fruitless tries of ruin and recreate for each job, after which a period is given up."""
-_PHASES = 24
-"""Phases of the period that are tried for a job; a full link has hundreds, and most of them differ little."""
+_OFFSETS = 24
+"""Offsets in the period that are tried for a job; a full link has hundreds, and most of them differ little."""
 _FEW = 3
 """So many jobs may be left unassigned on the way, even where fewer were before: a way out may lead through worse."""
 _MOST_UNASSIGNED = 0.25
@@ -132,39 +132,39 @@ class ModuloInsertion:
         return best is not None
 
     def _best(self, index: int, assignment: Assignment, alone: int) -> ScheduledJob | None:
-        """Return the job inserted at the phase at which it takes least time, or at the first one without waiting time.
+        """Return the job inserted at the offset at which it takes least time, or at the first one without waiting time.
 
-        Phases are tried in the order of what the links alone make of them, as long as that is better.
+        Offsets are tried in the order of what the links alone make of them, as long as that is better.
         """
         channel, job = self.schedule.channel(assignment), assignment.job
         best, shortest = None, self.period + 1
-        for least, phase in self._phases(assignment, channel):
+        for least, offset in self._offsets(assignment, channel):
             if least >= shortest:
                 break
             self._looked_at += job.iterations * (job.slots + len(job.transfers))
-            scheduled = self.schedule.inserted(index, assignment, phase, phase + shortest - 1, channel)
+            scheduled = self.schedule.inserted(index, assignment, offset, offset + shortest - 1, channel)
             if scheduled is not None and scheduled.end - scheduled.start < shortest:
                 best, shortest = scheduled, scheduled.end - scheduled.start
                 if shortest <= alone:
                     break
         return best
 
-    def _phases(self, assignment: Assignment, channel: Calendar) -> list[tuple[int, int]]:
-        """Return phases at which the first transfer or a block follows another one at once, and 0.
+    def _offsets(self, assignment: Assignment, channel: Calendar) -> list[tuple[int, int]]:
+        """Return offsets at which the first transfer or a block follows another one at once, and 0.
 
         Each with the time that the job takes from there as far as its links are free, shortest first.
         """
         ready = max(table[0] for table in assignment.tables)
-        phases = {0}
-        phases.update((end - ready) % self.period for end in channel.ends)
+        offsets = {0}
+        offsets.update((end - ready) % self.period for end in channel.ends)
         for gpu in assignment.gpus[:1]:
-            phases.update(end % self.period for end in self.schedule.gpus[gpu].ends)
-        found = sorted(phases)
-        some = found if len(found) <= _PHASES else sorted(self.rng.sample(found, _PHASES))
+            offsets.update(end % self.period for end in self.schedule.gpus[gpu].ends)
+        found = sorted(offsets)
+        some = found if len(found) <= _OFFSETS else sorted(self.rng.sample(found, _OFFSETS))
         profile, job = uncontended_profile(assignment), assignment.job
         self._looked_at += len(some) * job.iterations * len(job.transfers)
-        ranked = ((least_length(assignment, profile, channel, phase), phase) for phase in some)
-        return sorted((least, phase) for least, phase in ranked if least is not None and least <= self.period)
+        ranked = ((least_length(assignment, profile, channel, offset), offset) for offset in some)
+        return sorted((least, offset) for least, offset in ranked if least is not None and least <= self.period)
 
     def _ruin_and_recreate(
         self, unassigned: Sequence[int], ejection_counts: Sequence[int], weights: Sequence[float], held: Collection[int]

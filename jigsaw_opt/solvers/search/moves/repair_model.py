@@ -181,6 +181,6 @@ def _parts(start: int, end: int, period: int | None) -> list[tuple[int, int]]:
         return []
     if period is None:
         return [(start, end)]
-    phase = start % period
-    last = phase + end - start
-    return [(phase, last)] if last <= period else [(phase, period), (0, last - period)]
+    offset = start % period
+    last = offset + end - start
+    return [(offset, last)] if last <= period else [(offset, period), (0, last - period)]
