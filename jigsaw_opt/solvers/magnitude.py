@@ -10,10 +10,10 @@ from jigsaw_opt.problem.operations import Operations
 
 __all__ = [
     "EXACT_FLOATS",
-    "beyond",
     "engine_excess",
     "engine_holds",
     "first_excess",
+    "infinity",
     "largest_objective",
     "largest_time",
     "orders_fit",
@@ -40,8 +40,8 @@ def largest_objective(operations: Operations) -> int:
     return serial_limit(operations) * max(job.slots for job in operations.jobs)
 
 
-def beyond(operations: Operations) -> int:
-    """Return more than any time or objective of an order of operations; 64 bits hold it where they hold these."""
+def infinity(operations: Operations) -> int:
+    """Return more than any time or objective of an order of operations; it fits in 64 bits where these do."""
     return 2**62 if orders_fit(operations) else 2**7 * largest_objective(operations)
 
 

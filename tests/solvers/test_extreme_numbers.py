@@ -8,7 +8,7 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.bounds.packing.knapsack import Item, best_pattern
-from jigsaw_opt.solvers.magnitude import beyond, engine_holds, largest_objective, orders_fit, schedules_fit
+from jigsaw_opt.solvers.magnitude import engine_holds, infinity, largest_objective, orders_fit, schedules_fit
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import find, names
 from jigsaw_opt.solvers.solve import solve
@@ -46,8 +46,8 @@ def test_numbers_fit_up_to_what_is_counted_with() -> None:
     assert schedules_fit(operations) and orders_fit(operations) and engine_holds(operations)
     large = compile_instance(enlarged(generate("server", 1)))
     assert not (schedules_fit(large) or orders_fit(large) or engine_holds(large))
-    assert beyond(operations) < 2**63
-    assert beyond(large) > largest_objective(large)
+    assert infinity(operations) < 2**63
+    assert infinity(large) > largest_objective(large)
 
 
 @pytest.mark.parametrize("factor", [1, 2**53, 2**90])

@@ -59,7 +59,7 @@ def test_plans_are_correct(goal: tuple[Horizon, Objective]) -> None:
         insertion = OrderInsertion(table)
         for order in (smith_order(table), smith_order(table)[::-1]):
             value = insertion.insert(order)
-            if value < insertion.beyond:
+            if value < insertion.infinity:
                 require_correct(instance, insertion.timetable(), value)
                 inserted += 1
     assert inserted >= 100
@@ -71,7 +71,7 @@ def test_plans_of_crowded_clusters_are_correct(seed: int) -> None:
     table = table_of(instance)
     insertion = OrderInsertion(table)
     value = insertion.insert(smith_order(table))
-    assert value < insertion.beyond
+    assert value < insertion.infinity
     require_correct(instance, insertion.timetable(), value)
 
 
@@ -80,7 +80,7 @@ def test_what_orders_share_stays_as_if_it_were_inserted_anew() -> None:
     kept = OrderInsertion(table)
     for order in drawn_orders(len(table.demands), seed=1, number=12):
         anew = OrderInsertion(table)
-        assert kept.insert(order) == anew.insert(order) < kept.beyond
+        assert kept.insert(order) == anew.insert(order) < kept.infinity
         assert kept.timetable() == anew.timetable()
 
 
@@ -103,7 +103,7 @@ def test_insertion_ends_above_a_limit() -> None:
     assert insertion.insert(order, partial) == value
     for position in range(len(order)):
         tight = [*partial[:position], partial[position] - 1, *partial[position + 1 :]]
-        assert insertion.insert(order, tight) == insertion.beyond
+        assert insertion.insert(order, tight) == insertion.infinity
     assert insertion.insert(order) == value
 
 
@@ -129,7 +129,7 @@ def test_a_job_that_memory_admits_nowhere_is_told() -> None:
     tiny = replace(instance, cluster=replace(instance.cluster, servers=tuple(small)))
     table = table_of(tiny)
     insertion = OrderInsertion(table)
-    assert insertion.insert(smith_order(table)) == insertion.beyond
+    assert insertion.insert(smith_order(table)) == insertion.infinity
     assert inserted_by_ratio(table) is None
 
 

@@ -116,8 +116,8 @@ def add_channel(model: AlgebraicModel, network: RoutedNetwork, job_vars: JobVari
             shared = _shared(model, f"shared_{job_vars.number}_{s}", workers)
             uses.append((cluster.servers[s].fabric_bandwidth, cluster.servers[s].fabric_latency_us, shared))
     # The smallest rate is the largest of the negated rates, so one encoding serves both.
-    rate = _ladder(model, f"slower_{job_vars.number}", [(-rate, literal) for rate, _, literal in uses])
-    latency = _ladder(model, f"later_{job_vars.number}", [(latency, literal) for _, latency, literal in uses])
+    rate = _encode_maximum(model, f"slower_{job_vars.number}", [(-rate, literal) for rate, _, literal in uses])
+    latency = _encode_maximum(model, f"later_{job_vars.number}", [(latency, literal) for _, latency, literal in uses])
     return ChannelEncoding(OrderEncoding(tuple(-value for value in rate.values), rate.steps), latency)
 
 
@@ -129,7 +129,7 @@ def _shared(model: AlgebraicModel, name: str, workers: Sequence[pulp.LpVariable]
     return literal
 
 
-def _ladder(
+def _encode_maximum(
     model: AlgebraicModel, name: str, uses: Sequence[tuple[int, pulp.LpVariable]]
 ) -> OrderEncoding[pulp.LpVariable]:
     """Return the order encoding of the largest value in use."""

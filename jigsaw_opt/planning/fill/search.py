@@ -177,7 +177,7 @@ class VectorSearch:
         self._pack()
         self._fill_holes()
         if self._is_small and self.best.rate < self.bound():
-            self._climb()
+            self._hill_climb()
             self._exhaust()
 
     def bound(self) -> Fraction:
@@ -209,7 +209,7 @@ class VectorSearch:
             vector, plan = self._holes.best
             self.best = Filled(vector, self.loads.value(vector), plan)
 
-    def _climb(self) -> None:
+    def _hill_climb(self) -> None:
         """Change the vector by one or two jobs, as long as it gets better; then with longer attempts."""
         longer, before = 1.0, -1
         while before < self._asked and not self._limits.over:

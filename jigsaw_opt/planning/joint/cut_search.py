@@ -55,7 +55,7 @@ def search_cuts(bound: ChainBound | VirtualBound, budget: LimitsLeft, until: flo
         search.take(cut)
     random = Random(seed)
     for _ in range(search.restarts):
-        search.climb()
+        search.hill_climb()
         if search.over():
             break
         search.perturb(random)
@@ -111,7 +111,7 @@ class _CutSearch:
                 self.best = self.current = found
         return found
 
-    def climb(self) -> None:
+    def hill_climb(self) -> None:
         """Move boundaries from the current cut on, as long as that shortens the schedule."""
         while self.current is not None:
             shorter = None

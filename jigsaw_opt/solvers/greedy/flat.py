@@ -15,7 +15,7 @@ from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled, integ
 from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph
 from jigsaw_opt.solvers.kernels.list_scheduling import ListInput, ListScheduleState, list_schedule, repeat_list_schedule
 from jigsaw_opt.solvers.kernels.period import blank_period
-from jigsaw_opt.solvers.magnitude import beyond, orders_fit, schedules_fit
+from jigsaw_opt.solvers.magnitude import infinity, orders_fit, schedules_fit
 
 __all__ = ["Flat"]
 
@@ -49,7 +49,7 @@ class Flat:
         lengths |= {"scheduled": 1, "first": resources + 1, "waits": groups, "order": widest}
         blank = {name: [0] * length for name, length in checking_deadline(lengths.items())}
         self._schedule = ListScheduleState(**blank)._replace(priority=[0.0] * jobs)  # type: ignore[arg-type]
-        self._trial = blank_period(size, resources, beyond(operations)) if self._cyclic else blank_period(0, 0, 0)
+        self._trial = blank_period(size, resources, infinity(operations)) if self._cyclic else blank_period(0, 0, 0)
         self._share()
         self.period_us: int | None = None
 

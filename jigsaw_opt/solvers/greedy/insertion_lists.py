@@ -13,7 +13,7 @@ from jigsaw_opt.solvers.assignments.layout import Demand, exchange_us
 from jigsaw_opt.solvers.assignments.levels import level_plan
 from jigsaw_opt.solvers.greedy.server_windows import ServerWindow, windows
 from jigsaw_opt.solvers.kernels.insertion_state import InsertionInput, InsertionState
-from jigsaw_opt.solvers.magnitude import beyond
+from jigsaw_opt.solvers.magnitude import infinity
 
 __all__ = ["InsertionLists", "operations_of_iteration"]
 
@@ -136,7 +136,7 @@ class InsertionLists:
         sizes |= dict.fromkeys(("trial_level", "trial_start", "best_level", "best_start"), largest)
         sizes |= {"link_cursor": most_links, "open": len(layout.servers)}
         state = InsertionState(**{name: [0] * size for name, size in checking_deadline(sizes.items())})
-        state.beyond[0], state.busy[0] = beyond(operations), resources
+        state.beyond[0], state.busy[0] = infinity(operations), resources
         for r in range(resources):
             state.begin[r], state.after[r], state.before[r] = state.beyond[0], r, r
         return state

@@ -13,7 +13,7 @@ from jigsaw_opt.solvers.assignments.layout import Demand
 from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers
 from jigsaw_opt.solvers.greedy.insertion_lists import InsertionLists, operations_of_iteration
 from jigsaw_opt.solvers.kernels.order_insertion import insert_in_order
-from jigsaw_opt.solvers.magnitude import beyond, orders_fit
+from jigsaw_opt.solvers.magnitude import infinity, orders_fit
 
 __all__ = ["OrderInsertion", "affordable", "inserted_by_ratio", "smith_order"]
 
@@ -42,7 +42,7 @@ def inserted_by_ratio(table: AssignmentTable) -> tuple[int, Timetable] | None:
         return None
     insertion = OrderInsertion(table)
     value = insertion.insert(smith_order(table))
-    return None if value >= insertion.beyond else (value, insertion.timetable())
+    return None if value >= insertion.infinity else (value, insertion.timetable())
 
 
 def affordable(operations: Operations) -> bool:
@@ -69,7 +69,7 @@ class OrderInsertion:
 
     Attributes
     ----------
-    beyond
+    infinity
         More than any objective.
     """
 
@@ -77,7 +77,7 @@ class OrderInsertion:
         self.table, self.operations = table, table.operations
         self.choices = choices or [(demand,) for demand in table.demands]
         self._asked = [0] * len(self.choices)
-        self.beyond = beyond(self.operations)
+        self.infinity = infinity(self.operations)
         lists = InsertionLists(table, self.choices)
         self._class, self._given, self._state = lists.class_of, lists.given, lists.state
         self._compiled, self._large = False, not orders_fit(self.operations)
@@ -96,7 +96,7 @@ class OrderInsertion:
         Returns
         -------
         int
-            The objective; `beyond` where it is above a limit, or where a job found no GPUs with memory.
+            The objective; `infinity` where it is above a limit, or where a job found no GPUs with memory.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class OrderInsertion:
             if not self._compiled:
                 self._given, self._state, self._compiled = arrays(self._given), arrays(self._state), True
             function = native
-        most = limits or [self.beyond] * len(order)
+        most = limits or [self.infinity] * len(order)
         numbers = (arrays(list(order)), arrays(list(most))) if self._compiled else (order, most)
         with halting(self._state.halt) if self._long and native is None else nullcontext():
             value = int(function(self._given, self._state, *numbers))

@@ -20,7 +20,7 @@ from jigsaw_opt.solvers.kernels.period import Period, blank_period
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
 from jigsaw_opt.solvers.kernels.sequence import SequenceState
 from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
-from jigsaw_opt.solvers.magnitude import beyond, orders_fit
+from jigsaw_opt.solvers.magnitude import infinity, orders_fit
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 __all__ = ["SequenceSearch", "SequencedSchedule"]
@@ -263,7 +263,7 @@ class SequenceSearch:
         lengths = dict.fromkeys(CyclicState._fields, self.size) | {"best_critical": len(self._base) - 1}
         lengths |= dict.fromkeys(("best_value", "value", "rng", "steps", "visits", "circuit"), 1)
         state = CyclicState(**{name: [0] * length for name, length in lengths.items()})
-        return state, blank_period(self.size, self._flat.resources, beyond(self.eligibility.operations))
+        return state, blank_period(self.size, self._flat.resources, infinity(self.eligibility.operations))
 
 
 def _levels(assignment: Assignment, rows: Sequence[Sequence[int]]) -> list[int]:

@@ -120,7 +120,7 @@ class AnnealOrder:
         insertion = self._insertion
         insertion.ask(choices)
         value = insertion.insert(order, limits)
-        return None if value >= insertion.beyond else _Inserted(order, choices, insertion.partial())
+        return None if value >= insertion.infinity else _Inserted(order, choices, insertion.partial())
 
     def _annealed(self, start: _Inserted, length: float, budget: Budget) -> _Inserted:
         """Return the best order that some steps lead to.
@@ -164,7 +164,7 @@ class AnnealOrder:
     def _limits(self, current: _Inserted, last: int, loss: int) -> list[int]:
         """Return limits of the objective by position: behind all changes, little more than it is at present."""
         slack = loss + round(_SLACK * current.value)
-        limits = [self._insertion.beyond] * last + [value + slack for value in current.partial[last:]]
+        limits = [self._insertion.infinity] * last + [value + slack for value in current.partial[last:]]
         limits[-1] = current.value + loss
         return limits
 
