@@ -23,7 +23,7 @@ from jigsaw_opt.planning.joint import PipelineChoices, plan_pipeline
 from jigsaw_opt.planning.joint.choices import configurations
 from jigsaw_opt.planning.partition import Level, partition
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
-from jigsaw_opt.planning.pipeline.reading import costs_of
+from jigsaw_opt.planning.pipeline.partition_costs import costs_of
 from jigsaw_opt.planning.pipeline.schedule import peak_bytes
 from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem

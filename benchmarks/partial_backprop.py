@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from jigsaw_opt import profile
+from jigsaw_opt.executor.device_times import wall_us, work_us
 from jigsaw_opt.executor.partial import PartialBackprop
 from jigsaw_opt.executor.processes import run_group
-from jigsaw_opt.executor.timing import wall_us, work_us
 
 
 def dense() -> tuple[nn.Module, list[str], Tensor]:

@@ -15,7 +15,7 @@ from jigsaw_opt.documents import InstanceBuilder
 from jigsaw_opt.documents.readers import read_layer_graph
 from jigsaw_opt.planning.partition import Level, Partition, partition
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
-from jigsaw_opt.planning.pipeline.reading import costs_of
+from jigsaw_opt.planning.pipeline.partition_costs import costs_of
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 from jigsaw_opt.planning.pipeline.together import add_pipeline

@@ -73,9 +73,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _costs(arguments: argparse.Namespace) -> BurstCosts:
+    from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.documents.readers.burst_costs import read_burst_costs
     from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
-    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.documents.recognising import likely_form
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.burst import profiled_costs
@@ -113,7 +113,7 @@ def _measured_costs(arguments: argparse.Namespace) -> BurstCosts:
     """Return costs of layer profiles; every file's problems are collected."""
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.cli.source import layer_graph
-    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.errors import InvalidInputError, Problem
     from jigsaw_opt.planning.burst import measured_costs
 

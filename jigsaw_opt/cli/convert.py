@@ -197,8 +197,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _shop(arguments: argparse.Namespace) -> Instance:
     """Return the instance of a shop, which takes no option that describes GPUs or jobs."""
+    from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.documents.readers.shops import SHOP_FORMATS
-    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.errors import Problem, UsageError
 
     own = {"command", "debug", "default_of", "format", "profiles", "name", "output", "run"}
@@ -267,8 +267,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
 def _task_graph(arguments: argparse.Namespace) -> TaskGraph:
     """Return the task graph of the traces, each of which is one rank's."""
     from jigsaw_opt.cli.output import note
+    from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.documents.readers.chakra import read_chakra
-    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.errors import Problems
 
     problems, traces = Problems(), dict[str, bytes]()
@@ -306,7 +306,7 @@ def _models(arguments: argparse.Namespace) -> dict[str, Model]:
 @contextmanager
 def _reading(path: Path, form: str) -> Iterator[bytes]:
     """Yield the bytes of a file, and say what it is where they are not read because they are something else."""
-    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.documents.recognising import expecting
 
     data = read_file(path)

@@ -324,8 +324,8 @@ def _plan(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.checking import check
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents import encode_plan
+    from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.documents.readers.solutions import read_solution
-    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.errors import CheckFailedError
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.solvers.ilp.solution import plan_of_solution

@@ -194,7 +194,7 @@ def _read(read: Callable[[], Read], where: str, problems: list[Problem]) -> Read
 
 def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
     from jigsaw_opt.cli.output import note
-    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.documents.recognising import expecting
     from jigsaw_opt.documents.workload_csv import columns_of, decode_workload
     from jigsaw_opt.instances.sources import workload_path
@@ -251,8 +251,8 @@ def _known_cluster(words: str) -> Cluster | None:
 
 def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return a measured model by its name; what it holds is checked with the instance."""
+    from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.documents.parsing import parsed
-    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.text import readable
 
@@ -265,8 +265,8 @@ def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
 
 def _link(file: str) -> tuple[int, int]:
     """Return bandwidth and latency, rounded to whole microseconds, of measured all-reduces."""
+    from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.documents.parsing import parsed
-    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.text import readable
 
     found = parsed(read_file(file), readable(file), _require_link)["all_reduce"]

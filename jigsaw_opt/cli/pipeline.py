@@ -158,7 +158,7 @@ def _require_job(arguments: argparse.Namespace) -> None:
 
 def _partition(arguments: argparse.Namespace) -> Partition | None:
     """Return the partition, where one is given; no costs beside it."""
-    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.partition.document import decode_partition
 
@@ -214,7 +214,7 @@ def _layout(arguments: argparse.Namespace, stages: int, split: bool) -> Pipeline
 def _run_synchronous(arguments: argparse.Namespace, partition: Partition | None) -> int:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.pipeline.orders import ORDERS
-    from jigsaw_opt.planning.pipeline.reading import costs_of
+    from jigsaw_opt.planning.pipeline.partition_costs import costs_of
     from jigsaw_opt.planning.pipeline.schedule import require_memory
     from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
@@ -328,7 +328,7 @@ def _finish(
 def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> int:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.pipeline.asynchronous import asynchronous
-    from jigsaw_opt.planning.pipeline.reading import async_stages, stages_of
+    from jigsaw_opt.planning.pipeline.partition_costs import async_stages, stages_of
 
     if arguments.horizon == "finite" or arguments.micro_batches is not None or arguments.gpus is not None:
         raise UsageError(

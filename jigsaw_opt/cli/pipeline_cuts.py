@@ -98,7 +98,7 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.progress import progress
     from jigsaw_opt.cli.source import layer_graph
     from jigsaw_opt.documents import encode_instance, encode_plan
-    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.joint import plan_pipeline
     from jigsaw_opt.planning.joint.comparison import partition_of

@@ -11,9 +11,9 @@ from jigsaw_opt import __version__
 from jigsaw_opt.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
+    from jigsaw_opt.executor.device_times import Spread
     from jigsaw_opt.executor.links import AllReduceSample, LinkFit, LinkProfile
     from jigsaw_opt.executor.profiling import ModelProfile
-    from jigsaw_opt.executor.timing import Spread
     from jigsaw_opt.problem.model import Model
 
 __all__ = ["print_report"]

@@ -186,7 +186,7 @@ def _partition_and_parts(
     instance: Instance, job: int, stages: int, partition_path: Path, layers_path: Path | None
 ) -> tuple[Partition, ModelParts]:
     from jigsaw_opt.documents import read_layers
-    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.planning.partition.document import decode_partition
     from jigsaw_opt.planning.pipeline.model_parts import model_parts
     from jigsaw_opt.problem.task_graph import TaskGraphJob

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from jigsaw_opt.documents.reading import unpacked
+from jigsaw_opt.documents.file_bytes import unpacked
 from jigsaw_opt.errors import InvalidInputError, Problem
 
 __all__ = [

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from jigsaw_opt.documents.reading import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
+from jigsaw_opt.documents.file_bytes import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.rules.oddities import Repeats, report_oddities
 from jigsaw_opt.problem.rules.report import Report, quoted

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
+from jigsaw_opt.executor.device_times import Spread, spread, wall_us
 from jigsaw_opt.executor.fitting import fit_two
 from jigsaw_opt.executor.processes import run_group
-from jigsaw_opt.executor.timing import Spread, spread, wall_us
 
 __all__ = ["AllReduceSample", "LinkFit", "LinkProfile", "fit", "link_profile"]
 

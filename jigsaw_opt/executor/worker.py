@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from jigsaw_opt.executor.buckets import GradientBuckets, Ready
 from jigsaw_opt.executor.building import Replica
 from jigsaw_opt.executor.exchange import GradientExchange
-from jigsaw_opt.executor.memory import saved_bytes
 from jigsaw_opt.executor.own_training import OwnRecipe, OwnReplica
+from jigsaw_opt.executor.saved_tensors import saved_bytes
 from jigsaw_opt.executor.transfer_stream import transfer_stream
 from jigsaw_opt.executor.zoo.network import moved
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
+from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.readers.lines import Lines
-from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster, Link, Server

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jigsaw_opt.documents import exists, require_writable, write_atomically
-from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.recorded import simulation_of

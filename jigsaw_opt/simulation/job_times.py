@@ -9,8 +9,8 @@ from typing import Any
 
 from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.csv_text import restored
+from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.readers.table import JobTable, Row
-from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError, Problem
 
 __all__ = ["JobTime", "job_times", "times_as_json"]

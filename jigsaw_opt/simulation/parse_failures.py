@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.files import exists
 from jigsaw_opt.documents.readers.outages import read_outages
-from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.simulation.outages import CHECKPOINT_US, Failures, ListedEvents, OutageEvent, RandomEvents

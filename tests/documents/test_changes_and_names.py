@@ -10,8 +10,8 @@ import pytest
 
 from jigsaw_opt import Instance, InstanceBuilder, Segment, change_bandwidth, remove_job
 from jigsaw_opt.documents import make_folder
+from jigsaw_opt.documents.file_bytes import unpacked_head
 from jigsaw_opt.documents.files import exists
-from jigsaw_opt.documents.reading import unpacked_head
 from jigsaw_opt.problem import Link
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from tests.refusals import misuse, refuses

@@ -12,8 +12,8 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance, read_layers
+from jigsaw_opt.documents.file_bytes import unpacked
 from jigsaw_opt.documents.readers import read_kineto, read_kineto_layers
-from jigsaw_opt.documents.reading import unpacked
 from jigsaw_opt.errors import InvalidInputError
 from tests.refusals import carries, refused, refuses
 

@@ -16,8 +16,8 @@ from distributed_training import CPU, DEPTH, RECIPE, STEPS, emulated, rounds, ti
 from jigsaw_opt.errors import UsageError  # noqa: E402
 from jigsaw_opt.executor.building import build_network, replica  # noqa: E402
 from jigsaw_opt.executor.exchange import Averaging, GradientExchange  # noqa: E402
+from jigsaw_opt.executor.level_schedule import LevelSchedule  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
-from jigsaw_opt.executor.schedule import LevelSchedule  # noqa: E402
 from jigsaw_opt.executor.worker import Worker  # noqa: E402
 from jigsaw_opt.problem.costs import contributors, staircase  # noqa: E402
 

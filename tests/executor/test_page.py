@@ -80,7 +80,7 @@ def test_the_example_of_stages_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_the_table_of_the_exchange_names_can_be_imported() -> None:
     from jigsaw_opt.executor.exchange import Averaging
-    from jigsaw_opt.executor.schedule import LevelSchedule
+    from jigsaw_opt.executor.level_schedule import LevelSchedule
 
     names = re.findall(r"`Averaging\.(\w+)`", PAGE)
     assert {Averaging[name].name for name in names} == set(Averaging.__members__)

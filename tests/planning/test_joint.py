@@ -23,7 +23,7 @@ from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_table
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.partition.document import decode_partition, partition_tree
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
-from jigsaw_opt.planning.pipeline.reading import costs_of as pipeline_costs
+from jigsaw_opt.planning.pipeline.partition_costs import costs_of as pipeline_costs
 from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes, schedule_of
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
 from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer

@@ -12,12 +12,12 @@ from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.solvers.activities.contraction import contracted, with_delays
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
+from jigsaw_opt.solvers.activities.held_memory import HeldMemory
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
-from jigsaw_opt.solvers.activities.memory import HeldMemory
 from jigsaw_opt.solvers.activities.order_search import AnnealedOrder, OrderSearch
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.repeating import repeated
-from jigsaw_opt.solvers.activities.timing import timetable_of
+from jigsaw_opt.solvers.activities.timetables import timetable_of
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.kernels.activity_annealing import anneal_activities
 from jigsaw_opt.solvers.options import Options

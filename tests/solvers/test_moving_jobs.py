@@ -17,6 +17,7 @@ from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import is_listed_first, solve_phased
+from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
 from jigsaw_opt.solvers.phased.limits import bounded_instance, phased_bound
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, phases_of
@@ -25,7 +26,6 @@ from jigsaw_opt.solvers.phased.rate_model import RateModel
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
-from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
 from tests.phased_referee import accepts
 
 ONE = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 30),))

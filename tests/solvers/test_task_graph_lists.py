@@ -14,8 +14,8 @@ from jigsaw_opt.problem.compiled_task_graph import compile_task_graph
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.activities.flat import one_iteration
+from jigsaw_opt.solvers.activities.held_memory import HeldMemory, serial_order
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
-from jigsaw_opt.solvers.activities.memory import HeldMemory, serial_order
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.ranks import Rule
 from jigsaw_opt.solvers.options import Options

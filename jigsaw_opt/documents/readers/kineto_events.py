@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
+from jigsaw_opt.documents.file_bytes import unpacked
 from jigsaw_opt.documents.foreign_json import parsed_foreign
-from jigsaw_opt.documents.reading import unpacked
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
 
 __all__ = ["MODULE", "NODE", "OP", "Trace", "TraceSpan", "read_trace_events"]

@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from itertools import count
 from typing import NoReturn
 
-from jigsaw_opt.documents.reading import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
+from jigsaw_opt.documents.file_bytes import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
 from jigsaw_opt.errors import Code, InvalidInputError, Problem
 from jigsaw_opt.problem.rules.report import Report
 

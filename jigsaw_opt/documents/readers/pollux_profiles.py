@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.readers.table import JobTable, Row
-from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError, Problem, Problems
 
 __all__ = ["Application", "Curve", "Epoch", "PolluxSample", "read_applications"]

@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import Literal
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.schedule import LevelSchedule
+from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.plan import JobPlan
 

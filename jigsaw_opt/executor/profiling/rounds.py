@@ -8,13 +8,13 @@ from math import isfinite
 
 import torch
 
+from jigsaw_opt.executor.device_times import spread
 from jigsaw_opt.executor.leveled_model import frozen
-from jigsaw_opt.executor.memory import saved_by_segment
 from jigsaw_opt.executor.profiling.boundaries import boundaries
 from jigsaw_opt.executor.profiling.results import LevelProfile, ModelProfile, SegmentProfile, is_wide
 from jigsaw_opt.executor.profiling.segment_times import segment_times
 from jigsaw_opt.executor.profiling.trainee import Trainee, Training
-from jigsaw_opt.executor.timing import spread
+from jigsaw_opt.executor.saved_tensors import saved_by_segment
 
 __all__ = ["LONGEST", "flushed_denormals", "measure", "warm"]
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.device_times import work_us
 from jigsaw_opt.executor.leveled_model import frozen
 from jigsaw_opt.executor.partial.forward_order import first_calls
 from jigsaw_opt.executor.partial.parts import ModelParts
-from jigsaw_opt.executor.timing import work_us
 
 __all__ = ["Trainee", "Training"]
 

@@ -17,7 +17,7 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.activities.flat import flatten, network_of
 from jigsaw_opt.solvers.activities.repeating import repeated
-from jigsaw_opt.solvers.activities.timing import timetable_of
+from jigsaw_opt.solvers.activities.timetables import timetable_of
 from jigsaw_opt.solvers.bounds.driver import lower_bound
 
 __all__ = [

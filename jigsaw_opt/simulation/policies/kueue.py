@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
+from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.readers.kueue import KueueQueues, QuotaNode, read_kueue
-from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.workload import TraceJob

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from math import expm1, log
 
+from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.readers.slurm_priorities import (
     Association,
     SlurmConf,
@@ -21,7 +22,6 @@ from jigsaw_opt.documents.readers.slurm_priorities import (
     read_slurm_conf,
 )
 from jigsaw_opt.documents.readers.times import slurm_time_s
-from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.option_values import whole_numbers

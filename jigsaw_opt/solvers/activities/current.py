@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Gpu, Timetable
 from jigsaw_opt.solvers.activities.flat import FlatActivities, JobLevels, flatten, network_of
-from jigsaw_opt.solvers.activities.timing import levels_of, starts_of, timetable_of
+from jigsaw_opt.solvers.activities.timetables import levels_of, starts_of, timetable_of
 from jigsaw_opt.solvers.result import Accepted
 from jigsaw_opt.solvers.solve_state import SolveState
 

@@ -19,7 +19,7 @@ from jigsaw_opt.solvers.activities.moving import WorkerMoves
 from jigsaw_opt.solvers.activities.placing import SlotPlacement, placements
 from jigsaw_opt.solvers.activities.ranks import Ranks, Rule
 from jigsaw_opt.solvers.activities.repeating import repeated, repeated_as_it_is
-from jigsaw_opt.solvers.activities.timing import timetable_of
+from jigsaw_opt.solvers.activities.timetables import timetable_of
 
 __all__ = ["PlacedJobs", "task_graph_timetables"]
 

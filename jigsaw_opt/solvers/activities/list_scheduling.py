@@ -17,7 +17,7 @@ from itertools import chain
 
 from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.solvers.activities.flat import FlatActivities
-from jigsaw_opt.solvers.activities.memory import HeldMemory, longest_tails
+from jigsaw_opt.solvers.activities.held_memory import HeldMemory, longest_tails
 
 __all__ = ["ListScheduler"]
 

@@ -15,7 +15,7 @@ from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Gpu
 from jigsaw_opt.solvers.activities.flat import one_iteration
-from jigsaw_opt.solvers.activities.memory import HeldMemory, serial_order
+from jigsaw_opt.solvers.activities.held_memory import HeldMemory, serial_order
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
 
 __all__ = ["SlotPlacement", "complete", "placements"]

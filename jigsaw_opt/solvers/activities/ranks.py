@@ -9,7 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 from jigsaw_opt.solvers.activities.flat import FlatActivities
-from jigsaw_opt.solvers.activities.memory import longest_tails
+from jigsaw_opt.solvers.activities.held_memory import longest_tails
 
 __all__ = ["Ranks", "Rule"]
 

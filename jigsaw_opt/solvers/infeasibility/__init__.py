@@ -10,6 +10,6 @@ from __future__ import annotations
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes, too_wide
 from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict, restrict
 from jigsaw_opt.solvers.infeasibility.guarantees import exceeded_guarantees
-from jigsaw_opt.solvers.infeasibility.placement import placement_feasible
+from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible
 
 __all__ = ["certain_causes", "exceeded_guarantees", "minimal_conflict", "placement_feasible", "restrict", "too_wide"]

@@ -9,7 +9,7 @@ from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes
 from jigsaw_opt.solvers.infeasibility.guarantees import broken_together
-from jigsaw_opt.solvers.infeasibility.placement import placement_feasible, what_helps
+from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible, what_helps
 from jigsaw_opt.solvers.result import Conflict
 
 __all__ = ["minimal_conflict", "restrict"]

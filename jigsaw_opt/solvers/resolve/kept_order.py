@@ -18,7 +18,7 @@ from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, JobLevels, flatten, network_of
 from jigsaw_opt.solvers.activities.repeating import repeated
-from jigsaw_opt.solvers.activities.timing import levels_of, starts_of, timetable_of
+from jigsaw_opt.solvers.activities.timetables import levels_of, starts_of, timetable_of
 
 __all__ = ["KeptOrder", "KeptTiming", "timetable_in"]
 

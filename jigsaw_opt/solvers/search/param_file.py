@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.errors import Code, InvalidInputError, Problem
 from jigsaw_opt.solvers.params import FORMER, SearchParams, no_longer_tunable
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.parsing import parsed
-from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.instances.catalogue import BestKnown, names, plan_path
 from jigsaw_opt.problem.rules.report import Place, Report

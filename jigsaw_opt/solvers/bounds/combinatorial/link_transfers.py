@@ -12,7 +12,7 @@ from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
-from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand, WorkInterval
+from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WorkInterval
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
 
 __all__ = ["LINK_TRANSFERS", "link_resources"]

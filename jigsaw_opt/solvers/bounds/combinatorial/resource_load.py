@@ -10,7 +10,7 @@ from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
-from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand, WeightedJob
+from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WeightedJob
 
 __all__ = ["critical_set", "least_weighted_completion", "resource_bounds"]
 

@@ -24,7 +24,7 @@ from jigsaw_opt.solvers.bounds.completion.shared_program import SharedProgram
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
-from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand
+from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand
 
 __all__ = ["DISJUNCTIVE_SETS", "DisjunctiveSet", "disjunctive_sets"]
 

@@ -30,7 +30,7 @@ from jigsaw_opt.solvers.bounds.completion.shared_program import SharedProgram
 from jigsaw_opt.solvers.bounds.completion.work_functions import profiles
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
-from jigsaw_opt.solvers.bounds.resources import Resource
+from jigsaw_opt.solvers.bounds.resource_demands import Resource
 from jigsaw_opt.solvers.engines.highs import HighsEngine
 from jigsaw_opt.solvers.engines.mip import Ending
 

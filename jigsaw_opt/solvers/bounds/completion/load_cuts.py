@@ -16,7 +16,7 @@ from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Inequality
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand, WorkInterval
+from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WorkInterval
 
 __all__ = ["LoadCuts", "WorkFragment", "cut_rounds"]
 

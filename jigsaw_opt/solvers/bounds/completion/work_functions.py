@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.resources import ResourceDemand, WorkInterval
+from jigsaw_opt.solvers.bounds.resource_demands import ResourceDemand, WorkInterval
 
 if TYPE_CHECKING:
     import numpy as np

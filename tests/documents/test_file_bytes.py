@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.documents import load_instance, load_plan, reading
+from jigsaw_opt.documents import file_bytes, load_instance, load_plan
+from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.readers import lines
 from jigsaw_opt.documents.readers.traces import read_trace
-from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError
 from tests.refusals import carries, refuses
 
@@ -42,7 +42,7 @@ def test_a_large_file_is_not_read_to_be_refused(tmp_path: Path) -> None:
 
 def test_what_has_no_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert carries(refusal("/dev/zero"), "more than 1000", "1000")
-    monkeypatch.setattr(reading, "_MOST_STREAMED", 10**6)
+    monkeypatch.setattr(file_bytes, "_MOST_STREAMED", 10**6)
     with refuses("too-large /dev/zero"):
         load_instance("/dev/zero")
 
