@@ -59,7 +59,7 @@ class StoppedBy(StrEnum):
     MODEL_TOO_LARGE = "model_too_large"
     """The exact model was too large to be built at all, or within the limit; the result is what was known before."""
     FAILURE = "failure"
-    """An engine died; what was known before is kept."""
+    """An engine died, or the memory ran out; what was known before is kept."""
 
 
 class Event(NamedTuple):
@@ -180,7 +180,7 @@ class Result:
     conflicts
         Why there is no plan, where that is proven.
     failure
-        What an engine died of; empty where none did.
+        What an engine died of, or that the memory ran out; empty where neither happened.
     exact_model
         Whether the exact model was built, and if not, why; None of a solver without one.
     moves

@@ -272,7 +272,7 @@ class SolveState:
         return lambda text: None if self.ended else listen(text)
 
     def conclude(self, run: Callable[[], StoppedBy | None], engines: Sequence[str] = ()) -> Result:
-        """Return the outcome of `run`, also where the clock or an engine's death ends it halfway.
+        """Return the outcome of `run`, also where the clock, an engine's death or a lack of memory ends it halfway.
 
         Parameters
         ----------
@@ -285,6 +285,8 @@ class SolveState:
         ------
         EngineDiedError
             An engine died, and no plan was known before.
+        MemoryError
+            There is not enough memory, and no plan was known before.
         UsageError
             This solve has ended before.
         """
@@ -297,10 +299,11 @@ class SolveState:
             ended = run()
         except OutOfTimeError:
             ended = StoppedBy.TIME
-        except EngineDiedError as error:
+        except (EngineDiedError, MemoryError) as error:
             if self.best is None:
                 raise
-            return self.result(StoppedBy.FAILURE, engines, str(error))
+            died = isinstance(error, EngineDiedError)
+            return self.result(StoppedBy.FAILURE, engines, str(error) if died else "out of memory")
         return self.result(self.reason() or ended or StoppedBy.COMPLETED, engines)
 
     def result(self, stopped_by: StoppedBy, engines: Sequence[str] = (), failure: str = "") -> Result:

@@ -236,6 +236,20 @@ def test_an_engine_that_dies_is_said_to_have_died(
         solve(load("server/demo"), ILP, options)
 
 
+def test_a_known_plan_outlives_a_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(search: HighsSearch) -> Ending:
+        raise MemoryError("std::bad_alloc")
+
+    monkeypatch.setattr(HighsSearch, "run", exhausted)
+    options = Options(threads=1, time_limit=1000)
+    result = solve(load("server/demo"), ILP, options)
+    assert (result.status, result.stopped_by, result.failure) == (Status.FEASIBLE, StoppedBy.FAILURE, "out of memory")
+    assert result.plan is not None
+    monkeypatch.setattr(ilp, "offer_greedy", lambda solve_state, operations, seed: False)
+    with pytest.raises(MemoryError):
+        solve(load("server/demo"), ILP, options)
+
+
 def optimum_of_export(instance: Instance, path: Path) -> float | None:
     """What HiGHS makes of the exported program; None where it is infeasible."""
     import highspy
