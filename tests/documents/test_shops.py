@@ -61,6 +61,17 @@ RESOURCEAVAILABILITIES:
     3    2
 ************************************************************************
 """
+# The same in Patterson's form; lines may be broken anywhere.
+PATTERSON = """\
+6 2
+3 2
+
+0 0 0 3 2
+ 3 4
+3 2 1 1 5 4 2 0 1 5 6 0 1 1 6
+0 0 0 1 6
+0 0 0 0
+"""
 SECOND_HEADER = [("file:29", "duplicate-name")]
 UNFIT_15 = [("file:15", "does-not-fit")]
 LOST = [("file", "missing-field"), ("file", "unknown-name")]
@@ -103,6 +114,9 @@ def test_a_project_keeps_the_resources_that_bind_and_the_order_through_empty_act
     assert optimum(instance) == 7
     waiting = PROJECT.replace("   5        1          1           6\n", "   5        1          1           4\n")
     assert shop_of(read_psplib(waiting, "file", "p")).shape.edges == (Edge("2", "4"), Edge("3", "4"))
+    assert read_psplib(PATTERSON, "file", "project") == instance
+    spaced = PROJECT.replace("RESOURCEAVAILABILITIES", "RESOURCE AVAILABILITIES")
+    assert read_psplib(spaced, "file", "project") == instance
     later = PROJECT.replace("    1      4      0 ", "    1      4      9 ")
     assert shop_of(read_psplib(later, "file", "p")).release_us == 9
 
@@ -123,7 +137,21 @@ def test_a_project_keeps_the_resources_that_bind_and_the_order_through_empty_act
         (read_fjsplib, "2 2 2\n2 1 1 3\n1 1 1 3 7\n", [("file:2", "wrong-count"), ("file:3", "wrong-count")]),
         (read_fjsplib, "1 2 2\n1 1 0 3\n", [("file:2", "out-of-range")]),
         (read_fjsplib, "1 2 2\n-1\n", [("file:2", "wrong-count")]),
-        (read_psplib, "nothing\n", [("file", "missing-field")] * 2),
+        (read_psplib, "nothing\n", [("file", "malformed")]),
+        (read_psplib, PROJECT.partition("REQUESTS")[0], [("file", "missing-field")]),
+        (read_fjsplib, "2 2 2\n1 2 1 3 2 4\n1 2 1 3 2 4\n", [("file:2", "does-not-fit")]),
+        (
+            read_psplib,
+            PATTERSON.replace("4 2 0 1 5", "4 1 0 1 5").replace("6 0 1 1", "6 2 1 1"),
+            [("file", "does-not-fit")],
+        ),
+        (read_psplib, PATTERSON + "0 0 0 0\n", [("file:9", "wrong-count")]),
+        (read_psplib, PATTERSON[: -len("0 0 0 0\n")], [("file", "wrong-count")]),
+        (read_psplib, PATTERSON.replace("0 0 0 0", "-1 0 0 0"), [("file", "out-of-range")]),
+        (read_psplib, PATTERSON.replace("0 0 0 0", "0 0 0 -1"), [("file", "wrong-count")]),
+        (read_psplib, PATTERSON.replace("0 0 0 0", "0 0 0 1 9"), [("file", "unknown-name")]),
+        (read_psplib, PATTERSON.replace("0 0 0 0", "0 0 0 1 [9]"), [("file:8", "malformed")]),
+        (read_psplib, PATTERSON.replace("6 2", "6 2 0"), [("file", "malformed")]),
         (read_psplib, PROJECT.replace("6       0    1", "6       1    1"), [("file", "does-not-fit")]),
         (read_psplib, PROJECT.replace("    3    2\n", "    1    2\n"), [("file", "contradiction")]),
         (read_psplib, PROJECT.replace("    3    2\n", ""), [("file", "missing-field")]),

@@ -7,7 +7,9 @@ may choose among machines, an activity among modes, or where a resource can serv
 * JSPLIB: lines that start with ``#``; numbers of jobs and machines; a line a job: pairs of machine (from 0) and time.
 * FJSPLIB: numbers of jobs and machines; a line a job: number of operations, and for each of them the number of its
   machines with pairs of machine (from 1) and time.
-* PSPLIB (``.sm``): sections ``PRECEDENCE RELATIONS``, ``REQUESTS/DURATIONS`` and ``RESOURCEAVAILABILITIES``.
+* PSPLIB (``.sm``): sections ``PRECEDENCE RELATIONS``, ``REQUESTS/DURATIONS`` and ``RESOURCEAVAILABILITIES``. Or
+  Patterson's form (``.rcp``), numbers alone: of activities and resources; capacities; and for each activity its
+  duration, demands, number of successors and successors, however they are broken into lines.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.errors import InvalidInputError, Problem
@@ -79,6 +81,7 @@ def read_fjsplib(data: bytes | str, source: str, name: str) -> Instance:
     lines = Lines(data, source)
     machines, rows = _headed(lines)
     jobs: list[list[_ShopOperation]] = []
+    choices: list[tuple[int, str]] = []
     for number, row in rows:
         operations, at = list[_ShopOperation](), 1
         for _ in range(min(row[0], len(row))):
@@ -87,18 +90,20 @@ def read_fjsplib(data: bytes | str, source: str, name: str) -> Instance:
             if count < 1 or len(pairs) < 2 * count:
                 break
             if count > 1:
-                told = f"operation {len(operations)} may choose among {count} machines, and a block has one GPU"
-                lines.add(number, told, code="does-not-fit")
+                choices.append((number, f"operation {len(operations)}, among {count}"))
             operations.append(_operation(lines, number, pairs[0] - 1, machines, pairs[1]))
             at += 1 + 2 * count
         if len(operations) != row[0] or at != len(row):
             lines.add(number, f"is not the line of a job of {row[0]} operations", code="wrong-count")
         jobs.append(operations)
+    _refuse_choices(lines, choices, "operation may choose its machine", "operations may choose their machines")
     return _job_shop(lines, jobs, name)
 
 
 def read_psplib(data: bytes | str, source: str, name: str) -> Instance:
-    """Read a project of PSPLIB whose activities have one mode and whose resources serve one activity at a time.
+    """Read a project of PSPLIB, or of Patterson's form, whose resources serve one activity at a time.
+
+    Each activity has one mode.
 
     A resource that never binds, as all activities together fit, is left out. So are activities without a duration.
 
@@ -114,8 +119,11 @@ def read_psplib(data: bytes | str, source: str, name: str) -> Instance:
     """
     lines = Lines(data, source)
     project = _Project()
-    for section, number, line in _sections(lines):
+    sections = list(_sections(lines))
+    for section, number, line in sections:
         project.take(section, number, line, lines)
+    if not sections:
+        _take_patterson(project, lines)
     project.conclude(lines)
     lines.raise_if_any()
     tasks = [_ShopOperation(str(it), project.durations[it], project.machines[it]) for it in project.durations]
@@ -184,6 +192,15 @@ def _operation(lines: Lines, number: int, machine: int, machines: int, time: int
     return _ShopOperation("", time, (f"m{machine}",))
 
 
+def _refuse_choices(lines: Lines, choices: Sequence[tuple[int, str]], one: str, several: str) -> None:
+    """Report what may choose, at the line of the first that does, so that a file of many has one problem."""
+    if choices:
+        number, first = choices[0]
+        what = f"1 {one}" if len(choices) == 1 else f"{len(choices)} {several}"
+        told = f"{what} (the first: {first}), and a block has one duration and its slots"
+        lines.add(number, told, code="does-not-fit")
+
+
 def _require_time(lines: Lines, number: int, time: int, least: int) -> None:
     if not least <= time <= _LARGEST:
         lines.add(number, f"has a duration of {time}; it is from {least} to 10^12", code="out-of-range")
@@ -221,6 +238,7 @@ _MARKS = {
     "PRECEDENCE RELATIONS": "precedence",
     "REQUESTS/DURATIONS": "requests",
     "RESOURCEAVAILABILITIES": "availabilities",
+    "RESOURCE AVAILABILITIES": "availabilities",
     "PROJECT INFORMATION": "project",
 }
 
@@ -239,6 +257,40 @@ def _sections(lines: Lines) -> Iterator[tuple[str, int, str]]:
             yield section, number, text
 
 
+_OTHERS = "other forms, as of time lags, skills, alternatives or several projects, are not read"
+
+
+def _take_patterson(project: _Project, lines: Lines) -> None:
+    """Take a project in Patterson's form, whose first line has two numbers and all others have nothing but numbers."""
+    words = [(number, word) for number, line in lines for word in line.split()]
+    head = [word for number, word in words if number == words[0][0]]
+    if len(head) != 2 or not all(map(_WORD.fullmatch, head)):
+        told = "is no project with a section PRECEDENCE RELATIONS (.sm), and none in Patterson's form (.rcp)"
+        lines.add(None, told, _OTHERS, code="malformed")
+        lines.raise_if_any()
+    wrong = next((number for number, word in words if not _WORD.fullmatch(word)), None)
+    if wrong is not None:
+        lines.add(wrong, "holds more than whole numbers", _OTHERS, code="malformed")
+        lines.raise_if_any()
+    rest = ((number, int(word)) for number, word in words[2:])
+
+    def following(count: int) -> list[int]:
+        found = [value for _, value in islice(rest, max(count, 0))]
+        if len(found) != count:
+            lines.add(None, "has fewer numbers than its activities need", code="wrong-count")
+            lines.raise_if_any()
+        return found
+
+    activities, resources = int(head[0]), int(head[1])
+    project.capacities, project.where = following(resources), "the line of capacities"
+    project.resources = [f"R {number}" for number in range(1, resources + 1)]
+    for activity in range(1, activities + 1):
+        duration, *demands = following(1 + resources)
+        project.take_activity(activity, duration, demands, following(*following(1)), lines)
+    if behind := [number for number, _ in rest]:
+        lines.add(behind[0], "holds more than the activities that its first line counts", code="wrong-count")
+
+
 @dataclass
 class _Project:
     """What has been read of a project so far.
@@ -255,6 +307,8 @@ class _Project:
         Of each activity the resources that it has alone while it runs.
     release
         When the project may begin.
+    where
+        Where the capacities stand.
     """
 
     successors: dict[int, list[int]] = field(default_factory=dict)
@@ -264,8 +318,9 @@ class _Project:
     capacities: list[int] = field(default_factory=list)
     machines: dict[int, tuple[str, ...]] = field(default_factory=dict)
     release: int = 0
+    where: str = "RESOURCEAVAILABILITIES"
     _projects: int = 0
-    _modes: bool = False
+    _choices: list[tuple[int, str]] = field(default_factory=list)
 
     def take(self, section: str, number: int, line: str, lines: Lines) -> None:
         """Take a line of a section."""
@@ -297,13 +352,11 @@ class _Project:
             lines.add(number, f"is a second line of activity {row[0]}", code="duplicate-name")
         else:
             if row[1] != 1:
-                self._modes = True
-                told = f"activity {row[0]} has {row[1]} modes, and a block has one duration and its slots"
-                lines.add(number, told, code="does-not-fit")
+                self._choices.append((number, f"activity {row[0]}, among {row[1]}"))
             self.successors[row[0]] = list(dict.fromkeys(row[3:]))
 
     def _requests(self, number: int, row: Sequence[int], lines: Lines) -> None:
-        if self._modes and len(row) != 3 + len(self.resources):
+        if self._choices and len(row) != 3 + len(self.resources):
             return  # another mode of the activity above
         if len(row) != 3 + len(self.resources):
             told = f"is not activity, mode, duration and demands of {counted(len(self.resources), 'resource')}"
@@ -324,44 +377,70 @@ class _Project:
             lines.add(number, told, code="wrong-count")
         self.capacities = list(row)
 
+    def take_activity(
+        self, activity: int, duration: int, demands: Sequence[int], successors: Sequence[int], lines: Lines
+    ) -> None:
+        """Take an activity that has one mode and no line of its own."""
+        if not 0 <= duration <= _LARGEST or any(it < 0 for it in demands):
+            told = f"activity {activity} has a duration that is not from 0 to 10^12, or a demand below 0"
+            lines.add(None, told, code="out-of-range")
+        self.successors[activity] = list(dict.fromkeys(successors))
+        self.durations[activity], self.demands[activity] = duration, demands
+
     def conclude(self, lines: Lines) -> None:
         """Report what is missing, and resources that are no machines; set `machines`."""
-        for what, there in (("PRECEDENCE RELATIONS", self.successors), ("REQUESTS/DURATIONS", self.durations)):
+        sections = {"PRECEDENCE RELATIONS": self.successors, "REQUESTS/DURATIONS": self.durations}
+        one, several = "activity may choose its mode", "activities may choose their modes"
+        _refuse_choices(lines, self._choices, f"{one} in PRECEDENCE RELATIONS", f"{several} in PRECEDENCE RELATIONS")
+        for what, there in sections.items():
             if not there:
                 lines.add(None, f"has no section {what}", code="missing-field")
-        if self.successors and self.durations:
-            for one in sorted(self.successors.keys() ^ self.durations.keys()):
-                lines.add(None, f"activity {one} has no line in one of the sections", code="missing-field")
-            for one in sorted({it for row in self.successors.values() for it in row} - self.successors.keys()):
-                lines.add(None, f"activity {one} is a successor and has no line", code="unknown-name")
+        if all(sections.values()):
+            for what, there in sections.items():
+                for activity in sorted({*self.successors, *self.durations} - there.keys()):
+                    lines.add(None, f"activity {activity} has no line in {what}", code="missing-field")
+            for activity in sorted({it for row in self.successors.values() for it in row} - self.successors.keys()):
+                lines.add(None, f"activity {activity} is a successor and has no line", code="unknown-name")
         if len(self.capacities) != len(self.resources):
             lines.add(None, "has no capacities in a section RESOURCEAVAILABILITIES", code="missing-field")
             return
         owned: dict[int, list[str]] = {it: [] for it in self.durations}
+        unfit: dict[str, list[str]] = {}
         for column, (name, capacity) in enumerate(zip(self.resources, self.capacities, strict=True)):
-            for one in self._users(column, name, capacity, lines):
-                owned[one].append(name)
+            asked = {it: row[column] for it, row in self.demands.items() if row[column] > 0}
+            if any(demand > capacity for demand in asked.values()) and name[0] == "R":
+                told = f"resource {name} has less than one of its activities needs"
+                lines.add(None, told, code="contradiction")
+            elif reason := _unfit(name, sorted(asked.values()), capacity):
+                unfit.setdefault(reason, []).append(f"{name} of {capacity}")
+            elif sum(asked.values()) > capacity:
+                for it in asked:
+                    owned[it].append(name)
+        for reason, names in unfit.items():
+            of = f"resource{'s' * (len(names) > 1)} {', '.join(names)} in {self.where}"
+            lines.add(None, f"{of}: {reason}", code="does-not-fit")
         self.machines = {it: tuple(names) for it, names in owned.items()}
 
-    def _users(self, column: int, name: str, capacity: int, lines: Lines) -> list[int]:
-        """Return the activities that need a resource, each alone; none where all fit together."""
-        asked = {it: row[column] for it, row in self.demands.items() if row[column] > 0}
-        if asked and name[0] != "R":
-            kind = "is used up" if name[0] == "N" else "is renewed and used up"
-            lines.add(None, f"resource {name} {kind}, and GPUs are not", code="does-not-fit")
-            return []
-        if any(demand > capacity for demand in asked.values()):
-            lines.add(None, f"resource {name} has less than one of its activities needs", code="contradiction")
-            return []
-        if sum(asked.values()) <= capacity:
-            return []
-        if sum(sorted(asked.values())[:2]) <= capacity:
-            told = (
-                f"resource {name} of capacity {capacity} may serve several activities at once, and a GPU runs one block"
-            )
-            lines.add(None, told, code="does-not-fit")
-            return []
-        return list(asked)
+
+def _unfit(name: str, demands: Sequence[int], capacity: int) -> str:
+    """Return why a resource is no machine that serves one activity at a time; empty where it is, or never binds.
+
+    Parameters
+    ----------
+    name
+        Its name, which begins with R, N or D.
+    demands
+        What activities need of it, in ascending order, each above 0.
+    capacity
+        How much of it there is.
+    """
+    if demands and name[0] == "N":
+        return "what activities take is used up, and GPUs are not"
+    if demands and name[0] == "D":
+        return "what activities take is renewed and used up, and GPUs are not"
+    if sum(demands) > capacity and sum(demands[:2]) <= capacity:
+        return "several activities may run at once, and a GPU runs one block"
+    return ""
 
 
 def _without_empty(
