@@ -389,7 +389,10 @@ class _Project:
 
     def conclude(self, lines: Lines) -> None:
         """Report what is missing, and resources that are no machines; set `machines`."""
-        sections = {"PRECEDENCE RELATIONS": self.successors, "REQUESTS/DURATIONS": self.durations}
+        sections: Mapping[str, Mapping[int, object]] = {
+            "PRECEDENCE RELATIONS": self.successors,
+            "REQUESTS/DURATIONS": self.durations,
+        }
         one, several = "activity may choose its mode", "activities may choose their modes"
         _refuse_choices(lines, self._choices, f"{one} in PRECEDENCE RELATIONS", f"{several} in PRECEDENCE RELATIONS")
         for what, there in sections.items():
