@@ -188,7 +188,7 @@ class UsageError(JigsawError):
 
     def problems_of(self, where: str) -> list[Problem]:
         """Return its problems as those of an input or an option; their messages name the arguments."""
-        return [Problem(where, told, code=it.code) for told, it in zip(self.args, self.problems, strict=True)]
+        return [Problem(where, told, code=problem.code) for told, problem in zip(self.args, self.problems, strict=True)]
 
 
 class InvalidInputError(JigsawError):

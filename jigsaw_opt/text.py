@@ -153,7 +153,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def duration(time_us: float) -> str:
     """Return a time in the greatest unit of which it has one, with four digits, as in ``12.35 s``."""
-    size, unit = next((it for it in _UNITS if abs(time_us) >= it[0]), (1, "µs" if time_us else "s"))
+    size, unit = next((entry for entry in _UNITS if abs(time_us) >= entry[0]), (1, "µs" if time_us else "s"))
     amount = time_us / size
     return f"{amount:,.0f} {unit}" if abs(amount) >= 1000 else f"{amount:.4g} {unit}"
 

@@ -164,16 +164,18 @@ def _print(advisor: Advisor, advice: Advice) -> None:
         print(told)
     print("\n".join((" ".join(filter(None, (headline(advice), longest_waits(advice)))), *who_loses(advice))) + "\n")
     rows = []
-    for it in advice.policies:
-        change = it.change.get(advice.measure)
-        told = "today" if it.policy == advice.today else it.error if change is None else in_percent(change)
-        figures = (it.figures.get(name) for name in _SHOWN)
-        rows.append((it.policy, len(it.seeds), *(None if one is None else f"{one.mean:.4g}" for one in figures), told))
+    for policy in advice.policies:
+        change = policy.change.get(advice.measure)
+        told = "today" if policy.policy == advice.today else policy.error if change is None else in_percent(change)
+        figures = (policy.figures.get(name) for name in _SHOWN)
+        rows.append(
+            (policy.policy, len(policy.seeds), *(None if one is None else f"{one.mean:.4g}" for one in figures), told)
+        )
     print_table(("policy", "seeds", *_SHOWN, f"change of {advice.measure}"), rows, ("seeds", *_SHOWN))
     print()
     effects = (
-        (it.setting, it.before, it.after, _kind(it.chosen), in_percent(it.percent))
-        for it in settings_that_matter(advice)
+        (effect.setting, effect.before, effect.after, _kind(effect.chosen), in_percent(effect.percent))
+        for effect in settings_that_matter(advice)
     )
     print_table(("setting", "from", "to", "", f"change of {advice.measure}"), effects)
     print()

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.arguments import parser_of
 
     actions = parser_of(COMMANDS)._actions
-    commands = next(it.choices for it in actions if isinstance(it, argparse._SubParsersAction))
+    commands = next(action.choices for action in actions if isinstance(action, argparse._SubParsersAction))
     print((_fish if arguments.shell == "fish" else _bash)(commands, arguments.shell), end="")
     return 0
 
@@ -81,14 +81,14 @@ def _fish(commands: Mapping[str, argparse.ArgumentParser], shell: str) -> str:
 
 
 def _fish_option(action: argparse.Action) -> Iterator[str]:
-    names = [f"-l {it[2:]}" if it.startswith("--") else f"-s {it[1:]}" for it in action.option_strings]
+    names = [f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}" for option in action.option_strings]
     takes = "" if action.nargs == 0 else " -r"
     values = "" if action.choices is None else f" -f -a {shlex.quote(' '.join(map(str, action.choices)))}"
     yield f"{' '.join(names)}{takes}{values} -d {shlex.quote((action.help or '').replace('%%', '%'))}"
 
 
 def _options(parser: argparse.ArgumentParser) -> Sequence[argparse.Action]:
-    return [it for it in parser._actions if it.option_strings and it.help is not argparse.SUPPRESS]
+    return [action for action in parser._actions if action.option_strings and action.help is not argparse.SUPPRESS]
 
 
 def _instances(parser: argparse.ArgumentParser) -> Sequence[str]:
@@ -96,4 +96,4 @@ def _instances(parser: argparse.ArgumentParser) -> Sequence[str]:
     from jigsaw_opt.instances.catalogue import names
 
     asked = ("instance", "instances", "documents")
-    return names() if any(it.dest in asked and not it.option_strings for it in parser._actions) else ()
+    return names() if any(action.dest in asked and not action.option_strings for action in parser._actions) else ()

@@ -202,9 +202,11 @@ def _shop(arguments: argparse.Namespace) -> Instance:
     from jigsaw_opt.errors import Problem, UsageError
 
     own = {"command", "debug", "default_of", "format", "profiles", "name", "output", "run"}
-    given = [it for it, value in vars(arguments).items() if it not in own and value != arguments.default_of(it)]
-    options = [f"--{it.replace('_', '-')}" for it in given]
-    wrong = [Problem(it, f"{it} does not go with {arguments.format}", code="not-together") for it in options]
+    given = [name for name, value in vars(arguments).items() if name not in own and value != arguments.default_of(name)]
+    options = [f"--{name.replace('_', '-')}" for name in given]
+    wrong = [
+        Problem(option, f"{option} does not go with {arguments.format}", code="not-together") for option in options
+    ]
     if len(arguments.profiles) > 1:
         wrong.append(Problem("FILE", f"{arguments.format} takes one file", code="wrong-count"))
     if wrong:

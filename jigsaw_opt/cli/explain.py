@@ -68,7 +68,7 @@ def _of_simulation(folder: Path, job: str | None, as_json: bool) -> int:
 
     times = job_times(folder)
     if job is not None:
-        names = [it.job for it in times]
+        names = [time.job for time in times]
         if job not in names:
             raise UsageError(
                 f"no job {job!r} has ended in {folder}",

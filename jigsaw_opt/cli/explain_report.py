@@ -138,11 +138,11 @@ def _print_end(job: JobExplanation | JobStretches) -> None:
 
 def _print_gains(instance: Instance, gains: Sequence[JobChange]) -> None:
     """Print what each change alone gains; one sentence where none makes any difference."""
-    if not any(it.gain_us for it in gains):
-        print(f"None of these alone changes anything, the order kept: {', '.join(it.change for it in gains)}.")
+    if not any(gain.gain_us for gain in gains):
+        print(f"None of these alone changes anything, the order kept: {', '.join(gain.change for gain in gains)}.")
         return
     value = "end us" if instance.horizon == "finite" else "period us"
-    estimates = [(it.change, f"{it.end_us:,}", f"{it.gain_us:,}") for it in gains]
+    estimates = [(gain.change, f"{gain.end_us:,}", f"{gain.gain_us:,}") for gain in gains]
     print_table(("alone changed, the order kept", value, "gain us"), estimates, (value, "gain us"))
 
 
@@ -163,10 +163,10 @@ def print_times(times: Sequence[JobTime]) -> None:
     """Print a line for each job of a simulation, the slowest first."""
     headers = ["job", "completion s", "queued", "running", "paused", "alone s", "runs longer by s", "restarts"]
     rows = []
-    for it in sorted(times, key=lambda it: -it.completion_us):
-        shares = [_share(us, it.completion_us) for us in (it.queued_us, it.running_us, it.paused_us)]
-        seconds = [f"{us / 1e6:,.1f}" for us in (it.completion_us, it.alone_us, it.slower_us)]
-        rows.append([it.job, seconds[0], *shares, *seconds[1:], f"{it.restarts:,}"])
+    for time in sorted(times, key=lambda time: -time.completion_us):
+        shares = [_share(us, time.completion_us) for us in (time.queued_us, time.running_us, time.paused_us)]
+        seconds = [f"{us / 1e6:,.1f}" for us in (time.completion_us, time.alone_us, time.slower_us)]
+        rows.append([time.job, seconds[0], *shares, *seconds[1:], f"{time.restarts:,}"])
     print_table(headers, rows, headers[1:])
 
 
@@ -186,7 +186,7 @@ def _chain_lines(job: JobExplanation) -> Iterator[tuple[str, str, str, str]]:
 
 def _sentence(step: NamedStep, last: NamedStep) -> str:
     """Return what a step is, or the first and the last of its repeats are."""
-    first, end = (f"{it.operation}, iteration {it.iteration}" for it in (step, last))
+    first, end = (f"{each.operation}, iteration {each.iteration}" for each in (step, last))
     what = first if first == end else f"{first} ... {end}"
     if step.kind in ("compute", "exchange"):
         return what
@@ -227,13 +227,13 @@ def phases_as_json(plan: Plan, jobs: Sequence[JobStretches]) -> dict[str, Any]:
 
 
 def _stretches_as_json(job: JobStretches) -> dict[str, Any]:
-    stretches = [_stretch_as_json(it) for it in job.stretches]
+    stretches = [_stretch_as_json(stretch) for stretch in job.stretches]
     return asdict(job) | {"time_us": job.time_us, "stretches": stretches}
 
 
-def _stretch_as_json(it: Stretch) -> dict[str, Any]:
-    within = None if it.within is None else asdict(it.within) | {"total_us": it.within.total_us}
-    return asdict(it) | {"within": within}
+def _stretch_as_json(stretch: Stretch) -> dict[str, Any]:
+    within = None if stretch.within is None else asdict(stretch.within) | {"total_us": stretch.within.total_us}
+    return asdict(stretch) | {"within": within}
 
 
 def print_phases_overview(jobs: Sequence[JobStretches]) -> None:
@@ -245,31 +245,35 @@ def print_phases_overview(jobs: Sequence[JobStretches]) -> None:
 def _overview_row(job: JobStretches) -> list[str]:
     whole, time_us = job.end_us - job.release_us, job.time_us
     shares = [f"{100 * time_us[kind] / whole:.1f} %" if whole else "-" for kind in ("phase", "before", "seam")]
-    waits = [it for it in job.stretches if it.kind in ("before", "seam")]
-    longest = max(waits, key=lambda it: it.end_us - it.start_us, default=None)
+    waits = [stretch for stretch in job.stretches if stretch.kind in ("before", "seam")]
+    longest = max(waits, key=lambda stretch: stretch.end_us - stretch.start_us, default=None)
     wait = "-" if longest is None else f"{longest.end_us - longest.start_us:,} us: {_words(longest)}"
-    return [job.job, f"{job.end_us:,}", f"{sum(it.kind == 'phase' for it in job.stretches):,}", *shares, wait]
+    return [job.job, f"{job.end_us:,}", f"{sum(stretch.kind == 'phase' for stretch in job.stretches):,}", *shares, wait]
 
 
 def print_phases_of_job(job: JobStretches) -> None:
     """Print the stretches of a job in order of time, and what it does in each phase."""
     _print_end(job)
-    rows = [(f"{it.start_us:,}", f"{it.end_us - it.start_us:,}", _words(it)) for it in job.stretches]
+    rows = [
+        (f"{stretch.start_us:,}", f"{stretch.end_us - stretch.start_us:,}", _words(stretch))
+        for stretch in job.stretches
+    ]
     print_table(("from us", "for us", "where it is"), rows, ("from us", "for us"))
 
 
-def _words(it: Stretch) -> str:
-    if it.within is not None:
-        return _phase_words(it.within)
+def _words(stretch: Stretch) -> str:
+    if stretch.within is not None:
+        return _phase_words(stretch.within)
     gpus = defaultdict[tuple[str, ...], list[str]](list)
-    for gpu, names in it.held_by.items():
+    for gpu, names in stretch.held_by.items():
         gpus[names].append(gpu)
     held = [f"{', '.join(own)} held by {', '.join(names)}" for names, own in gpus.items()]
-    return "; ".join([_WAITS[it.kind], *held])
+    return "; ".join([_WAITS[stretch.kind], *held])
 
 
-def _phase_words(it: PhaseTime) -> str:
-    beside = f"with {', '.join(it.others)}" if it.others else "alone"
-    what = f"{it.repeats:,} x a period of {it.period_us:,} us with {it.iterations} iteration{'s' * (it.iterations > 1)}"
-    spent = ", ".join(f"{TITLES[kind]} {us:,}" for kind, us in it.total_us.items() if us)
-    return f"phase {it.phase} of group {it.group}, {beside}: {what}; in all {spent}"
+def _phase_words(time: PhaseTime) -> str:
+    beside = f"with {', '.join(time.others)}" if time.others else "alone"
+    iterations = f"{time.iterations} iteration{'s' * (time.iterations > 1)}"
+    what = f"{time.repeats:,} x a period of {time.period_us:,} us with {iterations}"
+    spent = ", ".join(f"{TITLES[kind]} {us:,}" for kind, us in time.total_us.items() if us)
+    return f"phase {time.phase} of group {time.group}, {beside}: {what}; in all {spent}"

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
     found = _found(arguments, options, kinds, *((rest.instance, rest.plan) if rest is not None else (instance, plan)))
     touched = [repair for effect, repair in found if effect.stopped or effect.rerouted]
-    kept = f"{sum(it is not None for it in touched)} of {len(touched)} failures that touch a job are repaired"
+    kept = f"{sum(effect is not None for effect in touched)} of {len(touched)} failures that touch a job are repaired"
     code = ended(options.cancel.is_set(), kept)
     if rest is not None:
         found = [_absolute(rest, effect, repair) for effect, repair in found]
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         emit(failures_html(instance, plan.objective, found).encode(), arguments.output)
         return code
     if arguments.json:
-        print_json({"objective": plan.objective, "failures": [_as_json(*it) for it in found]})
+        print_json({"objective": plan.objective, "failures": [_as_json(*failure) for failure in found]})
         return code
     from jigsaw_opt.views.describe_failures import worst_first
 

@@ -37,7 +37,9 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def _require_options(self, words: Sequence[str]) -> None:
-        shown = [it for action in self._actions if action.help != argparse.SUPPRESS for it in action.option_strings]
+        shown = [
+            option for action in self._actions if action.help != argparse.SUPPRESS for option in action.option_strings
+        ]
         unknown = [word for word in self._options_among(words) if word not in self._option_string_actions]
         if unknown:
             told = (f"no option {word!r}" + _after(suggestion(word, shown)) for word in dict.fromkeys(unknown))

@@ -154,8 +154,8 @@ def _print_piper(document: dict[str, Any]) -> None:
     from jigsaw_opt.cli.output import print_table
 
     rows = [
-        (number, len(it["nodes"]), it["data_parallel"], it["tensor_parallel"], f"{it['time']:.6g}")
-        for number, it in enumerate(document["stages"], 1)
+        (number, len(stage["nodes"]), stage["data_parallel"], stage["tensor_parallel"], f"{stage['time']:.6g}")
+        for number, stage in enumerate(document["stages"], 1)
     ]
     headers = ("stage", "nodes", "data-parallel", "tensor-parallel", "time")
     print_table(headers, rows, right=set(headers))
@@ -188,7 +188,10 @@ def _run_workload(arguments: argparse.Namespace, data: bytes) -> int:
         "contiguous": not arguments.non_contiguous,
         "max_load_ms": found.max_load_ns / 1e6,
         "bound_ms": found.bound_ns / 1e6,
-        "devices": [{"kind": it.kind, "load_ms": it.load_ns / 1e6, "nodes": list(it.nodes)} for it in found.devices],
+        "devices": [
+            {"kind": device.kind, "load_ms": device.load_ns / 1e6, "nodes": list(device.nodes)}
+            for device in found.devices
+        ],
     }
     _hand_over(arguments, document, lambda: _print_devices(document))
     return ended(options.cancel.is_set(), "the best placement found so far, with its bound")
@@ -197,7 +200,7 @@ def _run_workload(arguments: argparse.Namespace, data: bytes) -> int:
 def _print_devices(document: dict[str, Any]) -> None:
     from jigsaw_opt.cli.output import print_table
 
-    rows = [(it["kind"], f"{it['load_ms']:.4f}", len(it["nodes"])) for it in document["devices"]]
+    rows = [(device["kind"], f"{device['load_ms']:.4f}", len(device["nodes"])) for device in document["devices"]]
     print_table(("device", "load ms", "operators"), rows, right={"load ms", "operators"})
     print(f"\nlargest load {document['max_load_ms']:.4f} ms, bound {document['bound_ms']:.4f} ms")
 
@@ -263,8 +266,8 @@ def _print_outer(found: Partition) -> None:
 
     print()
     rows = [
-        (it.level, f"{it.stages[0] + 1}–{it.stages[1]}", it.replicas, f"{it.time_s:.6f}")
-        for it in sorted(found.outer, key=lambda it: -it.level)
+        (stage.level, f"{stage.stages[0] + 1}–{stage.stages[1]}", stage.replicas, f"{stage.time_s:.6f}")
+        for stage in sorted(found.outer, key=lambda stage: -stage.level)
     ]
     headers = ("level", "stages", "machines", "s a minibatch")
     print_table(headers, rows, right=set(headers))
@@ -272,8 +275,8 @@ def _print_outer(found: Partition) -> None:
 
 def _reason(found: Partition) -> str:
     """Return what bounds the throughput."""
-    outer = [it for it in found.outer if it.level == len(found.levels)]
-    slowest = max(outer, key=lambda it: it.time_s)
+    outer = [stage for stage in found.outer if stage.level == len(found.levels)]
+    slowest = max(outer, key=lambda stage: stage.time_s)
     first, end = slowest.stages
     name = f"stage {first + 1}" if end == first + 1 else f"stages {first + 1} to {end}"
     compute = max(stage.compute_s / stage.replicas for stage in found.stages[first:end])

@@ -22,8 +22,8 @@ CHOICES = ("bandwidth", "latency_us", "virtual", "placement", "recompute", "batc
 
 _YES = {True: "yes", False: "no"}
 _BASELINES = ("slowest-stage", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half")
-_UNITS = {"": 1, "B": 1, **{f"{it}B": 1000**k for k, it in enumerate("KMGT", 1)}}
-_UNITS |= {f"{it}iB": 1024**k for k, it in enumerate("KMGT", 1)}
+_UNITS = {"": 1, "B": 1, **{f"{prefix}B": 1000**k for k, prefix in enumerate("KMGT", 1)}}
+_UNITS |= {f"{prefix}iB": 1024**k for k, prefix in enumerate("KMGT", 1)}
 _SIZE = re.compile(rf"([0-9]+(?:\.[0-9]+)?) ?({'|'.join(_UNITS)})", re.ASCII)
 
 
@@ -255,16 +255,22 @@ def _print_tables(document: dict[str, Any]) -> None:
     from jigsaw_opt.cli.output import print_table
 
     rows = []
-    for number, it in enumerate(document["stages"]):
-        names, whole = it["layers"], it["backward_us"] + (it["weight_us"] or 0)
+    for number, stage in enumerate(document["stages"]):
+        names, whole = stage["layers"], stage["backward_us"] + (stage["weight_us"] or 0)
         told = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
-        rows.append((number, it["device"], told, it["forward_us"], whole, _YES[it["recompute"]]))
+        rows.append((number, stage["device"], told, stage["forward_us"], whole, _YES[stage["recompute"]]))
     heads = ("stage", "device", "layers", "forward us", "backward us", "recompute")
     print_table(heads, rows, right={"stage", "device", "forward us", "backward us"})
     print()
     schedules = [
-        (it["name"], it["makespan_us"], f"{100 * it['bubble']:.1f} %", max(it["peak_bytes"]), _YES[it["fits"]])
-        for it in document["schedules"]
+        (
+            schedule["name"],
+            schedule["makespan_us"],
+            f"{100 * schedule['bubble']:.1f} %",
+            max(schedule["peak_bytes"]),
+            _YES[schedule["fits"]],
+        )
+        for schedule in document["schedules"]
     ]
     print_table(
         ("schedule", "step us", "bubble", "peak bytes", "fits"), schedules, right={"step us", "bubble", "peak bytes"}

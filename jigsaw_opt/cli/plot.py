@@ -66,7 +66,7 @@ def _with_foreground(picture: Picture, names: str) -> Picture:
     unknown = sorted(chosen.difference(known))
     if unknown:
         raise UsageError(
-            *(f"the plan has no job {it!r}; {nearest(it, known)}" for it in unknown),
+            *(f"the plan has no job {name!r}; {nearest(name, known)}" for name in unknown),
             code="unknown-name",
             path="--foreground",
         )

@@ -170,7 +170,7 @@ def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:
     """Return the instance, and the path of the plan."""
     from jigsaw_opt.errors import UsageError
 
-    given = [it for it in (arguments.instance, arguments.first, arguments.second) if it is not None]
+    given = [source for source in (arguments.instance, arguments.first, arguments.second) if source is not None]
     if len(given) != 2:
         raise UsageError(
             "an instance and a plan are wanted, as in: jigsaw run INSTANCE PLAN", code="missing-option", path="plan"

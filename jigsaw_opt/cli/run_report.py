@@ -54,7 +54,8 @@ def _print_summary(replay: Replay) -> None:
     if replay.kinds:
         print()
         kinds = [
-            (kind, it.count, it.planned_us, it.measured_us, _percent(it.error)) for kind, it in replay.kinds.items()
+            (kind, summary.count, summary.planned_us, summary.measured_us, _percent(summary.error))
+            for kind, summary in replay.kinds.items()
         ]
         print_table(
             ("", "measured", "planned us", "took us", "error"), kinds, ("measured", "planned us", "took us", "error")
@@ -71,7 +72,7 @@ def _print_summary(replay: Replay) -> None:
 
 def _print_rates(replay: Replay) -> None:
     """Print what every job got, and how much longer the foreground takes beside the others."""
-    rows = [(name, *(_rate(rate) for rate in it.rates())) for name, it in replay.cycles.items()]
+    rows = [(name, *(_rate(rate) for rate in cycle.rates())) for name, cycle in replay.cycles.items()]
     print()
     print_table(("job", "iterations a second planned", "measured"), rows, ("iterations a second planned", "measured"))
     slow_down = replay.slow_down()
@@ -102,7 +103,7 @@ def _known(value: int | None) -> str:
 def _print_phases(replay: Replay) -> None:
     headers = ("group", "phase", "repeated", *_PERIOD, "end predicted us", "end measured us", "end error", "seam us")
     print_table(headers, map(_phase_row, replay.phases), headers[2:])
-    rows = [(phase.group, phase.number, *astuple(it)) for phase in replay.phases for it in phase.restarts]
+    rows = [(phase.group, phase.number, *astuple(restart)) for phase in replay.phases for restart in phase.restarts]
     if rows:
         print()
         print_table(("group", "phase", "job", "restart us", "away us"), rows, ("restart us", "away us"))
@@ -177,7 +178,9 @@ def _percent(share: float | None) -> str | None:
 
 def _as_json(replay: Replay) -> dict[str, Any]:
     baseline = replay.baseline and {"policy": replay.baseline.policy, **asdict(replay.baseline.summary)}
-    rates = {name: dict(zip(("planned", "measured"), it.rates(), strict=True)) for name, it in replay.cycles.items()}
+    rates = {
+        name: dict(zip(("planned", "measured"), cycle.rates(), strict=True)) for name, cycle in replay.cycles.items()
+    }
     slow_down = replay.slow_down()
     if baseline and replay.baseline and replay.baseline.together is not None:
         baseline |= {"together": asdict(replay.baseline.together)}

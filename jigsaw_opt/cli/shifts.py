@@ -95,14 +95,14 @@ def _document(instance: Instance, found: Comparison) -> dict[str, Any]:
         "shifts_status": shifts.status,
         "links": [
             {
-                "link": instance.cluster.links[it.shared.link].name,
-                "jobs": [found.chosen.jobs[j].name for j in it.shared.users],
-                "load": it.load,
-                "unshifted": float(it.unshifted),
-                "shifted": float(it.shifted),
-                "method": it.method,
+                "link": instance.cluster.links[link.shared.link].name,
+                "jobs": [found.chosen.jobs[j].name for j in link.shared.users],
+                "load": link.load,
+                "unshifted": float(link.unshifted),
+                "shifted": float(link.shifted),
+                "method": link.method,
             }
-            for it in shifts.links
+            for link in shifts.links
         ],
         "jobs": [{"job": job.name, **dict(zip(keys, values, strict=True))} for job, *values in columns],
         "common_period": {"slowdown": ratios.plain.value, "bound": ratios.plain_bound},
@@ -121,9 +121,9 @@ def _print_links(told: dict[str, Any]) -> None:
 
     headers = ("link", "jobs", "load %", "compatibility", "with shifts", "shifts by")
     rows = []
-    for it in told["links"]:
-        numbers = f"{100 * it['load']:.1f}", f"{it['unshifted']:.3f}", f"{it['shifted']:.3f}"
-        rows.append((it["link"], ", ".join(it["jobs"]), *numbers, it["method"]))
+    for link in told["links"]:
+        numbers = f"{100 * link['load']:.1f}", f"{link['unshifted']:.3f}", f"{link['shifted']:.3f}"
+        rows.append((link["link"], ", ".join(link["jobs"]), *numbers, link["method"]))
     print_table(headers, rows, right=headers[2:5])
     mean = told["mean_compatibility"]
     print(f"\nmean compatibility {mean['unshifted']:.4f}, with shifts {mean['shifted']:.4f}, ", end="")
@@ -140,9 +140,9 @@ def _print_jobs(told: dict[str, Any]) -> None:
     headers = ("job", "alone us", "fair", "shifted", "common period", "with ratios", "ratio", "shift us")
     keys = ("fair_us", "shifted_us", "period_us", "ratios_us")
     rows = []
-    for it in told["jobs"]:
-        factors = (f"{it[key] / it['alone_us']:.3f}" for key in keys)
-        rows.append((it["job"], f"{it['alone_us']:.0f}", *factors, it["ratio"], it["shift_us"]))
+    for job in told["jobs"]:
+        factors = (f"{job[key] / job['alone_us']:.3f}" for key in keys)
+        rows.append((job["job"], f"{job['alone_us']:.0f}", *factors, job["ratio"], job["shift_us"]))
     print_table(headers, rows, right=headers[1:])
     period, ratios = told["common_period"], told["ratios"]
     print(f"\nmean time of an iteration over that alone: common period {period['slowdown']:.4f} ", end="")

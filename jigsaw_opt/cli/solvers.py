@@ -35,7 +35,7 @@ def _solvers(as_json: bool) -> int:
     from jigsaw_opt.cli.output import print_json, print_table
     from jigsaw_opt.solvers.registry import loadable_solvers
 
-    found = [(name, it.display_name, it.unavailable()) for name, it in loadable_solvers().items()]
+    found = [(name, solver.display_name, solver.unavailable()) for name, solver in loadable_solvers().items()]
     if as_json:
         print_json([{"name": n, "description": d, "installed": m is None, "install": m} for n, d, m in found])
     else:
@@ -76,7 +76,7 @@ def _policies(as_json: bool) -> int:
     from jigsaw_opt.cli.output import print_json, print_table
     from jigsaw_opt.scheduling.policy import loadable_policies
 
-    found = [(name, it.display_name, it.options) for name, it in loadable_policies().items()]
+    found = [(name, policy.display_name, policy.options) for name, policy in loadable_policies().items()]
     if as_json:
         print_json([{"name": n, "description": d, "options": {k: list(v) for k, v in o.items()}} for n, d, o in found])
     else:

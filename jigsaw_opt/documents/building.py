@@ -170,7 +170,9 @@ class InstanceBuilder:
             Watts that a GPU draws while it runs a block, by GPU type; None for those of the model, or 0.
         """
         given = {"levels": levels, "state_factor": state_factor, "executor": executor, "power_w": power_w}
-        self._models.append((name, {**_whole(segments), **{key: it for key, it in given.items() if it is not None}}))
+        self._models.append(
+            (name, {**_whole(segments), **{key: value for key, value in given.items() if value is not None}})
+        )
 
     def add_models(self, models: Mapping[str, Model]) -> None:
         """Add models by name, such as those of another instance."""

@@ -80,8 +80,8 @@ def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
     """
     require_a(Instance, instance)
     links = instance.cluster.links
-    changed = tuple(replace(it, bandwidth=bandwidth) if it.name == link else it for it in links)
-    if all(it.name != link for it in links):
+    changed = tuple(replace(known, bandwidth=bandwidth) if known.name == link else known for known in links)
+    if all(known.name != link for known in links):
         raise InvalidInputError(
             [Problem("$.cluster.links", f'no link is called "{link}"', _near(link, links), code="unknown-name")]
         )
@@ -90,4 +90,4 @@ def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
 
 def _near(name: str, known: Iterable[Job | TaskGraphJob | Link]) -> str:
     """Return which of them may have been meant."""
-    return suggestion(str(name), [it.name for it in known])
+    return suggestion(str(name), [one.name for one in known])

@@ -137,7 +137,7 @@ def _iteration(iteration: Iteration | TaskGraphIteration) -> str:
 
 
 def _executions(executions: Sequence[Execution]) -> str:
-    return ", ".join(f'{{"start_us": {it.start_us}, "end_us": {it.end_us}}}' for it in executions)
+    return ", ".join(f'{{"start_us": {execution.start_us}, "end_us": {execution.end_us}}}' for execution in executions)
 
 
 _BROKEN_OVER_LINES = {"cluster", "servers", "links", "models", "segments", "jobs", "layers"} | {

@@ -58,7 +58,7 @@ def jsplib_text(instance: Instance) -> str:
             problems.append(_unfit("$.jobs[0].shape.edges", told))
     if problems:
         raise InvalidInputError(problems)
-    lines = [" ".join(f"{machines[it.slots[0]]} {_time(it)}" for it in row) for row in rows]
+    lines = [" ".join(f"{machines[block.slots[0]]} {_time(block)}" for block in row) for row in rows]
     return "\n".join((f"# {printable(instance.name)}", f"{len(rows)} {len(machines)}", *lines)) + "\n"
 
 
@@ -80,7 +80,9 @@ def minizinc_text(instance: Instance) -> str:
         raise InvalidInputError(problems)
     blocks = {block.name: number for number, block in enumerate(job.shape.blocks, 1)}
     edges = [edge for edge in job.shape.edges if edge.lag == 0]
-    runs_on = [[blocks[it.name] for it in job.shape.blocks if slot.name in it.slots] for slot in job.shape.slots]
+    runs_on = [
+        [blocks[block.name] for block in job.shape.blocks if slot.name in block.slots] for slot in job.shape.slots
+    ]
     return _MODEL.format(
         name=printable(instance.name),
         blocks=len(blocks),
@@ -148,5 +150,5 @@ def _chains(job: TaskGraphJob, problems: list[Problem]) -> Sequence[Sequence[Tas
             chain = [name]
             while chain[-1] in after:
                 chain.append(after[chain[-1]])
-            chains.append([blocks[it] for it in chain])
+            chains.append([blocks[each] for each in chain])
     return chains

@@ -68,7 +68,7 @@ def decode_layers(data: bytes | str, source: str = "$") -> LayerGraph:
         With every problem of the document and its path.
     """
     tree = parsed(data, source, _check)
-    layers = tuple(MeasuredLayer(**{**it, "modules": tuple(it.get("modules", ()))}) for it in tree["layers"])
+    layers = tuple(MeasuredLayer(**{**layer, "modules": tuple(layer.get("modules", ()))}) for layer in tree["layers"])
     stated = tree.get("edges")
     edges = chain_edges(len(layers)) if stated is None else tuple((tail, head) for tail, head in stated)
     return LayerGraph(layers, edges, tree.get("batch"), tree.get("state_factor", 1), tree.get("gpu_type"))

@@ -75,7 +75,9 @@ def _job(tree: dict[str, Any]) -> JobPlan | TaskGraphJobPlan:
 
 def _is_task_graph(iterations: list[dict[str, Any]]) -> bool:
     """Return whether the operations have neither level nor bucket; where there are none, it makes no difference."""
-    first = next((item for it in iterations for item in (*it["blocks"][:1], *it["transfers"][:1])), None)
+    first = next(
+        (item for iteration in iterations for item in (*iteration["blocks"][:1], *iteration["transfers"][:1])), None
+    )
     return first is not None and first.keys() == {"start_us", "end_us"}
 
 

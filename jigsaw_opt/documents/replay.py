@@ -94,7 +94,7 @@ def require_replay_of(plan: Plan, replay: Replay, source: str) -> None:
     report = Report()
     planned = list(plan.all_phases())
     same = (replay.instance_sha256, replay.plan_sha256) == (plan.instance_sha256, plan_sha256(plan))
-    if not same or [(g, p) for g, p, _ in planned] != [(it.group, it.number) for it in replay.phases]:
+    if not same or [(g, p) for g, p, _ in planned] != [(replayed.group, replayed.number) for replayed in replay.phases]:
         report.note(Problem(source, "is a replay of another plan", code="mismatch"))
         report.raise_if_any()
     for number, ((_, _, phase), measured) in enumerate(zip(planned, replay.phases, strict=True)):
@@ -166,7 +166,7 @@ def encode_replay(replay: Replay) -> bytes:
         tail = '  "phases": [\n' + ",\n".join(map(_phase, replay.phases)) + "\n  ]"
     else:
         kinds = {"kinds": {kind: asdict(error) for kind, error in replay.kinds.items()}} if replay.kinds else {}
-        cycles = {"cycles": {name: asdict(it) for name, it in replay.cycles.items()}} if replay.cycles else {}
+        cycles = {"cycles": {name: asdict(cycle) for name, cycle in replay.cycles.items()}} if replay.cycles else {}
         head |= {"summary": asdict(replay.summary), **kinds, **cycles, "gpus": gpus}
         tail = f'  "timeline": {_timeline(replay.timeline)},\n  "baseline": {_baseline(replay.baseline)}'
     fields = [f"  {json_text(key)}: {json_text(value)},\n" for key, value in head.items()]
@@ -220,7 +220,7 @@ def _of_passes(tree: Json) -> Replay:
     phases = (MeasuredPhase.only(ReplaySummary(**tree["summary"]), timeline),)
     digests = {job.name: job.parameters_sha256 for job in timeline.jobs if job.parameters_sha256}
     kinds = {kind: KindError(**error) for kind, error in tree.get("kinds", {}).items()}
-    cycles = {name: JobCycle(**it) for name, it in tree.get("cycles", {}).items()}
+    cycles = {name: JobCycle(**cycle) for name, cycle in tree.get("cycles", {}).items()}
     return Replay(
         **_head(tree), phases=phases, parameters_sha256=digests, baseline=baseline, kinds=kinds, cycles=cycles
     )
@@ -238,7 +238,7 @@ def _head(tree: Json) -> Json:
 
 def _read_phase(tree: Json) -> MeasuredPhase:
     summary = tree["summary"] and ReplaySummary(**tree["summary"])
-    restarts = tuple(MeasuredRestart(**it) for it in tree.get("restarts", ()))
+    restarts = tuple(MeasuredRestart(**restart) for restart in tree.get("restarts", ()))
     read = {"summary": summary, "timeline": _read_timeline(tree["timeline"]), "restarts": restarts}
     return MeasuredPhase(**{**tree, **read})
 
@@ -250,7 +250,9 @@ def _read_timeline(tree: Json) -> Timeline:
 
 def _read_iteration(tree: Json) -> MeasuredIteration | MeasuredStep:
     if "loss" in tree:
-        operations = {key: tuple(MeasuredOperation(**it) for it in tree[key]) for key in ("blocks", "transfers")}
+        operations = {
+            key: tuple(MeasuredOperation(**operation) for operation in tree[key]) for key in ("blocks", "transfers")
+        }
         return MeasuredStep(**operations, loss=tree["loss"])
     return MeasuredIteration(
         tuple(MeasuredBlock(**block) for block in tree["blocks"]),

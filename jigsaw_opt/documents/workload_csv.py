@@ -276,5 +276,5 @@ def _check_array(row: Row, array: str | None, limit: int | None, limits: _ArrayL
         return
     first, number = limits.setdefault(array, (limit, row.number))
     if limit != first:
-        here, there = ("none" if it is None else it for it in (limit, first))
-        row.add(f"array_limit is {here}, and in line {number} it is {there} for the same array", code="contradiction")
+        own, there = ("none" if time is None else time for time in (limit, first))
+        row.add(f"array_limit is {own}, and in line {number} it is {there} for the same array", code="contradiction")

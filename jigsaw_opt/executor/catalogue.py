@@ -225,7 +225,7 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
     [(number, job)] = task_graph_jobs.items()
     entry, place = job.executor, (("$", "jobs"), number)
     named = [model.executor or {} for model in instance.models.values()]
-    left = {*trusted} - {it.get("train", it.get("zoo")) for it in named}
+    left = {*trusted} - {entry.get("train", entry.get("zoo")) for entry in named}
     if entry is None and len(left) == 1:
         entry = {"train": left.pop(), "arguments": {}, "cuts": [*cuts]}
     if entry is None:

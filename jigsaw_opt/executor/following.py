@@ -91,7 +91,7 @@ def following(
             code="unsupported",
             path="plan",
         )
-    names = [it.name for it in plan.data_parallel]
+    names = [job.name for job in plan.data_parallel]
     if job not in names:
         raise UsageError(
             f"the plan has no job {job!r}, but {', '.join(map(repr, names))}", code="unknown-name", path="job"

@@ -123,7 +123,7 @@ def require_fields(name: str, wrong: Collection[Problem]) -> None:
         With each of the problems.
     """
     if wrong:
-        raise UsageError.of(replace(it, message=f"what {name} returns {it.message}") for it in wrong)
+        raise UsageError.of(replace(problem, message=f"what {name} returns {problem.message}") for problem in wrong)
 
 
 def _wrong(field: str, value: Any) -> Collection[str]:

@@ -142,5 +142,8 @@ def _refused(made: Any) -> OwnSubject:
     )
     unknown = unknown_keys(made, _SPELLINGS | {"": _OF_TRAININGS})
     raise UsageError.of(
-        [Problem("", told, code="wrong-type"), *(replace(it, message=f"it {it.message}") for it in unknown)]
+        [
+            Problem("", told, code="wrong-type"),
+            *(replace(problem, message=f"it {problem.message}") for problem in unknown),
+        ]
     )

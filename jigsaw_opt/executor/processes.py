@@ -122,14 +122,14 @@ def run_group(
         for rank in range(count):
             if group.is_interrupted():
                 break
-            here, there = context.Pipe()
+            parent, there = context.Pipe()
             hold = keeper.lease()
             call = (there, hold, meeting, rank, count, backend, timeout, function, arguments)
             process = context.Process(target=_member, args=call, daemon=True)
             with there, hold:
                 if not group.start(process):
                     break
-            group.handles.append(_ProcessHandle(process, here))
+            group.handles.append(_ProcessHandle(process, parent))
         return group.results()
 
 

@@ -68,8 +68,8 @@ def merge(old: BestKnown | None, new: BestKnown) -> BestKnown:
     if new.bound > old.bound:
         best = replace(best, bound=new.bound, bound_reason=new.bound_reason, proved=new.proved)
     if best.objective is not None and best.bound > best.objective:
-        runs = [it for one in (new, old) for it in (one.found, one.proved) if it is not None]
-        solvers = " and ".join(dict.fromkeys(it.solver for it in runs))
+        runs = [run for one in (new, old) for run in (one.found, one.proved) if run is not None]
+        solvers = " and ".join(dict.fromkeys(run.solver for run in runs))
         raise JigsawError(f"{solvers} disagree, bound {best.bound} > objective {best.objective}")
     return best
 

@@ -171,7 +171,16 @@ class ActivityNetwork:
         once = [self._task_graph_activity(graph, operation, gpus, job) for operation in range(graph.size)]
         for iteration in range(graph.job.iterations):
             self.activities += [
-                Activity(it.job, iteration, it.duration_us, it.gpus, it.links, it.release_us, it.watts) for it in once
+                Activity(
+                    activity.job,
+                    iteration,
+                    activity.duration_us,
+                    activity.gpus,
+                    activity.links,
+                    activity.release_us,
+                    activity.watts,
+                )
+                for activity in once
             ]
 
         def number(at: tuple[int, int]) -> int:
@@ -216,15 +225,15 @@ class ActivityNetwork:
         start, free = [0] * len(self.activities), dict[object, int]()
         waits = self.waits_of()
         for number in order:
-            it = self.activities[number]
-            moment = it.release_us
+            activity = self.activities[number]
+            moment = activity.release_us
             for before, offset in waits[number]:
                 moment = max(moment, start[before] + offset)
             # What takes no time overlaps nothing, wherever it lies.
-            used = (*it.gpus, *it.links) if it.duration_us > 0 else ()
+            used = (*activity.gpus, *activity.links) if activity.duration_us > 0 else ()
             moment = max([moment, *(free.get(resource, 0) for resource in used)])
             start[number] = moment
-            free |= dict.fromkeys(used, moment + it.duration_us)
+            free |= dict.fromkeys(used, moment + activity.duration_us)
         return start
 
     def waits_of(self) -> list[list[tuple[int, int]]]:

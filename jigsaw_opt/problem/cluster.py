@@ -363,12 +363,12 @@ class Routes:
         distance = self._distances_to(goal)
         if start not in distance:
             return None
-        route, here = [], start
-        while here != goal:
+        route, node = [], start
+        while node != goal:
             # Among all shortest paths, the first name at each step gives the smallest sequence of names.
-            nearer = min(name for name in self.graph[here] if distance.get(name) == distance[here] - 1)
-            route.append(self.graph[here][nearer]["link"])
-            here = nearer
+            nearer = min(name for name in self.graph[node] if distance.get(name) == distance[node] - 1)
+            route.append(self.graph[node][nearer]["link"])
+            node = nearer
         return tuple(route)
 
     def _lengths_from(self, server: int) -> dict[int, int]:

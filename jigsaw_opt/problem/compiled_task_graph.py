@@ -197,7 +197,7 @@ class CompiledTaskGraph:
         order, open_, seen = list[int](), [(operation, iter(self._after[operation]))], {operation}
         while open_:
             at, later = open_[-1]
-            following = next((it for it in later if it not in seen), None)
+            following = next((operation for operation in later if operation not in seen), None)
             if following is None:
                 order.append(open_.pop()[0])
             else:
@@ -231,7 +231,7 @@ class CompiledTaskGraph:
 def compile_task_graph(job: TaskGraphJob) -> CompiledTaskGraph:
     """Compile a task-graph job: names become numbers, and the edge of each operation to itself is added."""
     shape = job.shape
-    slot = {it.name: number for number, it in enumerate(shape.slots)}
+    slot = {own.name: number for number, own in enumerate(shape.slots)}
     takes_part = [tuple(slot[name] for name in block.slots) for block in shape.blocks]
     for transfer in shape.transfers:
         ends = transfer.among or (transfer.source or "", transfer.target or "")
@@ -241,9 +241,11 @@ def compile_task_graph(job: TaskGraphJob) -> CompiledTaskGraph:
     edges = {(number[edge.before], number[edge.after], edge.lag): None for edge in shape.edges}
     edges |= dict.fromkeys((operation, operation, 1) for operation in range(len(takes_part)))
     holds = tuple(
-        NumberedHold(number[it.start], number[it.end], _slot_of(it.slot, slot, takes_part[number[it.start]]), it.bytes)
-        for it in shape.holds
-        if it.bytes > 0
+        NumberedHold(
+            number[hold.start], number[hold.end], _slot_of(hold.slot, slot, takes_part[number[hold.start]]), hold.bytes
+        )
+        for hold in shape.holds
+        if hold.bytes > 0
     )
     return CompiledTaskGraph(job, _gpu_types(shape), tuple(takes_part), tuple(edges), holds)
 

@@ -156,7 +156,8 @@ class Degraded:
         """
         sharing = users(channels)
         return tuple(
-            min([Fraction(it.rate), *(bandwidths[k] / self.slowdown(sharing[k]) for k in it.links)]) for it in channels
+            min([Fraction(channel.rate), *(bandwidths[k] / self.slowdown(sharing[k]) for k in channel.links)])
+            for channel in channels
         )
 
 

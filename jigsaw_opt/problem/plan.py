@@ -171,7 +171,7 @@ class Phase:
 
     def end_of(self, job: JobPlan | TaskGraphJobPlan) -> int:
         """Return when the last operation of one of its jobs ends in its last repetition, in microseconds."""
-        every = (operation for it in job.iterations for operation in (*it.blocks, *it.transfers))
+        every = (operation for iteration in job.iterations for operation in (*iteration.blocks, *iteration.transfers))
         return self.last_start_us + max((operation.end_us for operation in every), default=0)
 
     def numbers_in(self, instance: Instance) -> tuple[int, ...]:

@@ -151,7 +151,7 @@ class TaskGraph(CheckedPart, definition="shape"):
     @property
     def operations(self) -> tuple[str, ...]:
         """Names of its operations, blocks first."""
-        return (*(it.name for it in self.blocks), *(it.name for it in self.transfers))
+        return (*(block.name for block in self.blocks), *(transfer.name for transfer in self.transfers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,9 +102,9 @@ def decisions_of(operations: Operations, jobs: Sequence[JobPlan]) -> list[JobDec
     return [
         JobDecision(
             [number[gpu] for gpu in job.gpus],
-            [[block.level for block in it.blocks] for it in job.iterations],
-            [[block.start_us for block in it.blocks] for it in job.iterations],
-            [[transfer.start_us for transfer in it.transfers] for it in job.iterations],
+            [[block.level for block in iteration.blocks] for iteration in job.iterations],
+            [[block.start_us for block in iteration.blocks] for iteration in job.iterations],
+            [[transfer.start_us for transfer in iteration.transfers] for iteration in job.iterations],
         )
         for job in jobs
     ]

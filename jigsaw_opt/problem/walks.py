@@ -164,8 +164,8 @@ def _behind(
     graph: LinkGraph, policy: PolicyAutomaton, layer: Iterable[tuple[int, int]], seen: set[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
     """Yield pairs of node and state one link after those of a layer that are not `seen` yet; now they are."""
-    for here, state in layer:
-        for node, link in graph.neighbours[here]:
+    for first, state in layer:
+        for node, link in graph.neighbours[first]:
             if node in policy.avoid or link in policy.avoid_links:
                 continue
             there = (node, policy.enter(state, node))
@@ -191,15 +191,15 @@ def _layers(
             return None
         steps: dict[tuple[int, int], list[Hop]] = {}
         behind: set[tuple[int, int]] = set()
-        for here in layer:
-            steps[here] = []
-            for node, link in graph.neighbours[here[0]]:
+        for pair in layer:
+            steps[pair] = []
+            for node, link in graph.neighbours[pair[0]]:
                 if node in policy.avoid or link in barred:
                     continue
-                there = (node, policy.enter(here[1], node))
+                there = (node, policy.enter(pair[1], node))
                 if there not in seen:
                     behind.add(there)
-                    steps[here].append(Hop(link, *there))
+                    steps[pair].append(Hop(link, *there))
         # = behind|Only now, so that a pair keeps every hop that reaches it in this number of links.
         seen |= behind
         layers.append(steps)
@@ -213,17 +213,17 @@ def _towards(
     """Return the layers with those steps alone that lie on a shortest way to `last`."""
     wanted, kept = {last}, []
     for layer in reversed(layers):
-        on_way = {here: [s for s in steps if (s.node, s.state) in wanted] for here, steps in layer.items()}
-        kept.append({here: steps for here, steps in on_way.items() if steps})
+        on_way = {node: [s for s in steps if (s.node, s.state) in wanted] for node, steps in layer.items()}
+        kept.append({node: steps for node, steps in on_way.items() if steps})
         wanted = set(kept[-1])
     return kept[::-1]
 
 
 def _smallest(start: tuple[int, int], layers: Sequence[Mapping[tuple[int, int], Sequence[Hop]]]) -> tuple[Hop, ...]:
     """Return the walk that takes, step by step, the first neighbour by name: what was passed follows from the names."""
-    walk, here = [], start
+    walk, node = [], start
     for layer in layers:
-        step = layer[here][0]
+        step = layer[node][0]
         walk.append(step)
-        here = (step.node, step.state)
+        node = (step.node, step.state)
     return tuple(walk)

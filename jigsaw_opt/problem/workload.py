@@ -129,7 +129,7 @@ class TraceJob:
             Microseconds on the GPUs that it asks for; 0, which logs in seconds write for less than one, is a second.
         """
         duration_us = duration_us or DURATION_UNITS_US[_SECOND]
-        model, unit_us = next(it for it in DURATION_UNITS_US.items() if duration_us % it[1] == 0)
+        model, unit_us = next(unit for unit in DURATION_UNITS_US.items() if duration_us % unit[1] == 0)
         return cls(name, submit_us, model, gpus, duration_us // unit_us)
 
     @property
@@ -352,7 +352,7 @@ def left_out_told(left_out: Mapping[str, int], kept: int) -> str:
     total = sum(left_out.values())
     if not total:
         return ""
-    reasons = sorted(left_out.items(), key=lambda it: (-it[1], it[0]))
+    reasons = sorted(left_out.items(), key=lambda reason: (-reason[1], reason[0]))
     told = [f"{count:,} {why}" for why, count in reasons[:_MOST_REASONS]]
     if others := sum(count for _, count in reasons[_MOST_REASONS:]):
         told.append(f"{others:,} for other reasons")

@@ -25,7 +25,7 @@ class RoutePlanner:
         self._known: dict[tuple[int, int, int, frozenset[int]], tuple[Hop, int] | None] = {}
 
     def next_hop(
-        self, flow: RoutedFlow, here: tuple[int, int], dead: frozenset[int], left: int | None = None
+        self, flow: RoutedFlow, position: tuple[int, int], dead: frozenset[int], left: int | None = None
     ) -> tuple[Hop, int] | None:
         """Return the first hop of the least compliant walk from a node and a state, with the links of the whole walk.
 
@@ -33,7 +33,7 @@ class RoutePlanner:
         ----------
         flow
             Ends of the flow, and its policy.
-        here
+        position
             A node, not the end of a compliant walk, and the state of the policy there.
         dead
             Links that it does not use.
@@ -44,19 +44,19 @@ class RoutePlanner:
         -------
         None where there is no such walk.
         """
-        key = (flow.number, *here, dead)
+        key = (flow.number, *position, dead)
         if key not in self._known:
-            self._plan(flow, here, dead)
+            self._plan(flow, position, dead)
         found = self._known[key]
         if found is None or (left is not None and found[1] > left):
             return None
         return found
 
-    def _plan(self, flow: RoutedFlow, here: tuple[int, int], dead: frozenset[int]) -> None:
-        walk = least_walk(self.graph, flow.policy, here, flow.target, dead)
+    def _plan(self, flow: RoutedFlow, position: tuple[int, int], dead: frozenset[int]) -> None:
+        walk = least_walk(self.graph, flow.policy, position, flow.target, dead)
         if walk is None:
-            self._known[(flow.number, *here, dead)] = None
+            self._known[(flow.number, *position, dead)] = None
             return
         for index, hop in enumerate(walk):
-            self._known[(flow.number, *here, dead)] = (hop, len(walk) - index)
-            here = (hop.node, hop.state)
+            self._known[(flow.number, *position, dead)] = (hop, len(walk) - index)
+            position = (hop.node, hop.state)

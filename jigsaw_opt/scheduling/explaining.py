@@ -92,7 +92,10 @@ class LiveExplanation:
             }
             for one in self.remedies
         ]
-        influences = [{"kind": it.kind, "text": it.text, "factor": round(it.factor, 4)} for it in self.influences]
+        influences = [
+            {"kind": influence.kind, "text": influence.text, "factor": round(influence.factor, 4)}
+            for influence in self.influences
+        ]
         return {
             "job": self.job,
             "assignment": None if self.assignment is None else self.assignment.plain(),
@@ -180,7 +183,9 @@ def _running(state: ClusterState, job: LiveJob) -> LiveExplanation:
     assert share is not None
     assignment = state.assignments()[name]
     influences = tuple(
-        it for it in _influences(state, job, share) if not 1 / _WORTH_TELLING < it.factor < _WORTH_TELLING
+        influence
+        for influence in _influences(state, job, share)
+        if not 1 / _WORTH_TELLING < influence.factor < _WORTH_TELLING
     )
     servers = len({state.setting.server_of[gpu] for gpu in share.gpus})
     with_whom = f" with {', '.join(assignment.partners)}" if assignment.partners else ""
@@ -210,11 +215,11 @@ def _influences(state: ClusterState, job: LiveJob, share: Share) -> Iterator[Inf
         if speed is not None:
             rule, factor = share.depth(index).rule, speed / now
             yield Influence("level rule", f"At full depth, not {rule}, it would be {factor:.2f} times as fast.", factor)
-    here = speed_in(state, Share((index,), share.gpus), job) if len(share.gpus) == own.gpus else None
+    alone = speed_in(state, Share((index,), share.gpus), job) if len(share.gpus) == own.gpus else None
     well = _speed_placed_well(state, job)
-    if here is not None and well is not None:
-        text = f"Alone and well placed it would be {well / here:.2f} times as fast as alone here."
-        yield Influence("placement", text, well / here)
+    if alone is not None and well is not None:
+        text = f"Alone and well placed it would be {well / alone:.2f} times as fast as alone here."
+        yield Influence("placement", text, well / alone)
 
 
 def _speed_placed_well(state: ClusterState, job: LiveJob) -> float | None:

@@ -179,7 +179,7 @@ class PoolChoice:
     def _fastest_first(self, job: TraceJob, groups: Iterable[list[GpuPool]]) -> Iterator[list[GpuPool]]:
         """Yield the groups that the job can run in, by its speed alone on as few servers as possible."""
         speeds = [(self._speed(job, group[0]), group) for group in groups]
-        yield from (group for speed, group in sorted(speeds, key=lambda it: -it[0]) if speed)
+        yield from (group for speed, group in sorted(speeds, key=lambda speed: -speed[0]) if speed)
 
     def _speed(self, job: TraceJob, pool: GpuPool) -> int:
         """Return the speed of a job on the widest servers of a pool, or 0 where it cannot run."""

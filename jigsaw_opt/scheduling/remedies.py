@@ -140,7 +140,7 @@ def tried(state: ClusterState, job: LiveJob, twin: Callable[[], Twin], seconds: 
         if sum(one.kind == thought.kind for one in trials.found) < _MOST_OF_A_KIND:
             trials.starts(thought)
     if not trials.found:
-        _try_together(trials, repairs, sorted(leaving, key=lambda it: it.kind == "order"))
+        _try_together(trials, repairs, sorted(leaving, key=lambda remedy: remedy.kind == "order"))
     return trials.found, not trials.is_over
 
 
@@ -218,7 +218,7 @@ def _leaving(state: ClusterState, job: LiveJob) -> list[Remedy]:
             ends = end_us(state, other)
             text = f"job {name} ends" if ends is None else f"job {name} ends, in about {span(ends - now)}"
             running.append(Remedy("gpus", (JobFinished(now, name),), text, ends))
-    return [*found, *sorted(running, key=lambda it: it.expected_us or 0)]
+    return [*found, *sorted(running, key=lambda remedy: remedy.expected_us or 0)]
 
 
 def _urgent(state: ClusterState, job: LiveJob) -> Remedy:
@@ -272,7 +272,9 @@ def speed_in(state: ClusterState, share: Share, job: LiveJob) -> int | None:
     members = [state.jobs[index].active for index in share.jobs]
     try:
         with failures_of(state.setting.performance.name):
-            speeds = state.setting.performance.speeds(share, [it.job for it in members], [it.done for it in members])
+            speeds = state.setting.performance.speeds(
+                share, [member.job for member in members], [member.done for member in members]
+            )
             return speeds[share.jobs.index(job.active.index)].rate or None
     except PluginError:
         return None

@@ -79,7 +79,7 @@ def job_times(folder: Path) -> list[JobTime]:
 def times_as_json(times: Sequence[JobTime]) -> dict[str, Any]:
     """Return the times of all jobs as values of JSON, in microseconds."""
     return {
-        "jobs": [asdict(it) | {"completion_us": it.completion_us, "slower_us": it.slower_us} for it in times],
+        "jobs": [asdict(time) | {"completion_us": time.completion_us, "slower_us": time.slower_us} for time in times],
     }
 
 

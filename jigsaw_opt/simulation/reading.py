@@ -308,7 +308,7 @@ def _hinting(hint: str, source: str) -> Iterator[None]:
     except InvalidInputError as error:
         if exists(source):
             raise
-        raise InvalidInputError(replace(it, hint=it.hint or hint) for it in error.problems) from error
+        raise InvalidInputError(replace(problem, hint=problem.hint or hint) for problem in error.problems) from error
 
 
 def _performance(asked: Mapping[str, Any], cluster: Cluster, models: Mapping[str, Model] | None) -> Performance | None:
@@ -385,7 +385,7 @@ def _checked(asked: Mapping[str, Any], accept: Accept) -> Workload:
     names: set[str] = set()
     for k, job in enumerate(workload.jobs):
         name = f"job {job.name!r}" if is_name(job.name) else ""
-        wrong = [replace(it, path=f"$.jobs[{k}].{it.path}", hint=name) for it in job_problems(job)]
+        wrong = [replace(problem, path=f"$.jobs[{k}].{problem.path}", hint=name) for problem in job_problems(job)]
         found += wrong or [Problem(f"$.jobs[{k}]", message, code="unsupported") for message in accept(job)]
         if job.name in names:
             found.append(Problem(f"$.jobs[{k}].name", f"there is a job {job.name!r} already", code="duplicate-name"))

@@ -69,7 +69,7 @@ class _RecordOfTrace(Simulation):
         # What a start costs is part of the recorded times.
         self.setting = replace(setting, restart_us=0)
         self.now_us = 0
-        wrong = [(k, it) for k, job in enumerate(setting.workload.jobs) for it in record_problems(job)]
+        wrong = [(k, problem) for k, job in enumerate(setting.workload.jobs) for problem in record_problems(job)]
         if wrong:
             raise InvalidInputError(Problem(f"$.jobs[{k}]", problem, code="contradiction") for k, problem in wrong)
         if (reason := why_no_record(setting.workload)) is not None:

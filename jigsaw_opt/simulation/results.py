@@ -145,7 +145,7 @@ def _round_rows(outcome: SimulationOutcome) -> _Rows:
 
 def _columns(names: Sequence[str], rows: _Rows) -> DataTable:
     """Return rows with times in seconds."""
-    return DataTable(names, ([_in_seconds(*it) for it in zip(names, row, strict=True)] for row in rows))
+    return DataTable(names, ([_in_seconds(*cell) for cell in zip(names, row, strict=True)] for row in rows))
 
 
 def _in_seconds(name: str, value: object) -> object:
@@ -153,7 +153,7 @@ def _in_seconds(name: str, value: object) -> object:
 
 
 def _csv(names: Sequence[str], rows: _Rows) -> str:
-    return csv_text(names, ([_cell(*it) for it in zip(names, row, strict=True)] for row in rows))
+    return csv_text(names, ([_cell(*cell) for cell in zip(names, row, strict=True)] for row in rows))
 
 
 def _cell(name: str, value: object) -> object:

@@ -200,7 +200,7 @@ def _shares(setting: Setting, jobs: Mapping[int, TraceJob]) -> dict[int, Share]:
         )
     found: dict[int, Share] = {}
     typed = {k: replace(job, gpu_types=(job.ran_on,)) if job.ran_on else job for k, job in jobs.items()}
-    for index, job in sorted(typed.items(), key=lambda it: (it[1].gpu_types is None, -it[1].gpus)):
+    for index, job in sorted(typed.items(), key=lambda entry: (entry[1].gpu_types is None, -entry[1].gpus)):
         gpus = free.place(job, "packed")
         if gpus is None:
             raise UsageError(

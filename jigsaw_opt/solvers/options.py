@@ -32,13 +32,16 @@ LIMITS = (*_LIMITS, "seed", "threads", "without_bounds", "cancel")
 """Options that a method keeps to unless it says otherwise: also one that ends sooner, or draws nothing, keeps to them.
 """
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "engine_parameters": ("a mapping from names to values", lambda it: isinstance(it, Mapping)),
-    "engine_log": ("a function or a level of logging", lambda it: it is None or callable(it) or isinstance(it, int)),
-    "params": ("a SearchParams", lambda it: it is None or hasattr(it, "without")),
-    "without_bounds": ("a tuple of names", lambda it: isinstance(it, tuple | list | set | frozenset)),
-    "condition": ("a function", lambda it: it is None or callable(it)),
-    "survivable": ("true or false", lambda it: isinstance(it, bool)),
-    "cancel": ("a threading.Event", lambda it: hasattr(it, "set") and hasattr(it, "is_set")),
+    "engine_parameters": ("a mapping from names to values", lambda given: isinstance(given, Mapping)),
+    "engine_log": (
+        "a function or a level of logging",
+        lambda given: given is None or callable(given) or isinstance(given, int),
+    ),
+    "params": ("a SearchParams", lambda given: given is None or hasattr(given, "without")),
+    "without_bounds": ("a tuple of names", lambda given: isinstance(given, tuple | list | set | frozenset)),
+    "condition": ("a function", lambda given: given is None or callable(given)),
+    "survivable": ("true or false", lambda given: isinstance(given, bool)),
+    "cancel": ("a threading.Event", lambda given: hasattr(given, "set") and hasattr(given, "is_set")),
 }
 """What the other options are, in words, and whether a value is that."""
 FORMER_OPTIONS: Mapping[str, str] = {"workers": "threads", "robust": "survivable"}
@@ -137,7 +140,7 @@ class Options:
 
     def __reduce__(self) -> tuple[Callable[..., Options], tuple[dict[str, Any], bool]]:
         """Tell how to make it anew, in another process or as a deep copy, with a flag of its own that is set alike."""
-        others = {it.name: getattr(self, it.name) for it in fields(self) if it.name != "cancel"}
+        others = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "cancel"}
         return _made_anew, (others, self.cancel.is_set())
 
     def __post_init__(self) -> None:
@@ -178,7 +181,9 @@ class Options:
         """Return the names of the options that are not as they are by default; never those of the flag to cancel."""
         default = Options()
         return tuple(
-            it.name for it in fields(self) if it.compare and getattr(self, it.name) != getattr(default, it.name)
+            field.name
+            for field in fields(self)
+            if field.compare and getattr(self, field.name) != getattr(default, field.name)
         )
 
     @property
@@ -232,7 +237,7 @@ def options_of(options: Options | None, given: Mapping[str, Any]) -> Options:
     UsageError
         The object is none, a name is unknown, a value is out of range, or the object says something else already.
     """
-    base, known = required_options(options), [it.name for it in fields(Options)]
+    base, known = required_options(options), [field.name for field in fields(Options)]
     hints = ((name, suggestion(name, known)) for name in given if name not in known)
     wrong = [
         Problem(name, f"there is no option {name!r}" + (f"; {hint}" if hint else ""), code="unknown-option")

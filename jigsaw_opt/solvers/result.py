@@ -225,7 +225,7 @@ class Result:
     @property
     def progress(self) -> DataTable:
         """Return the trajectory as a table: ``seconds``, ``objective`` and ``bound`` of each event."""
-        events = ((it.seconds, it.objective, it.bound) for it in self.trajectory)
+        events = ((point.seconds, point.objective, point.bound) for point in self.trajectory)
         return DataTable(("seconds", "objective", "bound"), events)
 
     def _repr_html_(self) -> str:

@@ -212,7 +212,10 @@ def _require_correct(instance: Instance, start: Plan) -> None:
     if broken:
         hint = "with fix=Fix() it may be of another instance"
         raise InvalidInputError(
-            [Problem(f"start: {it.path}", f"{it.rule}: {it.message}", hint, code="broken-rule") for it in broken]
+            [
+                Problem(f"start: {violation.path}", f"{violation.rule}: {violation.message}", hint, code="broken-rule")
+                for violation in broken
+            ]
         )
 
 

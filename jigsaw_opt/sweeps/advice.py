@@ -177,7 +177,7 @@ class Advisor:
         found = read_settings({"policy": "fifo", **base, "seed": seed} for seed in self.seeds)
         recorded = "policy" not in base and why_no_record(found[0].workload) is None
         self.today = RECORDED.name if recorded else str(base.get("policy", "fifo"))
-        self.settings = {seed: it.under(self.today) for seed, it in zip(self.seeds, found, strict=True)}
+        self.settings = {seed: setting.under(self.today) for seed, setting in zip(self.seeds, found, strict=True)}
         self.words = {**self.settings[self.seeds[0]].words, "seed": base.get("seed", 0)}
         self.left_out: dict[str, str] = {}
         for words in policies or ():
@@ -276,14 +276,14 @@ class Advisor:
         best = self._best(record)
         if best is None:
             return
-        todays = (it for it in variants(self.words) if it.part == "policy")
+        todays = (variant for variant in variants(self.words) if variant.part == "policy")
         self._todays = [] if best == self.today else self._possible(todays, self.today)
         others = () if best == RECORDED.name else variants({**self.words, "policy": best})
         self._variants = self._possible(others, best)
         limits = limit_variants(self.today) if best != self.today else ()
         every = [
-            *(_changes_of(self.today, it) for it in (*self._todays, *self._possible(limits, self.today))),
-            *(_changes_of(best, it) for it in self._variants),
+            *(_changes_of(self.today, today) for today in (*self._todays, *self._possible(limits, self.today))),
+            *(_changes_of(best, variant) for variant in self._variants),
         ]
         self._run(every, record, engine, report, stopped)
 
@@ -300,7 +300,9 @@ class Advisor:
             self.measure,
             self.today,
             best,
-            sorted(map(self._of_policy(record), self.policies), key=lambda it: self._rank(it.figures, it.seeds)),
+            sorted(
+                map(self._of_policy(record), self.policies), key=lambda policy: self._rank(policy.figures, policy.seeds)
+            ),
             list(greatest.values()),
             every,
             len(tasks),
@@ -363,8 +365,8 @@ class Advisor:
             parts = dict(changes)
             compared = parts.keys() == {"policy"} and parts["policy"] in self.policies
             self._tasks[changes] = {
-                seed: task_of(changed(it, **parts), with_jobs=compared and seed == self.seeds[0])
-                for seed, it in self.settings.items()
+                seed: task_of(changed(setting, **parts), with_jobs=compared and seed == self.seeds[0])
+                for seed, setting in self.settings.items()
             }
         return self._tasks[changes]
 
@@ -417,8 +419,8 @@ class Advisor:
         if best is None or not self._todays:
             return None, None
         figures = self._of_policy(record)
-        today, *others = (figures(words) for words in (self.today, *(it.value for it in self._todays)))
-        found = min((today, *others), key=lambda it: self._rank(it.figures, it.seeds))
+        today, *others = (figures(words) for words in (self.today, *(variant.value for variant in self._todays)))
+        found = min((today, *others), key=lambda other: self._rank(other.figures, other.seeds))
         if found is today or not found.seeds:
             return None, None
         rows = (self._rows(_changes_of(words), record) for words in (found.policy, best))
@@ -439,11 +441,11 @@ class Advisor:
         found: dict[str, MeanInterval] = {}
         if best in (None, self.today):
             return found
-        for it in next((it for it in map(tuple, map(limit_variants, policies)) if it), ()):
-            rows = (self._rows(_changes_of(p, it if reads_limits(p) else None), record) for p in policies)
+        for variant in next((some for some in map(tuple, map(limit_variants, policies)) if some), ()):
+            rows = (self._rows(_changes_of(p, variant if reads_limits(p) else None), record) for p in policies)
             change = _changes(*rows).get(self.measure)
             if change is not None:
-                found[it.after] = change
+                found[variant.after] = change
         return found
 
     def _effects(self, best: str, record: Record) -> list[Effect]:
@@ -452,10 +454,10 @@ class Advisor:
         others = (Variant("policy", best, words, True, "policy", words) for words in choices)
         before = self._rows(_changes_of(best), record)
         effects = []
-        for it in (*others, *self._variants):
-            percent = _changes(before, self._rows(_changes_of(best, it), record)).get(self.measure)
+        for other in (*others, *self._variants):
+            percent = _changes(before, self._rows(_changes_of(best, other), record)).get(self.measure)
             if percent is not None:
-                effects.append(Effect(it.setting, it.before, it.after, it.chosen, percent))
+                effects.append(Effect(other.setting, other.before, other.after, other.chosen, percent))
         return sorted(effects, key=lambda effect: -abs(effect.percent.mean))
 
 

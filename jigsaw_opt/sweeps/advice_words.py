@@ -43,14 +43,14 @@ def headline(advice: Advice) -> str:
     unit = unit and f" {unit}"
     if advice.best is None:
         return "No simulation has ended, so there is no answer yet."
-    others = [it.policy for it in advice.policies if it.policy != advice.today and it.seeds]
+    others = [policy.policy for policy in advice.policies if policy.policy != advice.today and policy.seeds]
     if not others:
         return f"Nothing was compared with {advice.today}, so there is no answer."
     if advice.best == advice.today:
         none = f"{others[0]} has no" if len(others) == 1 else "None of the policies has a"
         return f"{none} better {name} than today's, {advice.today}."
-    own = next(it for it in advice.policies if it.policy == advice.best)
-    today = next(it for it in advice.policies if it.policy == advice.today)
+    own = next(policy for policy in advice.policies if policy.policy == advice.best)
+    today = next(policy for policy in advice.policies if policy.policy == advice.today)
     change, before = own.change.get(advice.measure), today.figures.get(advice.measure)
     if change is None or before is None:
         return f"The best {name} has {advice.best}: {own.figures[advice.measure].mean:.4g}{unit}."
@@ -75,7 +75,7 @@ def calibration(advisor: Advisor, advice: Advice) -> str:
     """
     if advice.today != RECORDED.name:
         return ""
-    found = {it.policy: [it.figures.get(name) for name in _WAITING] for it in advice.policies}
+    found = {policy.policy: [policy.figures.get(name) for name in _WAITING] for policy in advice.policies}
     waits = {words: [one.mean for one in own if one is not None] for words, own in found.items()}
     truth = waits.pop(advice.today)
     simulated = {words: own for words, own in waits.items() if own}
@@ -97,10 +97,10 @@ def calibration(advisor: Advisor, advice: Advice) -> str:
 def longest_waits(advice: Advice) -> str:
     """Return who waits longest under today's policy and under the best, in a sentence; empty where nothing tells."""
     told = []
-    for it in sorted(advice.policies, key=lambda it: it.policy != advice.today):
-        hours, gpus = (it.figures.get(name) for name in ("longest_waiting_h", "longest_waiting_gpus"))
-        if it.policy in (advice.today, advice.best) and hours is not None and gpus is not None:
-            told.append(f"{hours.mean:.4g} h under {it.policy} (a job of {gpus.mean:.4g} GPUs)")
+    for policy in sorted(advice.policies, key=lambda policy: policy.policy != advice.today):
+        hours, gpus = (policy.figures.get(name) for name in ("longest_waiting_h", "longest_waiting_gpus"))
+        if policy.policy in (advice.today, advice.best) and hours is not None and gpus is not None:
+            told.append(f"{hours.mean:.4g} h under {policy.policy} (a job of {gpus.mean:.4g} GPUs)")
     return f"The longest wait is {' and '.join(told)}." if told else ""
 
 
@@ -116,15 +116,15 @@ def who_loses(advice: Advice) -> tuple[str, ...]:
         lines += [_later(advice, found), _waits(advice, found)]
     if advice.under_limits:
         changes = advice.under_limits.items()
-        told = ", ".join(f"with {_LIMITS[words]} {_signed(it.mean)} %{doubt(it)}" for words, it in changes)
+        told = ", ".join(f"with {_LIMITS[words]} {_signed(change.mean)} %{doubt(change)}" for words, change in changes)
         lines.append(f"Other time limits would make the change this: {told}.")
     return tuple(lines)
 
 
 def _restarts(advice: Advice) -> str:
-    figures = {it.policy: it.figures for it in advice.policies}
+    figures = {policy.policy: policy.figures for policy in advice.policies}
     counts = (figures[words].get("restarts") for words in (str(advice.best), advice.today))
-    new, old = (0.0 if it is None else it.mean for it in counts)
+    new, old = (0.0 if count is None else count.mean for count in counts)
     each = figures[str(advice.best)].get("mean_restarts")
     a_job = "" if each is None else f" ({each.mean:.2g} a job)"
     return f"Restarts: {advice.best} stops or moves jobs {new:,.0f} times{a_job}, {advice.today} {old:,.0f} times."
@@ -134,9 +134,9 @@ def _later(advice: Advice, found: JobChanges) -> str:
     first = f"Who loses: {found.later:,} of {counted(found.jobs, 'job')} end later than under {advice.today}"
     if not found.hit:
         return f"{first}."
-    hit = sorted((it for it in found.sizes if it.hit), key=lambda it: -it.hit)[:_SHOWN]
-    sizes = ", ".join(f"{it.hit:,} of the {it.jobs:,} with {_gpus(it.name)}" for it in hit)
-    users = ", ".join(f"{it.name} ({it.hit:,} of {it.jobs:,})" for it in found.users[:_SHOWN] if it.hit)
+    hit = sorted((size for size in found.sizes if size.hit), key=lambda size: -size.hit)[:_SHOWN]
+    sizes = ", ".join(f"{size.hit:,} of the {size.jobs:,} with {_gpus(size.name)}" for size in hit)
+    users = ", ".join(f"{user.name} ({user.hit:,} of {user.jobs:,})" for user in found.users[:_SHOWN] if user.hit)
     by_user = f"; by user {users}" if users else ""
     worst = (
         f"Hit worst are {counted(found.hit, 'job')}, a tenth of all at most, by {found.hit_later_h:.4g} h in the mean"
@@ -204,7 +204,7 @@ def assumed(advisor: Advisor, advice: Advice) -> dict[str, str]:
         Its advice.
     """
     found = dict(assumptions(advisor.settings[advisor.seeds[0]], advisor.policies))
-    figures = (figure for it in advice.policies for figure in it.figures.values())
+    figures = (figure for policy in advice.policies for figure in policy.figures.values())
     return {**found, "seeds": seeds_told(advisor.seeds, figures, advisor.draws)}
 
 
@@ -230,18 +230,18 @@ def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:
         "finished": advice.finished,
         "policies": [
             {
-                "policy": it.policy,
-                "seeds": it.seeds,
-                "error": it.error or None,
-                "figures": _plain(it.figures),
-                "change_percent": {name: _plain_change(change) for name, change in it.change.items()},
+                "policy": policy.policy,
+                "seeds": policy.seeds,
+                "error": policy.error or None,
+                "figures": _plain(policy.figures),
+                "change_percent": {name: _plain_change(change) for name, change in policy.change.items()},
             }
-            for it in advice.policies
+            for policy in advice.policies
         ],
         "job_changes": None if advice.job_changes is None else asdict(advice.job_changes),
         "under_limits": {words: _plain_change(change) for words, change in advice.under_limits.items()},
-        "settings": [_effect(it) for it in settings_that_matter(advice)],
-        "changes": [_effect(it) for it in advice.all_effects],
+        "settings": [_effect(effect) for effect in settings_that_matter(advice)],
+        "changes": [_effect(effect) for effect in advice.all_effects],
         "assumed": assumed(advisor, advice),
         "left_out": dict(advice.left_out),
         "request": {**advisor.words, "seeds": advisor.seeds},

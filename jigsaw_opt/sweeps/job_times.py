@@ -107,7 +107,9 @@ def job_times(outcome: SimulationOutcome) -> list[list[int | None]]:
 
 def are_job_times(value: object) -> bool:
     """Return whether a value of a row is what `job_times` gives."""
-    return isinstance(value, list) and all(isinstance(it, list) and len(it) == 2 and _are_times(*it) for it in value)
+    return isinstance(value, list) and all(
+        isinstance(span, list) and len(span) == 2 and _are_times(*span) for span in value
+    )
 
 
 def _are_times(finish_us: object, held_us: object) -> bool:
@@ -152,11 +154,11 @@ def job_changes(jobs: Sequence[TraceJob], before: JobTimes, after: JobTimes) -> 
     sizes = groups(lambda job: size_class(job.gpus))
     return JobChanges(
         len(lasting),
-        sum(it > 0 for it in delay_us.values()),
+        sum(time_us > 0 for time_us in delay_us.values()),
         len(hit),
         fmean(delay_us[k] for k in hit) / _HOUR_US if hit else 0.0,
-        sorted(sizes, key=lambda it: int(it.name.rpartition("-")[2])),
-        sorted(users, key=lambda it: (-it.hit, -it.later, it.name)),
+        sorted(sizes, key=lambda size: int(size.name.rpartition("-")[2])),
+        sorted(users, key=lambda user: (-user.hit, -user.later, user.name)),
         _waits(jobs, {k: old - (before[k][1] or 0) for k, (old, _) in lasting.items()}),
         _waits(jobs, {k: new - (after[k][1] or 0) for k, (_, new) in lasting.items()}),
     )

@@ -122,7 +122,7 @@ def former_keywords(now: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
 
     def decorate(kind: type[T]) -> type[T]:
         make: Callable[..., None] = kind.__init__
-        every = {it.name for it in fields(kind) if it.init}  # type: ignore[arg-type]
+        every = {field.name for field in fields(kind) if field.init}  # type: ignore[arg-type]
 
         @wraps(make)
         def init(self: T, *arguments: Any, **named: Any) -> None:

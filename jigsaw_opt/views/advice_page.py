@@ -33,7 +33,7 @@ def advice_html(document: Mapping[str, Any]) -> str:
         ),
         "measures": MEASURES,
         "meanings": {key: MEANINGS[key].meaning for key in MEASURES},
-        "described": described(it["policy"] for it in document["policies"]),
+        "described": described(policy["policy"] for policy in document["policies"]),
     }
     return filled("advice.html", f"advice for {document['request']['workload']}", data)
 

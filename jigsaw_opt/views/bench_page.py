@@ -107,7 +107,7 @@ def bench_html(rows: Sequence[Row], older: tuple[str, Against] | None = None) ->
             }
             for name, own in lines.items()
         ],
-        "measures": [dict(zip(("key", "name", "unit", "meaning"), it, strict=True)) for it in _MEASURES],
+        "measures": [dict(zip(("key", "name", "unit", "meaning"), measure, strict=True)) for measure in _MEASURES],
         "cells": [_cell(cell) for cell in summary(rows)],
         "instances": instances,
         "against": older and _against(*older),
@@ -119,11 +119,11 @@ def _against(folder: str, judged: Against) -> dict[str, object]:
     called = {key: name for key, name, _, _ in _MEASURES}
     changes = [
         {
-            **asdict(it),
-            "line": printable(line_name(it.solver, it.time_limit)),
-            "measure": called.get(it.measure, it.measure),
+            **asdict(change),
+            "line": printable(line_name(change.solver, change.time_limit)),
+            "measure": called.get(change.measure, change.measure),
         }
-        for it in judged.changes
+        for change in judged.changes
     ]
     return {**asdict(judged), "folder": printable(folder), "changes": changes}
 

@@ -39,11 +39,11 @@ def _compared(winner: Winner) -> str:
     limit = "" if winner.time_limit is None else f" after {winner.time_limit:g} s"
     by = f"By {_MEASURES[winner.measure]}{limit}"
     best = printable(winner.solver)
-    if not any(it.better or it.worse for it in winner.rivals):
-        others = " and ".join(printable(it.solver) for it in winner.rivals)
+    if not any(rival.better or rival.worse for rival in winner.rivals):
+        others = " and ".join(printable(rival.solver) for rival in winner.rivals)
         return f"{by}, {best} and {others} are alike on all of {counted(winner.instances, 'instance')}."
     told = [f"{by}, {best} is best over {counted(winner.instances, 'instance')}."]
-    told += [_rival(it) for it in winner.rivals[:_MOST_RIVALS]]
+    told += [_rival(rival) for rival in winner.rivals[:_MOST_RIVALS]]
     more = len(winner.rivals) - _MOST_RIVALS
     if more > 0:
         told.append(f"{counted(more, 'more solver')} behind these.")

@@ -36,7 +36,7 @@ def worst_first(
     found: Iterable[tuple[FailureEffect, FailureRepair | None]],
 ) -> list[tuple[FailureEffect, FailureRepair | None]]:
     """Return the effects with their repairs, in the order of `rank`; those alike stay in theirs."""
-    return sorted(found, key=lambda it: rank(it[0]), reverse=True)
+    return sorted(found, key=lambda effect: rank(effect[0]), reverse=True)
 
 
 class FailureDescription:
@@ -61,11 +61,11 @@ class FailureDescription:
 
     def worst(self, effects: Sequence[FailureEffect]) -> str:
         """Return the worst failure of a single part, in a sentence, and those that are as bad."""
-        single = sorted((it for it in effects if len(it.failed) == 1), key=rank, reverse=True)
+        single = sorted((effect for effect in effects if len(effect.failed) == 1), key=rank, reverse=True)
         if not single or not severity(single[0]):
             return "No single failure touches a job."
         change = "" if single[0].stopped else f"{self._name} {self.outcome(single[0])}; "
-        same = [self.failed(it) for it in single[1:] if rank(it) == rank(single[0])]
+        same = [self.failed(effect) for effect in single[1:] if rank(effect) == rank(single[0])]
         others = f" As bad: {named(same)}." if same else ""
         return f"The worst single failure is {self.failed(single[0])}: {change}{self.happens(single[0])}.{others}"
 

@@ -64,8 +64,8 @@ def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation | JobStretch
         return replace(drawn, chosen=chosen, proven=bound_reason(bounded_instance(instance), plan.bound))
     if jobs is None and sum(len(lane.intervals) for lane in drawn.lanes) > _MOST_INTERVALS:
         return drawn
-    found = (it for it in (_last_to_end(drawn) if jobs is None else jobs) if isinstance(it, JobExplanation))
-    stories = {numbers[it.job]: it for it in found}
+    found = (job for job in (_last_to_end(drawn) if jobs is None else jobs) if isinstance(job, JobExplanation))
+    stories = {numbers[story.job]: story for story in found}
     return replace(drawn, stories=stories, chosen=chosen, proven=bound_reason(instance, plan.bound))
 
 
@@ -73,9 +73,9 @@ def _last_to_end(drawn: Picture) -> Iterator[JobExplanation]:
     """Yield all jobs, the last to end first, until their chains are long enough together."""
     ends = dict.fromkeys((job.name for job in drawn.instance.jobs), 0)
     for lane in drawn.lanes:
-        for it in lane.intervals:
-            name = drawn.instance.jobs[it.job].name
-            ends[name] = max(ends[name], it.end_us)
+        for interval in lane.intervals:
+            name = drawn.instance.jobs[interval.job].name
+            ends[name] = max(ends[name], interval.end_us)
     order, steps = KeptOrder.of(drawn.instance, drawn.plan), 0
     explainer, numbers = Explainer(order), {job.name: number for number, job in enumerate(order.jobs)}
     for name in sorted(ends, key=lambda name: -ends[name]):
@@ -103,7 +103,7 @@ def told_proof(objective: str, bound: Bound, searched: int) -> dict[str, object]
     proof = bound.proof
     names = {"jobs": proof.jobs, "servers": proof.servers, "links": proof.links}
     told = {"text": bound_text(objective, bound, searched), "calculation": calculation(objective, proof)}
-    return told | {key: list(map(printable, it)) for key, it in names.items()}
+    return told | {key: list(map(printable, name)) for key, name in names.items()}
 
 
 def told_story(job: JobExplanation) -> dict[str, object]:
@@ -112,8 +112,8 @@ def told_story(job: JobExplanation) -> dict[str, object]:
     A step is the name of its operation behind its iteration, with what is said of what it waited for.
     """
     waits = [
-        (wait_text(NamedStep(it.kind, "", 0, 0, it.us, printable(it.on), printable(it.by))), it.us)
-        for it in job.waits[:_MOST_WAITS]
+        (wait_text(NamedStep(wait.kind, "", 0, 0, wait.us, printable(wait.on), printable(wait.by))), wait.us)
+        for wait in job.waits[:_MOST_WAITS]
     ]
     return {
         "end": job.end_us,

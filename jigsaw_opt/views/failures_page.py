@@ -77,7 +77,7 @@ def positions(cluster: Cluster) -> dict[str, tuple[float, float]]:
     rows = list(_rows(names, cluster.switches, neighbours))
     across: dict[str, float] = {}
     for row in rows:
-        below = {name: [across[it] for it in neighbours[name] if it in across] for name in row}
+        below = {name: [across[neighbour] for neighbour in neighbours[name] if neighbour in across] for name in row}
         order = sorted(row, key=lambda name: sum(below[name]) / max(1, len(below[name])))
         across |= {name: (k + 0.5) / len(row) for k, name in enumerate(order)}
     tall = max(1, len(rows) - 1)
@@ -91,7 +91,11 @@ def _rows(
     row, left = list(servers), dict.fromkeys(switches)
     while row:
         yield row
-        row = [name for name in dict.fromkeys(it for below in row for it in neighbours[below]) if name in left]
+        row = [
+            name
+            for name in dict.fromkeys(neighbour for below in row for neighbour in neighbours[below])
+            if name in left
+        ]
         for name in row:
             del left[name]
     if left:

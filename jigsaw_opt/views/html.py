@@ -85,7 +85,10 @@ def _phases_data(picture: Picture) -> dict[str, object]:
 def _rows(picture: Picture) -> Iterator[dict[str, object]]:
     """Yield a row for each lane, with the start and end of each phase and its number among all."""
     for lane in picture.lanes:
-        job, parts = lane.intervals[0].job, [(it.start_us, it.end_us, it.number) for it in lane.intervals]
+        job, parts = (
+            lane.intervals[0].job,
+            [(interval.start_us, interval.end_us, interval.number) for interval in lane.intervals],
+        )
         row = {"group": lane.group, "job": job, "name": printable(lane.name), "colour": picture.colours[job]}
         yield row | {"parts": parts, "measured": lane.is_measured}
 

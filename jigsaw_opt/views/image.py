@@ -94,7 +94,7 @@ def timeline_image(picture: Picture, form: ImageForm = "png", dots_per_inch: int
     """
     if picture.end_us > _MOST_US:
         raise UsageError(f"a plan of more than {_MOST_US} us cannot be drawn to scale", code="too-large", path="end_us")
-    unit = next((it for it in reversed(_UNITS) if picture.end_us >= _TICKS * it[0]), _UNITS[0])
+    unit = next((entry for entry in reversed(_UNITS) if picture.end_us >= _TICKS * entry[0]), _UNITS[0])
 
     def draw(axes: Axes) -> None:
         draw_lanes(axes, picture, unit[0])

@@ -135,7 +135,7 @@ class Picture:
             return None
         taken = [0, 0]
         for count, part in self._periods:
-            for interval in (it for lane in part.lanes if lane.kind == "gpu" for it in lane.intervals):
+            for interval in (each for lane in part.lanes if lane.kind == "gpu" for each in lane.intervals):
                 own = part.instance.jobs[interval.job].name in self.foreground
                 taken[own] += count * (interval.end_us - interval.start_us)
         holes = self.instance.cluster.gpu_count * self.end_us - taken[True]

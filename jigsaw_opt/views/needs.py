@@ -53,10 +53,10 @@ def _by_job(picture: Picture) -> dict[tuple[int, bool], list[Drawn]]:
     parts = defaultdict[tuple[object, ...], set[tuple[int, int]]](set)
     for number, lane in enumerate(picture.lanes):
         measured = lane.kind.startswith("measured")
-        for it in lane.intervals:
-            key = (it.job, measured, it.iteration, it.number, it.level > 0)
-            first.setdefault(key, Drawn(number, it))
-            parts[key].add((it.start_us, it.end_us))
+        for interval in lane.intervals:
+            key = (interval.job, measured, interval.iteration, interval.number, interval.level > 0)
+            first.setdefault(key, Drawn(number, interval))
+            parts[key].add((interval.start_us, interval.end_us))
     found = defaultdict[tuple[int, bool], list[Drawn]](list)
     for name, drawn in first.items():
         if len(parts[name]) == 1:
@@ -67,25 +67,25 @@ def _by_job(picture: Picture) -> dict[tuple[int, bool], list[Drawn]]:
 def _needs(edges: _Edges | None) -> Callable[[Interval, dict[int, list[Drawn]]], Iterable[Drawn]]:
     """Return what an operation waits for, among those of its job by iteration; `edges` are those of a task graph."""
 
-    def of_task_graph(it: Interval, rounds: dict[int, list[Drawn]]) -> Iterable[Drawn]:
-        wanted = {(before, it.iteration - lag) for before, after, lag in edges or () if after == it.number}
+    def of_task_graph(interval: Interval, rounds: dict[int, list[Drawn]]) -> Iterable[Drawn]:
+        wanted = {(before, interval.iteration - lag) for before, after, lag in edges or () if after == interval.number}
         for iteration in {iteration for _, iteration in wanted}:
             for one in rounds.get(iteration, ()):
-                if (one.interval.number, iteration) in wanted and one.interval.end_us <= it.start_us:
+                if (one.interval.number, iteration) in wanted and one.interval.end_us <= interval.start_us:
                     yield one
 
-    def of_training(it: Interval, rounds: dict[int, list[Drawn]]) -> Iterable[Drawn]:
+    def of_training(interval: Interval, rounds: dict[int, list[Drawn]]) -> Iterable[Drawn]:
         """Return the barrier before a block; before a transfer, those before it and the blocks that reach its bucket.
 
         Such a block may still run.
         """
-        if it.level:
-            return (one for one in rounds.get(it.iteration - 1, ()) if one.interval.end_us <= it.start_us)
-        own = [one for one in rounds.get(it.iteration, ()) if one.interval.start_us <= it.start_us]
+        if interval.level:
+            return (one for one in rounds.get(interval.iteration - 1, ()) if one.interval.end_us <= interval.start_us)
+        own = [one for one in rounds.get(interval.iteration, ()) if one.interval.start_us <= interval.start_us]
         return (
             one
             for one in own
-            if (one.interval.level >= it.number if one.interval.level else one.interval.number < it.number)
+            if (one.interval.level >= interval.number if one.interval.level else one.interval.number < interval.number)
         )
 
     return of_training if edges is None else of_task_graph

@@ -14,4 +14,7 @@ __all__ = ["described"]
 def described(policies: Iterable[str]) -> list[tuple[str, str]]:
     """Return each installed policy among some, in words as in ``las:threshold=8``, once, and what it does."""
     asked, known = dict.fromkeys(words.partition(":")[0] for words in policies), set(names())
-    return [(printable(it.name), it.display_name) for it in loadable(find, [it for it in asked if it in known])]
+    return [
+        (printable(policy.name), policy.display_name)
+        for policy in loadable(find, [name for name in asked if name in known])
+    ]

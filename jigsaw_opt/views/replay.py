@@ -57,9 +57,10 @@ def _phases_picture(drawn: Picture, replay: Replay) -> Picture:
     for lane in drawn.lanes:
         lanes.append(lane)
         begun = [
-            (it, measured[it.number].measured_begin_us, measured[it.number].measured_end_us) for it in lane.intervals
+            (interval, measured[interval.number].measured_begin_us, measured[interval.number].measured_end_us)
+            for interval in lane.intervals
         ]
-        known = [it._replace(start_us=a, end_us=b) for it, a, b in begun if a is not None and b is not None]
+        known = [interval._replace(start_us=a, end_us=b) for interval, a, b in begun if a is not None and b is not None]
         if known:
             lanes.append(Lane(f"{lane.name} measured", "measured job", known, lane.group))
     end = max(interval.end_us for lane in lanes for interval in lane.intervals)

@@ -67,11 +67,11 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
                 job.submit_us,
                 r.finish_us,
                 r.restarts,
-                it.waited,
-                it.held,
-                it.paused,
+                record.waited,
+                record.held,
+                record.paused,
             ]
-            for r, it in zip(outcome.jobs, times, strict=True)
+            for r, record in zip(outcome.jobs, times, strict=True)
             for job in (jobs[r.index],)
         ],
         "findings": findings(setting, outcome),

@@ -112,7 +112,7 @@ def _latest(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
         yield f"Not ended: {left} of {counted(len(outcome.jobs), 'job')}."
     if not ended:
         return
-    record = max(ended, key=lambda it: it.finish_us or 0)
+    record = max(ended, key=lambda job: job.finish_us or 0)
     times = job_times(setting, outcome)[outcome.jobs.index(record)]
     total = times.waiting + times.held
     why = f"it waited {duration(times.waited)} for its first start, held GPUs for {duration(times.held)}"
@@ -129,7 +129,7 @@ def _longest_wait(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]
     times = job_times(setting, outcome)
     k = max(range(len(times)), key=lambda k: times[k].waiting)
     if times[k].waiting:
-        share = sum(it.waiting > 0 for it in times) / len(times)
+        share = sum(time.waiting > 0 for time in times) / len(times)
         yield (
             f"Longest wait: {_job(setting, outcome.jobs[k])}, {duration(times[k].waiting)} without GPUs;"
             f" {100 * share:.3g} % of the jobs wait at all."
@@ -155,7 +155,7 @@ def _idlest(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
         idle[server] -= max(0, up_us - max(begin_us, down_us)) / span_us
     k = max(range(len(idle)), key=idle.__getitem__)
     if len(idle) > 1 and idle[k] > min(idle):
-        mean = sum(it * server.gpus for it, server in zip(idle, setting.cluster.servers, strict=True))
+        mean = sum(gpus * server.gpus for gpus, server in zip(idle, setting.cluster.servers, strict=True))
         mean /= setting.gpu_count
         name = called("server", printable(setting.cluster.servers[k].name))
         yield (f"Idles most: {name}, {100 * idle[k]:.3g} % of its GPU time; that of all servers is {100 * mean:.3g} %.")

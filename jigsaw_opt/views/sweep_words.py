@@ -76,8 +76,8 @@ def verdicts(measure: str, workloads: Sequence[tuple[str, Mapping[str, Standing]
 
 def _verdict(measure: str, standings: Mapping[str, Standing]) -> str:
     label, _, unit = MEASURES[measure].partition(", ")
-    best = [policy for policy, it in standings.items() if it.best]
-    others = [policy for policy, it in standings.items() if not it.best]
+    best = [policy for policy, standing in standings.items() if standing.best]
+    others = [policy for policy, standing in standings.items() if not standing.best]
     least = standings[best[0]].mean.mean
     if not others:
         how = "have the same" if len(best) > 1 else "has no rival here:"

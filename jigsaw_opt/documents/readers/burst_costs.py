@@ -108,7 +108,7 @@ class BurstCosts:
 
     def limited(self, gpus: int) -> BurstCosts:
         """Return the same chain with only the options of at most so many GPUs."""
-        kept = [[at for at, it in enumerate(layer.options) if it.gpus <= gpus] for layer in self.layers]
+        kept = [[at for at, option in enumerate(layer.options) if option.gpus <= gpus] for layer in self.layers]
         layers = [
             BurstLayer(
                 layer.name,

@@ -173,7 +173,7 @@ def read_deeppool_runs(data: bytes | str, *, source: str = "layers.prof") -> dic
         layers = [_profiled(number, match, lines) for number, match in run]
         found[batch] = tuple(layer for layer in layers if layer is not None)
         first = next(iter(found.values()))
-        if not lines.problems and [it.key for it in found[batch]] != [it.key for it in first]:
+        if not lines.problems and [layer.key for layer in found[batch]] != [layer.key for layer in first]:
             lines.add(number, "this run has other layers than the first", code="mismatch")
     if not found and not lines.problems:
         lines.add(None, "there is no run", code="empty")

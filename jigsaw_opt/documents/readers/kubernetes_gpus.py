@@ -63,6 +63,6 @@ class PodNeeds:
         asked = {key: requests.at(key) for key in requests.names()} | {key: limits.at(key) for key in limits.names()}
         whole = sum(amount.count(0) for key, amount in asked.items() if counts_whole_gpus(key))
         parts = {key: amount for key, amount in asked.items() if _PART.fullmatch(key) and not counts_whole_gpus(key)}
-        parts = {key: it for key, it in parts.items() if str(it.value) != "0" and not _NO_GPU.search(key)}
+        parts = {key: part for key, part in parts.items() if str(part.value) != "0" and not _NO_GPU.search(key)}
         (self.beside if whole else self.shares).update(parts)
         return whole or int(bool(parts))

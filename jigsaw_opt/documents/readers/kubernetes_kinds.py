@@ -116,7 +116,10 @@ def _volcano(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
 
 def _kueue(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
     status = item.at("status")
-    assigned = {str(it.at("name").value): it.at("count") for it in status.at("admission", "podSetAssignments").items()}
+    assigned = {
+        str(pod_set.at("name").value): pod_set.at("count")
+        for pod_set in status.at("admission", "podSetAssignments").items()
+    }
     asks = [
         ask._replace(pods=assigned[name].count(ask.pods)) if (name := str(pods.at("name").value)) in assigned else ask
         for pods in item.at("spec", "podSets").items()

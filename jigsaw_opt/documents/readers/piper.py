@@ -162,7 +162,10 @@ def read_piper(data: bytes | str, *, source: str = "$") -> PiperGraph:
     nodes = tuple(
         PiperNode(
             node["id"],
-            {int(degree): tuple(_option(it, place) for it in options) for degree, options in node["TMPCs"].items()},
+            {
+                int(degree): tuple(_option(option, place) for option in options)
+                for degree, options in node["TMPCs"].items()
+            },
         )
         for node in tree["nodes"]
     )

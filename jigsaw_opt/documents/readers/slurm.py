@@ -151,7 +151,9 @@ def _tasks(name: str) -> Sequence[str]:
     """Return the tasks that a record stands for, as three in ``7_[1,4-8:4]``; itself where it does not say all."""
     found = _ARRAY.fullmatch(name)
     matches = [_RANGE.fullmatch(part) for part in found["tasks"].split(",")] if found else []
-    ranges = [range(int(it[1]), int(it[2] or it[1]) + 1, max(1, int(it[3] or 1))) for it in matches if it]
+    ranges = [
+        range(int(match[1]), int(match[2] or match[1]) + 1, max(1, int(match[3] or 1))) for match in matches if match
+    ]
     if found is None or len(ranges) < len(matches) or not 0 < sum(map(len, ranges)) <= _MOST_TASKS:
         return (name,)
     return [f"{found['array']}_{task}" for tasks in ranges for task in tasks]

@@ -54,12 +54,17 @@ class SlurmConf(NamedTuple):
         """
         stated = {partition: own.get(name.lower(), "1") for partition, own in self.partitions.items()}
         wrong = [
-            it for it, text in stated.items() if not (text.isascii() and text.isdecimal() and int(text) <= _MOST_OF)
+            partition
+            for partition, text in stated.items()
+            if not (text.isascii() and text.isdecimal() and int(text) <= _MOST_OF)
         ]
         if wrong:
             what = f"is a whole number from 0 to {_MOST_OF}"
             raise InvalidInputError(
-                [Problem(source, f"{name} of partition {it!r} {what}", code="out-of-range") for it in wrong]
+                [
+                    Problem(source, f"{name} of partition {partition!r} {what}", code="out-of-range")
+                    for partition in wrong
+                ]
             )
         return {partition: int(text) for partition, text in stated.items()}
 

@@ -90,8 +90,11 @@ def wait_in_turn(
             continue
         array, before = found[name]["array"], last.setdefault(key, [])
         if is_in_turn:
-            yield name, tuple(dict.fromkeys((*(found[name]["after"] or ()), *(it for it in before if it != array))))
-            before[:] = [it for it in before if it == array]
+            yield (
+                name,
+                tuple(dict.fromkeys((*(found[name]["after"] or ()), *(other for other in before if other != array)))),
+            )
+            before[:] = [other for other in before if other == array]
         # One record may be of many tasks, as 7_[1-4]; the first component names a heterogeneous job.
         before.append(array if array and name.endswith("]") else name.partition("+")[0])
 

@@ -52,8 +52,8 @@ class HostedBurst(HostedStages):
     def run_passes(self) -> list[float]:
         """Run both passes of all layers on the next batch; return the loss of the samples here, if there are any."""
         inputs, targets = self.worker.begin(lcm(*self._gpus))
-        samples, here = len(targets), rows_of(self.rank, self._gpus[0], len(targets))
-        held: Tensor | None = inputs[0][here.start : here.stop] if here else None
+        samples, rows = len(targets), rows_of(self.rank, self._gpus[0], len(targets))
+        held: Tensor | None = inputs[0][rows.start : rows.stop] if rows else None
         self._log.begin()
         came: list[Tensor | None] = []
         went: list[Tensor | None] = []

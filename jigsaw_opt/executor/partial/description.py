@@ -52,8 +52,14 @@ class Description:
     def __str__(self) -> str:
         rows = [("level", "from", "parameters", "bytes", "share")]
         rows += [
-            (str(it.level), it.cut or "the input", f"{it.parameters:,}", f"{it.gradient_bytes:,}", _percent(it.share))
-            for it in self.levels
+            (
+                str(level.level),
+                level.cut or "the input",
+                f"{level.parameters:,}",
+                f"{level.gradient_bytes:,}",
+                _percent(level.share),
+            )
+            for level in self.levels
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [

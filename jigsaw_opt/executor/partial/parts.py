@@ -229,9 +229,9 @@ def split_alike(
     dist.broadcast(told, group_src=0, group=group)
     said = told.tolist()
     found, backward_us = [names[at] for at in said[: own.depth - 1]], said[own.depth - 1 : 2 * own.depth - 1]
-    here = split(model, order, found) if order.calls.keys() >= set(found) else None
+    parts = split(model, order, found) if order.calls.keys() >= set(found) else None
     seen = torch.tensor(
-        [0 if here is None or p in here.unused else here.buckets[p] for p in parameters], device=told.device
+        [0 if parts is None or p in parts.unused else parts.buckets[p] for p in parameters], device=told.device
     )
     dist.all_reduce(seen, dist.ReduceOp.MAX, group)
     elsewhere, rest = seen.tolist(), said[2 * own.depth - 1 :]

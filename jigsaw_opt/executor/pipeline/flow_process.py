@@ -100,7 +100,7 @@ class FlowProcess(StageHost):
         for work, _ in self._sent:
             work.wait()
         actions, receipts = self._log.end()
-        weights = sum(it.nbytes for it in self.modules[self.rank].parameters())
+        weights = sum(parameter.nbytes for parameter in self.modules[self.rank].parameters())
         memory = self.worker.held_bytes() + (self.stage.most_versions - 1) * weights
         if self.device.type == "cuda":
             memory = torch.cuda.max_memory_allocated(self.device)
@@ -114,7 +114,7 @@ class FlowProcess(StageHost):
     def _of(self, number: int, actions: list[Action]) -> list[Action]:
         """Return actions of a minibatch, under the names of its building block."""
         names = {f"{self.rank}{kind}{number}": f"{self.rank}{kind}0" for kind in "FB"}
-        return [(names[it], a, b) for it, a, b in actions if it in names]
+        return [(names[action], a, b) for action, a, b in actions if action in names]
 
     def _forward(self, number: int) -> float | None:
         """Run a forward pass; return the loss at the last stage."""

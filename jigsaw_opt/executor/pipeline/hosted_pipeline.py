@@ -81,7 +81,7 @@ class HostedPipeline(HostedStages):
     def saved_bytes(self) -> int:
         """Return what is saved at most for the micro-batches in flight."""
         kept, saved = (
-            {it.stage_index: getattr(it, name) for it in self._stages} for name in ("kept_bytes", "saved_bytes")
+            {each.stage_index: getattr(each, name) for each in self._stages} for name in ("kept_bytes", "saved_bytes")
         )
         most = 0
         for iteration in range(len(self._orders)):

@@ -59,8 +59,10 @@ def recomputed(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         def keep(tensor: Tensor) -> None:
             found.append(tensor.detach())
 
-        buffers = [it.clone() for it in module.buffers()]
-        own = [it.detach().requires_grad_(it.requires_grad) if isinstance(it, Tensor) else it for it in args]
+        buffers = [each.clone() for each in module.buffers()]
+        own = [
+            value.detach().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value for value in args
+        ]
         # The draws of what runs between the two passes go on as if there had been one.
         with torch.random.fork_rng(devices[0]), torch.enable_grad(), saved_tensors_hooks(keep, _refuse):
             torch.set_rng_state(draws)
@@ -69,17 +71,17 @@ def recomputed(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         with torch.no_grad():
             for buffer, value in zip(module.buffers(), buffers, strict=True):
                 buffer.copy_(value)
-        if [it.shape for it in found] != [it.shape for it in saved]:
+        if [each.shape for each in found] != [each.shape for each in saved]:
             raise RunFailedError("a stage computes its activations again, and other tensors come of it than before")
-        for it, tensor in zip(saved, found, strict=True):
-            it.tensor = tensor
+        for old, tensor in zip(saved, found, strict=True):
+            old.tensor = tensor
         saved.clear()
 
-    def unpack(it: _Saved) -> Tensor:
-        if it.tensor is None:
+    def unpack(one: _Saved) -> Tensor:
+        if one.tensor is None:
             again()
-        assert it.tensor is not None, "the second pass has found it"
-        return it.tensor
+        assert one.tensor is not None, "the second pass has found it"
+        return one.tensor
 
     with saved_tensors_hooks(pack, unpack):
         return module(*args, **kwargs)

@@ -69,7 +69,7 @@ class StageWorker:
         with own_draws(draw_number(self._seed, 0, number)):
             inputs, targets = inputs_and_targets(moved(self.own.source.take(), self._device), False)
         given, named = arguments_of(inputs)
-        sizes = {len(it) if isinstance(it, Tensor) and it.dim() else -1 for it in (*given, targets)}
+        sizes = {len(target) if isinstance(target, Tensor) and target.dim() else -1 for target in (*given, targets)}
         if named or len(sizes) != 1 or sizes == {-1}:
             raise UsageError(
                 "a pipeline takes batches of inputs, one tensor or several, and targets, a tensor of as many samples",
@@ -132,7 +132,7 @@ class StageWorker:
         for module in self.own.modules.values():
             for parameter in module.parameters():
                 kept = self.own.optimiser.state.get(parameter, {}).values()
-                tensors += [parameter, *(it for it in kept if isinstance(it, Tensor) and it.dim())]
+                tensors += [parameter, *(value for value in kept if isinstance(value, Tensor) and value.dim())]
                 tensors += [parameter.grad] if parameter.grad is not None else []
             tensors += module.buffers()
         return sum(tensor.nbytes for tensor in tensors)

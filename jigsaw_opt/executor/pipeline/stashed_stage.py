@@ -72,12 +72,12 @@ class StashedStage:
         UsageError
             The output is no tensor.
         """
-        weights = next((it.weights for it in self._flying.values() if it.version == self.version), None)
+        weights = next((flight.weights for flight in self._flying.values() if flight.version == self.version), None)
         if weights is None:
             named = self._module.named_parameters()
             weights = {name: p.detach().clone().requires_grad_(p.requires_grad) for name, p in named}
         if not self._is_first:
-            inputs = tuple(it.detach().requires_grad_(it.is_floating_point()) for it in inputs)
+            inputs = tuple(input_.detach().requires_grad_(input_.is_floating_point()) for input_ in inputs)
         output = functional_call(self._module, weights, inputs)
         if not isinstance(output, Tensor):
             raise UsageError(
@@ -85,7 +85,7 @@ class StashedStage:
             )
         output = output if loss is None else loss(output)
         self._flying[number] = _InFlight(self.version, weights, inputs, output)
-        self.most_versions = max(self.most_versions, len({it.version for it in self._flying.values()}))
+        self.most_versions = max(self.most_versions, len({flight.version for flight in self._flying.values()}))
         return output
 
     def backward(self, number: int, gradient: Tensor | None) -> tuple[int, Tensor | None]:

@@ -52,7 +52,10 @@ class StepTimes:
         self, asked: TaskGraphJob, done: TaskGraphJobPlan, schedule: StageSchedule, parts: Sequence[Part], first: int
     ) -> None:
         self._shape, self._schedule, self._done, self._first = asked.shape, schedule, done, first
-        clock, records = StoppingClock(part.saves for part in parts), [it.steps for it in parts[: schedule.processes]]
+        clock, records = (
+            StoppingClock(part.saves for part in parts),
+            [part.steps for part in parts[: schedule.processes]],
+        )
         # Only a run that was interrupted has processes that took fewer steps than others.
         self._steps = [_step(clock, schedule, own) for own in zip(*records, strict=False)]
 
@@ -76,8 +79,8 @@ class StepTimes:
 def _step(clock: StoppingClock, schedule: StageSchedule, records: Sequence[StepRecord]) -> _RunStep:
     """Return what all processes did in a step."""
     iteration = records[0].iteration
-    ran = _spans(clock, schedule, iteration, (it for record in records for it in record.actions))
-    waited = _spans(clock, schedule, iteration, (it for record in records for it in record.receipts))
+    ran = _spans(clock, schedule, iteration, (action for record in records for action in record.actions))
+    waited = _spans(clock, schedule, iteration, (receipt for record in records for receipt in record.receipts))
     return _RunStep(ran, waited, fmean(record.loss for record in records if record.loss is not None))
 
 
@@ -117,7 +120,9 @@ def _ends(shape: TaskGraph) -> dict[str, tuple[str, str]]:
     """Return for each transfer the block whose result it is and the one that takes it."""
     before = {edge.after: edge.before for edge in shape.edges}
     after = {edge.before: edge.after for edge in shape.edges}
-    return {it.name: (before.get(it.name, ""), after.get(it.name, "")) for it in shape.transfers}
+    return {
+        transfer.name: (before.get(transfer.name, ""), after.get(transfer.name, "")) for transfer in shape.transfers
+    }
 
 
 def _durations(
@@ -151,14 +156,14 @@ def _sent(
     ends = _ends(shape)
     for number, step in enumerate(steps, first):
         planned = done.iterations[number % len(done.iterations)].transfers
-        for it, name in zip(planned, (transfer.name for transfer in shape.transfers), strict=True):
+        for execution, name in zip(planned, (transfer.name for transfer in shape.transfers), strict=True):
             start, end = _span(step, name, ends)
             if name in step.ran:
-                yield name[0], it.end_us - it.start_us, end - start
+                yield name[0], execution.end_us - execution.start_us, end - start
                 continue
             waited = step.waited[ends[name][1]]
             if waited[1] - waited[0] >= _WAITED_US:
-                yield "sent", it.end_us - it.start_us, end - start
+                yield "sent", execution.end_us - execution.start_us, end - start
 
 
 def _kinds(durations: Sequence[tuple[str, int, int]]) -> dict[str, KindError]:

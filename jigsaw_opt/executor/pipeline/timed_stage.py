@@ -175,7 +175,7 @@ class TimedStage(PipelineStage):
     def forward_maybe_with_nosync(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module."""
         if self._log.counts_bytes:
-            given = 0 if self.is_first else sum(it.nbytes for it in args if isinstance(it, Tensor))
+            given = 0 if self.is_first else sum(value.nbytes for value in args if isinstance(value, Tensor))
             self.kept_bytes = max(self.kept_bytes, given)
         elif self._recomputes:
             return recomputed(self.submod, *args, **kwargs)

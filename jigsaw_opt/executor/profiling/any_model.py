@@ -226,7 +226,7 @@ def _batches(batch: Any, loss: object) -> list[tuple[Any, Any]]:
     found = list(islice(one_pass(batch), _BATCHES)) if _is_loader(batch) else [batch]
     if not found:
         raise UsageError("the loader has no batch", code="empty", path="loader")
-    return [inputs_and_targets(it, loss is None) for it in found]
+    return [inputs_and_targets(batch, loss is None) for batch in found]
 
 
 def _require(model: Any, batch: Any, loss: Any, cuts: Any, optimiser: Any, warm_up: int, repeats: int) -> None:

@@ -80,7 +80,7 @@ def _network(instance: Instance, plan: Plan) -> ActivityNetwork:
         gpus = [place_of[name] for name in job.gpus]
         if isinstance(job, JobPlan):
             network.add_data_parallel(
-                graphs[job.name], gpus, [[it.level for it in row.blocks] for row in job.iterations]
+                graphs[job.name], gpus, [[block.level for block in row.blocks] for row in job.iterations]
             )
         else:
             network.add_task_graph(by_name[job.name], gpus)
@@ -89,10 +89,10 @@ def _network(instance: Instance, plan: Plan) -> ActivityNetwork:
 
 def _arcs(network: ActivityNetwork, plan: Plan) -> Iterator[Arc]:
     """Yield what operations wait for, and the order in which GPUs and links take them in the plan."""
-    lengths = [it.duration_us for it in network.activities]
+    lengths = [each.duration_us for each in network.activities]
     for before, after, periods, offset in network.waits:
         yield Arc(before, after, lengths[before] if offset is None else offset, periods)
-    planned = [it.start_us for job in plan.jobs for row in job.iterations for it in (*row.blocks, *row.transfers)]
+    planned = [block.start_us for job in plan.jobs for row in job.iterations for block in (*row.blocks, *row.transfers)]
     cycle = plan.period_us or max(planned) + 1
     turns: dict[object, list[tuple[int, int, int]]] = defaultdict(list)
     for number, (activity, start) in enumerate(zip(network.activities, planned, strict=True)):
@@ -108,7 +108,7 @@ def _arcs(network: ActivityNetwork, plan: Plan) -> Iterator[Arc]:
 
 def _starts(network: ActivityNetwork, arcs: Sequence[Arc], period: int) -> list[int] | None:
     """Return the earliest starts at a period; None where something would wait for itself."""
-    starts = [it.release_us for it in network.activities]
+    starts = [activity.release_us for activity in network.activities]
     for _ in range(len(starts) + 1):
         is_done = True
         for before, after, length, periods in arcs:
@@ -124,14 +124,17 @@ def _moved(job: JobPlan | TaskGraphJobPlan, starts: Iterator[int]) -> JobPlan | 
     if isinstance(job, JobPlan):
         rows = (Iteration(_all_at(row.blocks, starts), _all_at(row.transfers, starts)) for row in job.iterations)
         return replace(job, iterations=tuple(rows))
-    steps = (TaskGraphIteration(_all_at(it.blocks, starts), _all_at(it.transfers, starts)) for it in job.iterations)
+    steps = (
+        TaskGraphIteration(_all_at(iteration.blocks, starts), _all_at(iteration.transfers, starts))
+        for iteration in job.iterations
+    )
     return replace(job, iterations=tuple(steps))
 
 
 def _all_at(operations: Sequence[_Timed], starts: Iterator[int]) -> tuple[_Timed, ...]:
     """Return operations that start at the next moments."""
     found = []
-    for it in operations:
+    for operation in operations:
         start = next(starts)
-        found.append(replace(it, start_us=start, end_us=start + it.end_us - it.start_us))
+        found.append(replace(operation, start_us=start, end_us=start + operation.end_us - operation.start_us))
     return tuple(found)

@@ -119,7 +119,7 @@ def _baseline(
     """Return what the baseline took; of some jobs alone also what they took together with the others."""
     assert request.baseline is not None, "there is one"
     places = {number: k for k, number in enumerate(usual.numbers)}
-    own = {(places[job], slot): it for (job, slot), it in parameters.items() if job in places}
+    own = {(places[job], slot): parameter for (job, slot), parameter in parameters.items() if job in places}
     stages = times.in_run(usual, parts, None)
     taken = timeline(usual.plan, parts, None, own, stages)
     together = None
@@ -182,7 +182,7 @@ def _phases(
             whole_span = _span_us(before, ready, measured, compared, left_out) if parameters else None
             start, end = whole_span or (None, None)
             if end is not None:
-                lengths = (_length_us([it]) for it in measured.jobs)
+                lengths = (_length_us([job]) for job in measured.jobs)
                 left |= {job: end - length + own_us for job, own_us in zip(part.numbers, lengths, strict=True)}
             seam = None if finish is None else max(0, begin - finish)
             finish = begin + length if length else None
@@ -194,7 +194,7 @@ def _phases(
 def _length_us(jobs: Iterable[MeasuredJob]) -> int:
     """Return the time from the begin of a phase to the last operation of some of its jobs; 0 where none was left."""
     last = [job.iterations[-1] for job in jobs if job.iterations]
-    ends = ([*(b.end_us for b in it.blocks), *(t.end_us for t in it.transfers)] for it in last)
+    ends = ([*(b.end_us for b in iteration.blocks), *(t.end_us for t in iteration.transfers)] for iteration in last)
     return max(chain.from_iterable(ends), default=0)
 
 
@@ -209,8 +209,8 @@ def _restarts(
 ) -> Iterator[MeasuredRestart]:
     """Yield how long the jobs that restart in a phase were away; none of a job of which an earlier run did some."""
     for job, earlier in restarts(instance, parts, number).items():
-        ends = [end for _, end in _moments(parts[earlier], job, [it.parts[earlier] for it in hosts])]
-        starts = [start for start, _ in _moments(parts[number], job, [it.parts[number] for it in hosts])]
+        ends = [end for _, end in _moments(parts[earlier], job, [host.parts[earlier] for host in hosts])]
+        starts = [start for start, _ in _moments(parts[number], job, [host.parts[number] for host in hosts])]
         if ends and starts:
             asked = instance.jobs[job]
             yield MeasuredRestart(asked.name, asked.restart_us or 0, max(0, min(starts) - max(ends)))

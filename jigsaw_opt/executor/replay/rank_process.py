@@ -62,8 +62,8 @@ def run_rank(request: ReplayRequest, usual: PhasePart | None, stages: StagedRun 
     list of RankReport or None
         In the first process, what each one found.
     """
-    here = _RankProcess(request, usual, stages)
-    return gathered(here.replay(), here.control)
+    process = _RankProcess(request, usual, stages)
+    return gathered(process.replay(), process.control)
 
 
 class _RankProcess:
@@ -200,10 +200,10 @@ class _RankProcess:
             self._carry_out(part)
             self._note_memory()
             staying = {job for later in self._phases[number + 1 :] for job in later.numbers}
-            ended = {job: it for job, it in self._replicas.items() if job not in staying}
-            for job, it in ended.items():
+            ended = {job: replica for job, replica in self._replicas.items() if job not in staying}
+            for job, replica in ended.items():
                 with self._settings[job].in_force():
-                    digests[job, it.worker.number] = it.parameters_sha256()
+                    digests[job, replica.worker.number] = replica.parameters_sha256()
             if self._usual is None:
                 self._leave([*ended, *self._put_aside(number)])
         if self._usual is not None:
@@ -251,7 +251,7 @@ class _RankProcess:
     def _put_aside(self, number: int) -> list[int]:
         """Keep the states of the workers that are here in a phase and restart later; return the jobs."""
         leaving = {job for later in self._restarts for job, earlier in later.items() if earlier == number}
-        found = {job: it for job, it in self._replicas.items() if job in leaving}
+        found = {job: each for job, each in self._replicas.items() if job in leaving}
         for replica in found.values():
             assert isinstance(replica, HostedReplica), "stages are in no phase that counts repetitions"
             self._absent.put(replica)
@@ -319,10 +319,10 @@ def _distinct_levels(parts: Sequence[JobPlan | TaskGraphJobPlan]) -> list[tuple[
     """Return the levels of all workers that occur in an iteration of a job in some plan, in a fixed order."""
     return sorted(
         {
-            tuple(block.level for block in it.blocks)
+            tuple(block.level for block in iteration.blocks)
             for part in parts
             if isinstance(part, JobPlan)
-            for it in part.iterations
+            for iteration in part.iterations
         }
     )
 

@@ -79,10 +79,12 @@ class Run:
     def part(self) -> Part:
         """Return what has been done so far; another thread may ask while the run goes on."""
         begin = self._begin or 0
-        workers = [it for it in self.replicas.values() if isinstance(it, HostedReplica)]
+        workers = [replica for replica in self.replicas.values() if isinstance(replica, HostedReplica)]
         blocks = [b for worker in workers for b in list(worker.blocks)]
         transfers = [t for worker in workers for t in list(worker.transfers)]
-        steps = [s for it in self.replicas.values() if isinstance(it, HostedStages) for s in list(it.steps)]
+        steps = [
+            s for replica in self.replicas.values() if isinstance(replica, HostedStages) for s in list(replica.steps)
+        ]
         return Part(
             [b._replace(start_us=b.start_us - begin, end_us=b.end_us - begin) for b in blocks],
             [t._replace(start_us=t.start_us - begin, end_us=t.end_us - begin) for t in transfers],

@@ -152,7 +152,11 @@ def _by_pass(plan: Plan, found: Timeline) -> dict[int, list[MeasuredIteration | 
 def _ends_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
     """Return the latest end of each of these passes."""
     return {
-        turn: max(end for it in own for end in (*(b.end_us for b in it.blocks), *(t.end_us for t in it.transfers)))
+        turn: max(
+            end
+            for iteration in own
+            for end in (*(b.end_us for b in iteration.blocks), *(t.end_us for t in iteration.transfers))
+        )
         for turn, own in _by_pass(plan, found).items()
     }
 

@@ -165,8 +165,8 @@ def measured_costs(graphs: Sequence[LayerGraph], setting: BurstSetting) -> Burst
 def _runs(graph: LayerGraph, batch: int) -> list[_LayerRun]:
     inputs = [0.0, *(layer.sent_bytes / batch for layer in graph.layers)]
     return [
-        _LayerRun(it.name, it.time_us, it.forward_us, it.backward_us, it.parameter_bytes, 0, read)
-        for it, read in zip(graph.layers, inputs, strict=False)
+        _LayerRun(layer.name, layer.time_us, layer.forward_us, layer.backward_us, layer.parameter_bytes, 0, read)
+        for layer, read in zip(graph.layers, inputs, strict=False)
     ]
 
 

@@ -71,14 +71,16 @@ def alone(instance: Instance, part: Callable[[float], Options]) -> Alone:
         found.append(Alone(result.plan, result.bound))
     if not found:
         raise OutOfTimeError("no plan of the foreground alone was found within its share of the limits")
-    best = min(found, key=lambda it: it.plan.objective)
-    return replace(best, bound=min(best.plan.objective, max(result.bound, *(it.bound for it in found))))
+    best = min(found, key=lambda result: result.plan.objective)
+    return replace(best, bound=min(best.plan.objective, max(result.bound, *(result.bound for result in found))))
 
 
 def _solved(instance: Instance, options: Options) -> Result:
     result = solve_listed(instance, "auto", options)
     if result.status is Status.INFEASIBLE:
-        raise InfeasibleError("; ".join(it.message for it in result.conflicts) or "the foreground alone has no plan")
+        raise InfeasibleError(
+            "; ".join(conflict.message for conflict in result.conflicts) or "the foreground alone has no plan"
+        )
     return result
 
 
@@ -117,10 +119,10 @@ def _on_one_server(instance: Instance) -> Instance:
     """Return the instance of a job on the first server that has GPUs enough, or else as it is."""
     job, cluster = instance.jobs[0], instance.cluster
     slots = job.workers if isinstance(job, Job) else len(job.shape.slots)
-    server = next((it for it in cluster.servers if it.gpus >= slots), None)
+    server = next((each for each in cluster.servers if each.gpus >= slots), None)
     if server is None:
         return instance
-    others = {it.name for it in cluster.servers if it is not server}
+    others = {other.name for other in cluster.servers if other is not server}
     return altered(instance, cluster=cluster.without({link.name for link in cluster.links}, others))
 
 
@@ -132,7 +134,7 @@ def _elsewhere(instance: Instance, gpus: tuple[str, ...], used: Counter[int]) ->
     """Return as many unused GPUs of a server like the one that a job is on alone; None where there are too few."""
     names = {gpu.rpartition("/")[0] for gpu in gpus}
     servers = instance.cluster.servers
-    like = next(altered(it, name="") for it in servers if it.name in names)
+    like = next(altered(each, name="") for each in servers if each.name in names)
     for number, server in enumerate(servers):
         if len(names) == 1 and altered(server, name="") == like and server.gpus - used[number] >= len(gpus):
             begin = used[number]

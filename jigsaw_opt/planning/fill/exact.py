@@ -144,7 +144,9 @@ class ExactHoles:
 
     def _holds_nothing(self, job: Job | TaskGraphJob) -> bool:
         """Return whether a background job, of one block, takes no memory."""
-        plain = isinstance(job, TaskGraphJob) and not job.shape.holds and all(it.memory == 0 for it in job.shape.slots)
+        plain = (
+            isinstance(job, TaskGraphJob) and not job.shape.holds and all(slot.memory == 0 for slot in job.shape.slots)
+        )
         return plain or job.name not in self._loads.background
 
     def _limit(self, value: int, period_us: int, most: float) -> None:
@@ -234,7 +236,7 @@ def _levels_us(job: OperationGraph, kind: str) -> Counter[int] | None:
 def _blocks_us(graph: CompiledTaskGraph, kind: str) -> Counter[int] | None:
     """Return lengths of the blocks of an iteration, and how many have each."""
     if any(kind not in types for types in graph.gpu_types) or any(
-        len(it) > 1 for it in graph.takes_part[: graph.blocks]
+        len(slots) > 1 for slots in graph.takes_part[: graph.blocks]
     ):
         return None
     return Counter(graph.block_us(block, [kind]) for block in range(graph.blocks))

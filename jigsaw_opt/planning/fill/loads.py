@@ -148,7 +148,7 @@ class Loads:
     def _by_density(self, resource: SharedResource) -> list[tuple[int, int, int]]:
         """Return weight, work and cap of jobs, the best weight for their work first."""
         items = [*zip(self.weights, resource.each_us, self.caps, strict=True)]
-        return sorted(items, key=lambda it: (it[1] > 0, -Fraction(it[0], it[1] or 1)))
+        return sorted(items, key=lambda item: (item[1] > 0, -Fraction(item[0], item[1] or 1)))
 
     def _corners(self, resource: SharedResource) -> list[Fraction]:
         """Return the ends of possible periods, and where a resource suffices for one job more than before."""
@@ -174,7 +174,7 @@ class Loads:
         """Return all GPUs first, then the GPUs of sets of servers, then links."""
         once, servers = self._once, self.instance.cluster.servers
         everywhere = frozenset(range(len(servers)))
-        sets = dict.fromkeys([everywhere, *(it for it in once.servers.values() if it)])
+        sets = dict.fromkeys([everywhere, *(some for some in once.servers.values() if some)])
         found = []
         for group in sets:
             work = {name: once.gpu_us[name] if own <= group else 0 for name, own in once.servers.items()}
@@ -201,7 +201,10 @@ class Loads:
         name = self.background[index]
         if not self._once.servers[name]:
             return 0
-        rooms = [(it.count * self.allowed_us - it.taken_us, it.each_us[index]) for it in self.resources]
+        rooms = [
+            (resource.count * self.allowed_us - resource.taken_us, resource.each_us[index])
+            for resource in self.resources
+        ]
         if not rooms[0][1]:
             raise UsageError(
                 f"an iteration of job {name!r} takes no time of a GPU, so there may be any number of them",

@@ -134,13 +134,13 @@ class BackgroundJob:
         for pattern, starts in self.done:
             times = [(at + later, at + later + us) for at, us in zip(starts, pattern.lengths, strict=True)]
             if isinstance(self.graph, CompiledTaskGraph):
-                executions = [Execution(*it) for it in times]
+                executions = [Execution(*time) for time in times]
                 split = self.graph.blocks
                 iterations.append(TaskGraphIteration(tuple(executions[:split]), tuple(executions[split:])))
             else:
-                blocks = tuple(Block(level, *it) for level, it in zip(pattern.levels, times, strict=False))
+                blocks = tuple(Block(level, *span) for level, span in zip(pattern.levels, times, strict=False))
                 moved = times[len(blocks) :]
-                rows.append(Iteration(blocks, tuple(Transfer(b, *it) for b, it in enumerate(moved, 1))))
+                rows.append(Iteration(blocks, tuple(Transfer(b, *span) for b, span in enumerate(moved, 1))))
         if isinstance(self.graph, CompiledTaskGraph):
             return TaskGraphJobPlan(self.graph.job.name, names, tuple(iterations))
         return JobPlan(self.graph.name, names, tuple(rows))
@@ -367,7 +367,11 @@ def _orders(levels: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 
 def _resources(job: BackgroundJob) -> set[Resource]:
     """Return GPUs and links that it may occupy."""
-    return {*job.gpus, *(it for used in job.patterns[0].resources for it in used)} if job.patterns else {*job.gpus}
+    return (
+        {*job.gpus, *(resource for used in job.patterns[0].resources for resource in used)}
+        if job.patterns
+        else {*job.gpus}
+    )
 
 
 def _pattern(operations: Operations, job: BackgroundJob, levels: tuple[int, ...]) -> _IterationPattern:
@@ -377,9 +381,9 @@ def _pattern(operations: Operations, job: BackgroundJob, levels: tuple[int, ...]
     else:
         network.add_task_graph(job.graph, job.gpus, within_slots=False)
     waits = network.waits_of()
-    order = tuple(TopologicalSorter({n: [it for it, _ in own] for n, own in enumerate(waits)}).static_order())
+    order = tuple(TopologicalSorter({n: [before for before, _ in own] for n, own in enumerate(waits)}).static_order())
     resources: list[tuple[Resource, ...]] = [
-        (*it.gpus, *it.links) if it.duration_us else () for it in network.activities
+        (*activity.gpus, *activity.links) if activity.duration_us else () for activity in network.activities
     ]
     last: dict[Resource, int] = {}
     for operation in order:
@@ -387,5 +391,5 @@ def _pattern(operations: Operations, job: BackgroundJob, levels: tuple[int, ...]
         shared = {last[resource] for resource in resources[operation] if resource in last}
         waits[operation] += [(before, network.activities[before].duration_us) for before in sorted(shared)]
         last |= dict.fromkeys(resources[operation], operation)
-    lengths = tuple(it.duration_us for it in network.activities)
+    lengths = tuple(activity.duration_us for activity in network.activities)
     return _IterationPattern(order, lengths, tuple(resources), tuple(map(tuple, waits)), levels)

@@ -200,10 +200,10 @@ class VectorSearch:
         """Solve the integer program of the holes, where the jobs are of this kind."""
         if self._holes is None or self.best.rate >= self._holes.bound:
             return
-        limits, here = self._limits, self.best.plan
-        (done,) = (job for job in here.jobs if job.name in self.kept)
-        starts = [it.start_us for row in done.iterations for it in (*row.blocks, *row.transfers)]
-        work = self._holes.run(self.best.value, here.objective, starts, limits.before_checking(_EXACT))
+        limits, known = self._limits, self.best.plan
+        (done,) = (job for job in known.jobs if job.name in self.kept)
+        starts = [block.start_us for row in done.iterations for block in (*row.blocks, *row.transfers)]
+        work = self._holes.run(self.best.value, known.objective, starts, limits.before_checking(_EXACT))
         limits.charge(limits.work_share(work))
         if self._holes.best is not None:
             vector, plan = self._holes.best
@@ -216,8 +216,8 @@ class VectorSearch:
             before = self._asked
             step = max(1, max(self.best.vector) >> _HALVINGS)
             while step:
-                here = self.loads.canonical(self.best.vector)
-                if not any(self._attempt(vector, longer) for vector in self._neighbours(here, step)):
+                canonical = self.loads.canonical(self.best.vector)
+                if not any(self._attempt(vector, longer) for vector in self._neighbours(canonical, step)):
                     step //= 2
             if self._all is not None:
                 return
@@ -244,7 +244,7 @@ class VectorSearch:
             left = [vector for vector in self._all if self._rate_bound(vector) > self.best.rate]
             if not left:
                 return
-            vector = min(left, key=lambda it: (tries.get(it, 0), -self._rate_bound(it), it))
+            vector = min(left, key=lambda candidate: (tries.get(candidate, 0), -self._rate_bound(candidate), candidate))
             tries[vector] = tries.get(vector, 0) + 1
             self._attempt(vector, 2.0 ** tries[vector], again=True)
 
@@ -289,7 +289,7 @@ class VectorSearch:
         """Return the best bound of a vector's period: by loads, by its own solve, and by smaller vectors."""
         known: Mapping[Vector, int] = self._least_us
         if self._monotone:
-            less = (us for it, us in known.items() if _covers(vector, it))
+            less = (us for covered, us in known.items() if _covers(vector, covered))
         else:
             less = (us for us in (known.get(vector),) if us is not None)
         return max([self.loads.least_period_us(vector), *less])

@@ -76,7 +76,9 @@ class KeptPlan:
                 self._network.add_data_parallel(graphs[job.name], gpus, levels)
             else:
                 self._network.add_task_graph(shapes[job.name], gpus, within_slots=False)
-            done += [(it.start_us, it.end_us) for row in job.iterations for it in (*row.blocks, *row.transfers)]
+            done += [
+                (block.start_us, block.end_us) for row in job.iterations for block in (*row.blocks, *row.transfers)
+            ]
         for activity, (start, end) in zip(self._network.activities, done, strict=True):
             used: tuple[Resource, ...] = (*activity.gpus, *activity.links) if activity.duration_us else ()
             for resource in used:
@@ -106,8 +108,8 @@ class KeptPlan:
                 rows = [
                     replace(
                         row,
-                        blocks=tuple(_moved(it, shift) for it in row.blocks),
-                        transfers=tuple(_moved(it, shift) for it in row.transfers),
+                        blocks=tuple(_moved(block, shift) for block in row.blocks),
+                        transfers=tuple(_moved(transfer, shift) for transfer in row.transfers),
                     )
                     for row in job.iterations
                 ]
@@ -116,8 +118,8 @@ class KeptPlan:
                 iterations = [
                     replace(
                         own,
-                        blocks=tuple(_moved(it, shift) for it in own.blocks),
-                        transfers=tuple(_moved(it, shift) for it in own.transfers),
+                        blocks=tuple(_moved(block, shift) for block in own.blocks),
+                        transfers=tuple(_moved(transfer, shift) for transfer in own.transfers),
                     )
                     for own in job.iterations
                 ]
@@ -130,7 +132,7 @@ class KeptPlan:
     def shift(self, gaps: Gaps) -> Callable[[int], int]:
         """Return where moments are after gaps have been put in."""
         moments = tuple(sorted(gaps))
-        return _PeriodShift(self.period_us, moments, tuple(accumulate((gaps[it] for it in moments), initial=0)))
+        return _PeriodShift(self.period_us, moments, tuple(accumulate((gaps[moment] for moment in moments), initial=0)))
 
     def _most_held(self, done: Sequence[tuple[int, int]]) -> Counter[Gpu]:
         """Return for each GPU the most bytes held at once; gaps add none, for they hold what was held just before."""
@@ -149,7 +151,7 @@ class KeptPlan:
         return most
 
 
-def _moved(it: _Timed, shift: Callable[[int], int]) -> _Timed:
+def _moved(timed: _Timed, shift: Callable[[int], int]) -> _Timed:
     """Return a block or transfer at its new time."""
-    start = shift(it.start_us)
-    return replace(it, start_us=start, end_us=start + it.end_us - it.start_us)
+    start = shift(timed.start_us)
+    return replace(timed, start_us=start, end_us=start + timed.end_us - timed.start_us)

@@ -254,7 +254,7 @@ class ChainBound:
                 own[again] = _StageDemands(passed, np.where(possible, asked, NEVER), least)
                 begin, end = np.nonzero(possible)
                 demands = (passed, trip, work, least, filled - trip, turns, longer)
-                columns.append((begin, end, *(it[begin, end] for it in demands)))
+                columns.append((begin, end, *(demand[begin, end] for demand in demands)))
             found.append(own)
             behind = np.minimum(NEVER, (cheapest + behind[None, :]).min(axis=1))
             begin, end, *columns_of = map(np.concatenate, zip(*columns, strict=True))

@@ -165,7 +165,9 @@ def configurations(choices: PipelineChoices, graph: LayerGraph) -> Iterator[Pipe
             code="missing-option",
             path="profile_batch",
         )
-    numbers = [it for it in sorted(set(choices.micro_batches)) if choices.batch is None or choices.batch % it == 0]
+    numbers = [
+        count for count in sorted(set(choices.micro_batches)) if choices.batch is None or choices.batch % count == 0
+    ]
     if not numbers:
         raise UsageError(
             f"no number of micro-batches divides the {choices.batch} samples of a step",

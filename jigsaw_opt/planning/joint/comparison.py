@@ -83,7 +83,7 @@ def baseline_us(plan: JointPlan, name: str) -> int | None:
         return None
     pipeline = table.problem(cut)
     names = names_of(layout) if name == "slowest-stage" else [name]
-    rows = [row for it in names if (row := _row(pipeline, it, ORDERS[it](layout))).fits]
+    rows = [row for order in names if (row := _row(pipeline, order, ORDERS[order](layout))).fits]
     return min((row.makespan_us for row in rows), default=None)
 
 

@@ -90,7 +90,7 @@ def _memory_us(pipeline: PipelineProblem, ways: _Ways, stages: Sequence[int]) ->
     held, again = costs.activation_bytes or zero, costs.recomputed_bytes or zero
     room = pipeline.room - sum((costs.static_bytes or zero)[stage] for stage in stages)
     # When a micro-batch turns, it is held in all stages of the device up to the one that it is in.
-    needed = [sum(held[it] for it in stages if it <= stage) + again[stage] for stage in stages]
+    needed = [sum(held[other] for other in stages if other <= stage) + again[stage] for stage in stages]
     if max(needed) > room:
         return NEVER
     first, last = stages[0], stages[-1]
@@ -118,7 +118,7 @@ def _most_us(passes: Sequence[tuple[int, int]], room: int, count: int) -> int:
     """Return the most time of passes, `count` of each kind, whose bytes fit; parts of a pass are rounded up."""
     time = 0
     # The fractional knapsack: least bytes for its time first. This is at least what whole passes reach.
-    for size, length in sorted(passes, key=lambda it: it[0] / it[1]):
+    for size, length in sorted(passes, key=lambda run: run[0] / run[1]):
         if size == 0 or room >= count * size:
             time, room = time + count * length, room - count * size
         else:

@@ -59,7 +59,9 @@ def search_cuts(bound: ChainBound | VirtualBound, budget: LimitsLeft, until: flo
         if search.over():
             break
         search.perturb(random)
-    return sorted(search.known.values(), key=lambda it: (it.makespan_us, it.cut.ends, it.cut.recomputes))
+    return sorted(
+        search.known.values(), key=lambda schedule: (schedule.makespan_us, schedule.cut.ends, schedule.cut.recomputes)
+    )
 
 
 def schedule_balanced(bound: ChainBound | VirtualBound, budget: LimitsLeft) -> ScheduledCut | None:

@@ -49,7 +49,7 @@ def rules_of(pipeline: PipelineProblem) -> list[ListRule]:
     needed = [ceil(trip / interval) for trip in behind]
     # The first rule has no limit but memory.
     limits = [(layout.micro_batches,) * layout.stages]
-    limits += [tuple(min(layout.micro_batches, it + more) for it in needed) for more in _MORE]
+    limits += [tuple(min(layout.micro_batches, least + more) for least in needed) for more in _MORE]
     return [ListRule(own, first) for own in limits for first in (True, False)]
 
 
@@ -174,9 +174,9 @@ class _Scheduling:
         number, arrived = self.done[kind][stage], self.arrived[kind][stage]
         return number < len(arrived) and arrived[number] <= now
 
-    def _begun(self, it: Pass, device: _Device) -> Iterator[tuple[int, int]]:
+    def _begun(self, pass_: Pass, device: _Device) -> Iterator[tuple[int, int]]:
         """Count a pass that begins; moments when passes of stages may begin for it."""
-        kind, _, stage = it
+        kind, _, stage = pass_
         self.done[kind][stage] += 1
         split = self.pipeline.layout.split
         if kind == "F":

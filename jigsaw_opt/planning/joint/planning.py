@@ -179,7 +179,7 @@ class _Planner:
         if not found:
             memory = "" if self.memory is None else " that fit into the memory"
             raise InfeasibleError(f"the model cannot be cut into so many stages{memory}")
-        self.bounds = sorted(found, key=lambda it: it[0])
+        self.bounds = sorted(found, key=lambda bound: bound[0])
 
     def plan_first(self) -> None:
         """Schedule the balanced cut of the first configuration that has one within the memory."""
@@ -198,7 +198,7 @@ class _Planner:
             if left <= until or self._proven():
                 break
             self.budget.spend(bound.prove(self.budget.part((1 - until / left) / (len(open_ones) - number))))
-            self._set_bounds([it for _, it in self.bounds])
+            self._set_bounds([each for _, each in self.bounds])
 
     def search_cuts(self) -> None:
         """Search for cuts of each configuration, those with the least bounds first, in equal shares of the limits."""
@@ -208,7 +208,7 @@ class _Planner:
                 break
             until = begin - (1 - _CUTS_UNTIL) * begin * number / len(self.bounds)
             self.candidates += search_cuts(bound, self.budget, until, self.options.seed)
-            self.candidates.sort(key=lambda it: it.makespan_us)
+            self.candidates.sort(key=lambda candidate: candidate.makespan_us)
             if self.candidates:
                 self._offer(self.candidates[0])
         if self.best is None:
@@ -216,8 +216,8 @@ class _Planner:
 
     def search_orders(self) -> None:
         """Search for orders of the best cuts; where few may still be better, of each of these."""
-        cuts = {id(it.table): balanced_cut(it.table) for it in self.candidates}
-        balanced = [it for it in self.candidates if it.cut == cuts[id(it.table)]]
+        cuts = {id(each.table): balanced_cut(each.table) for each in self.candidates}
+        balanced = [each for each in self.candidates if each.cut == cuts[id(each.table)]]
         # The balanced cut is among them, so that no order of it is better for want of a search.
         for candidate in [*self.candidates[:1], *balanced[:1], *self.candidates[1:_CANDIDATES]]:
             if self._proven() or self.budget.left() <= 0:
@@ -225,7 +225,7 @@ class _Planner:
             if (candidate.table.configuration, candidate.cut) not in self.solved:
                 self._solve(candidate.table, candidate.cut, candidate.orders, _CANDIDATE_SHARE)
         for _ in range(_ROUNDS):
-            left = sorted(self._open_cuts()[1], key=lambda it: it[0])
+            left = sorted(self._open_cuts()[1], key=lambda entry: entry[0])
             for number, (least, table, cut) in enumerate(left):
                 if self._proven() or self.budget.left() <= 0:
                     return
@@ -235,7 +235,7 @@ class _Planner:
     def _search_any(self) -> None:
         """Solve the cuts that may fit one by one, until one does: no list schedule of a cut that was tried does."""
         left = self._cuts_below(NEVER // 4)
-        for _, table, cut in sorted(left or (), key=lambda it: it[0]):
+        for _, table, cut in sorted(left or (), key=lambda entry: entry[0]):
             if self.best is not None or self.budget.left() <= 0:
                 break
             self._solve(table, cut, None, _CANDIDATE_SHARE)
@@ -249,7 +249,7 @@ class _Planner:
         """Keep, of the cuts with the shortest schedules and of orders that are as short, what holds least at once."""
         assert self.best is not None, "cuts were searched for"
         shortest, budget = self.best.makespan_us, LimitsLeft(self._memory_options())
-        others = [it for it in self.candidates if it.makespan_us == shortest and it.cut != self.best.cut]
+        others = [each for each in self.candidates if each.makespan_us == shortest and each.cut != self.best.cut]
         found = list[tuple[int, int, ScheduledCut]]()
         for candidate in [self.best, *others][:_CANDIDATES]:
             pipeline = candidate.table.problem(candidate.cut)
@@ -346,7 +346,7 @@ def _require_time(allowed: Sequence[PipelineConfiguration], seconds: float | Non
     """Refuse more micro-batches than there is time to write a plan for, whatever is found."""
     if seconds is None:
         return
-    for layout in (it.layout for it in allowed):
+    for layout in (choice.layout for choice in allowed):
         once = layout.stages * (3 if layout.split else 2)
         most, passes = int(_PASSES_A_SECOND * (1 + seconds)), once * layout.micro_batches
         if passes > most:

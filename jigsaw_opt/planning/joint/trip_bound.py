@@ -80,28 +80,28 @@ def completes(stages: Sequence[StageTrips], limit_us: int) -> bool:
     import numpy as np
 
     shortest = int(stages[0].behind_us[0])
-    kept = [_within(it, limit_us) for it in stages]
+    kept = [_within(stage, limit_us) for stage in stages]
     # One level is the bound of `chain_bound` again; more of them cost time in proportion.
-    levels = min(_LEVELS, max(1, _MOST_STATES // max(1, sum(len(it.begin) for it in kept))))
+    levels = min(_LEVELS, max(1, _MOST_STATES // max(1, sum(len(stage.begin) for stage in kept))))
     # Level v: the round trip from a position on is at least v steps longer than the shortest one from there.
     step = max(1, shortest // (_SPREAD * levels))
     last = len(stages[0].behind_us) - 1
     # By level and position, the longest round trip before it.
     longest = np.full((levels, last + 1), -NEVER, dtype=np.int64)
     longest[0, last] = limit_us
-    for it in reversed(kept):
+    for stage in reversed(kept):
         check_deadline()
         before = np.full_like(longest, -NEVER)
-        higher = np.clip((it.trip_us - it.behind_us[it.begin]) // step, 0, levels - 1)
+        higher = np.clip((stage.trip_us - stage.behind_us[stage.begin]) // step, 0, levels - 1)
         for level in range(levels):
-            trip = it.trip_us + level * step
-            asked = np.maximum(it.work_us, it.filled_us + trip)
-            asked = np.maximum(asked, it.turns * np.minimum(trip, NEVER // it.turns) + it.held_us)
-            passed = np.minimum(limit_us - asked, longest[level, it.end] - it.added_us)
+            trip = stage.trip_us + level * step
+            asked = np.maximum(stage.work_us, stage.filled_us + trip)
+            asked = np.maximum(asked, stage.turns * np.minimum(trip, NEVER // stage.turns) + stage.held_us)
+            passed = np.minimum(limit_us - asked, longest[level, stage.end] - stage.added_us)
             possible = passed >= 0
             # Differences from the shortest round trip add up. Rounding each down, and lowering those above the last
             # level to it, only weakens the conditions: what is impossible here is impossible.
-            at = np.minimum(levels - 1, level + higher[possible]), it.begin[possible]
+            at = np.minimum(levels - 1, level + higher[possible]), stage.begin[possible]
             np.maximum.at(before, at, passed[possible])
         longest = before
     return bool(longest[:, 0].max() >= 0)
@@ -112,5 +112,5 @@ def _within(stages: StageTrips, limit_us: int) -> StageTrips:
     kept = (
         (stages.work_us <= limit_us) & (stages.least_us <= limit_us) & (stages.trip_us + stages.filled_us <= limit_us)
     )
-    columns = [it.name for it in fields(stages) if it.name != "behind_us"]
+    columns = [field.name for field in fields(stages) if field.name != "behind_us"]
     return replace(stages, **{name: getattr(stages, name)[kept] for name in columns})

@@ -83,7 +83,7 @@ class VirtualBound:
         if comb(len(inner), stages - 1) * len(modes) ** stages > _MOST_TRIED:
             return None
         if self._all is None:
-            self._all = sorted(self._bounded(inner), key=lambda it: it[0])
+            self._all = sorted(self._bounded(inner), key=lambda bound: bound[0])
         found = [cut for bound, cut in self._all if bound <= limit_us]
         return found if len(found) <= most else None
 
@@ -310,7 +310,7 @@ class _WholeModel(_StageModel):
         """Return the time of sending across the ends of the stages from one to the one before another, one way."""
         if not self.in_line:
             return sum(self.sending[begin:end])
-        sizes = [int(it) * self.share.denominator for it in self.table.transfer_us[1:]]
+        sizes = [int(time_us) * self.share.denominator for time_us in self.table.transfer_us[1:]]
         total: Any = 0
         for stage in range(begin, end):
             if self.layout.gpu_of[stage] != self.layout.gpu_of[stage + 1]:

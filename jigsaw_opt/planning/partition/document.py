@@ -47,7 +47,7 @@ def decode_partition(data: bytes | str, source: str = "$") -> Partition:
         tree["data_parallel_s"],
         tree["single_worker_s"],
         tuple(Stage(**{**stage, "nodes": tuple(stage["nodes"])}) for stage in tree["stages"]),
-        tuple(OuterStage(**{**it, "stages": tuple(it["stages"])}) for it in tree["outer"]),
+        tuple(OuterStage(**{**stage, "stages": tuple(stage["stages"])}) for stage in tree["outer"]),
         tree["noam"],
         tree["prefixes"],
         tree.get("latency_us", 0),

@@ -125,7 +125,7 @@ class _PartitionModel:
         found = []
         for stage, options in enumerate(self.copies):
             first = [
-                sum(solver.value(it) for it in own[: stage + 1]) == 1 and solver.value(own[stage]) == 1
+                sum(solver.value(literal) for literal in own[: stage + 1]) == 1 and solver.value(own[stage]) == 1
                 for own in self.before
             ]
             copies = next(n for n, literal in enumerate(options) if solver.value(literal))
@@ -154,9 +154,9 @@ class _PartitionModel:
             # Which stages are empty makes no difference, so the last ones are: fewer equal solutions.
             self.proto.add_implication(options[0], following[0])
         for stage, options in enumerate(self.copies):
-            here = self._of_stage(stage, [1] * len(self.before))
-            self.proto.add(here == 0).only_enforce_if(options[0])
-            self.proto.add(here >= 1).only_enforce_if(~options[0])
+            literals = self._of_stage(stage, [1] * len(self.before))
+            self.proto.add(literals == 0).only_enforce_if(options[0])
+            self.proto.add(literals >= 1).only_enforce_if(~options[0])
 
     def _of_stage(self, stage: int, weights: Sequence[int]) -> cp_model.LinearExprT:
         """Return weights of the layers of a stage."""

@@ -193,29 +193,31 @@ def _unfold(
     parts: list[tuple[LevelStage, int]] = [(whole, 1)]
     by_level: list[list[LevelStage]] = []
     for table in reversed(tables):
-        inner = [(stage, copies * stage.replicas) for it, copies in parts for stage in table.stages(it.begin, it.end)]
+        inner = [
+            (stage, copies * stage.replicas) for part, copies in parts for stage in table.stages(part.begin, part.end)
+        ]
         by_level.append([stage for stage, _ in inner])
         parts = inner
-    stages = tuple(_stage(graph, prefixes, it, copies) for it, copies in parts)
-    ends = [it.end for it, _ in parts]
-    begins = [it.begin for it, _ in parts]
+    stages = tuple(_stage(graph, prefixes, part, copies) for part, copies in parts)
+    ends = [part.end for part, _ in parts]
+    begins = [part.begin for part, _ in parts]
     outer = []
     for number, level in enumerate(reversed(by_level), 1):
-        for it in level:
-            span = (begins.index(it.begin), ends.index(it.end) + 1)
-            outer.append(OuterStage(number, span, it.replicas, it.time_s))
+        for each in level:
+            span = (begins.index(each.begin), ends.index(each.end) + 1)
+            outer.append(OuterStage(number, span, each.replicas, each.time_s))
     return stages, tuple(outer)
 
 
-def _stage(graph: LayerGraph, prefixes: Prefixes, it: LevelStage, copies: int) -> Stage:
-    before = prefixes.layers[it.begin - 1] if it.begin else 0
-    own = prefixes.layers[it.end] & ~before
+def _stage(graph: LayerGraph, prefixes: Prefixes, stage: LevelStage, copies: int) -> Stage:
+    before = prefixes.layers[stage.begin - 1] if stage.begin else 0
+    own = prefixes.layers[stage.end] & ~before
     numbers = [at for at in range(len(graph.layers)) if own >> at & 1]
     # In the order in which prefixes take them up.
     numbers.sort(key=lambda at: next(n for n, prefix in enumerate(prefixes.layers) if prefix >> at & 1))
     layers = [graph.layers[at] for at in numbers]
-    forward, backward = sum(it.forward_us for it in layers), sum(it.backward_us for it in layers)
-    weights = [it.weight_us for it in layers if it.weight_us is not None]
+    forward, backward = sum(layer.forward_us for layer in layers), sum(layer.backward_us for layer in layers)
+    weights = [layer.weight_us for layer in layers if layer.weight_us is not None]
     parameters = sum(layer.parameter_bytes for layer in layers)
     return Stage(
         tuple(layer.name for layer in layers),
@@ -225,8 +227,8 @@ def _stage(graph: LayerGraph, prefixes: Prefixes, it: LevelStage, copies: int) -
         backward,
         parameters,
         sum(layer.activation_bytes for layer in layers),
-        int(prefixes.crossing_bytes[it.end]),
-        it.time_s * it.replicas / copies,
+        int(prefixes.crossing_bytes[stage.end]),
+        stage.time_s * stage.replicas / copies,
         (graph.state_factor - 1) * parameters,
         sum(weights) if len(weights) == len(layers) else None,
     )

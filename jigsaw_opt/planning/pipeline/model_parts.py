@@ -57,4 +57,6 @@ def model_parts(
                     ((place, "nodes"), at), f"the layer profile has no layer {quoted(name)}", code="unknown-name"
                 )
     report.raise_if_any()
-    return tuple(tuple(path for name in it.nodes for path in modules.get(name) or (name,)) for it in partition.stages)
+    return tuple(
+        tuple(path for name in each.nodes for path in modules.get(name) or (name,)) for each in partition.stages
+    )

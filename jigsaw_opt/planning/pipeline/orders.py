@@ -229,11 +229,11 @@ def _filled(at: Mapping[int, Pass], split: bool) -> list[Pass]:
     waiting: deque[Pass] = deque()
     # Passes of successive micro-batches are six units apart and never collide, so that each unit has at most one.
     for time in range(max(at) + 1):
-        it = at.get(time)
-        if it is not None:
-            order.append(it)
-            if it.kind == "B" and split:
-                waiting.append(Pass("W", it.micro_batch, it.stage))
+        pass_ = at.get(time)
+        if pass_ is not None:
+            order.append(pass_)
+            if pass_.kind == "B" and split:
+                waiting.append(Pass("W", pass_.micro_batch, pass_.stage))
         elif waiting:
             order.append(waiting.popleft())
     return [*order, *waiting]

@@ -48,7 +48,9 @@ def costs_of(partition: Partition) -> PipelineCosts:
             received if stage.recompute else stage.activation_bytes
             for stage, received in zip(stages, given, strict=True)
         ),
-        recomputed_bytes=tuple(max(1, it.activation_bytes) * it.recompute for it in stages) if any(again) else (),
+        recomputed_bytes=tuple(max(1, stage.activation_bytes) * stage.recompute for stage in stages)
+        if any(again)
+        else (),
     )
 
 

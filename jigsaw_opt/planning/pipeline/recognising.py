@@ -38,7 +38,7 @@ def pipeline_of(instance: Instance, plan: Plan) -> tuple[int, PipelineLayout]:
         The plan repeats phases, or orders the passes in one iteration otherwise than in another.
     """
     number, layout = only_pipeline(instance)
-    orders = [orders_of(instance, plan, number, it) for it in range(instance.jobs[number].iterations)]
+    orders = [orders_of(instance, plan, number, iteration) for iteration in range(instance.jobs[number].iterations)]
     if any(order != orders[0] for order in orders):
         raise UsageError(
             "the plan orders the passes of some iteration otherwise than those of another",
@@ -98,7 +98,7 @@ def orders_of(instance: Instance, plan: Plan, job: int = 0, iteration: int = 0) 
     orders: dict[str, list[tuple[int, Pass]]] = {slot.name: [] for slot in asked.shape.slots}
     for block, run in zip(asked.shape.blocks, done.iterations[iteration].blocks, strict=True):
         orders[block.slots[0]].append((run.start_us, _pass(block.name)))
-    return [[it for _, it in sorted(order, key=lambda at: at[0])] for order in orders.values()]
+    return [[pass_ for _, pass_ in sorted(order, key=lambda at: at[0])] for order in orders.values()]
 
 
 def _pass(name: str) -> Pass:

@@ -154,17 +154,17 @@ def held_bytes(pipeline: PipelineProblem, orders: Orders) -> list[list[int]]:
     costs, found = pipeline.costs, list[list[int]]()
     for held, order in zip(by_gpu(pipeline.layout, costs.static_bytes), orders, strict=True):
         found.append([])
-        for it in order:
-            whole = costs.activation_bytes[it.stage] if costs.activation_bytes else 0
+        for pass_ in order:
+            whole = costs.activation_bytes[pass_.stage] if costs.activation_bytes else 0
             weights = 0
             if pipeline.layout.split:
-                weights = costs.weight_bytes[it.stage] if costs.weight_bytes else whole
-            again = costs.recomputed_bytes[it.stage] if costs.recomputed_bytes else 0
+                weights = costs.weight_bytes[pass_.stage] if costs.weight_bytes else whole
+            again = costs.recomputed_bytes[pass_.stage] if costs.recomputed_bytes else 0
             # A pass has what it takes from its begin, and what it frees until its end: both count while it runs.
-            held += {"F": whole, "B": again, "W": 0}[it.kind]
+            held += {"F": whole, "B": again, "W": 0}[pass_.kind]
             found[-1].append(held)
-            held -= {"F": 0, "B": whole - weights, "W": weights}[it.kind]
-            held -= again if it.kind == pipeline.kinds[-1] else 0
+            held -= {"F": 0, "B": whole - weights, "W": weights}[pass_.kind]
+            held -= again if pass_.kind == pipeline.kinds[-1] else 0
     return found
 
 
@@ -193,15 +193,15 @@ def makespan_us(pipeline: PipelineProblem, orders: Orders) -> int:
         moved = False
         for gpu, order in enumerate(orders):
             while done[gpu] < len(order):
-                it = order[done[gpu]]
-                source = _waits_for(it, layout.stages)
+                pass_ = order[done[gpu]]
+                source = _waits_for(pass_, layout.stages)
                 if source is not None and source not in ends:
                     break
                 begin = free_at[gpu]
                 if source is not None:
-                    apart = sending and layout.gpu_of[source.stage] != layout.gpu_of[it.stage]
-                    begin = max(begin, ends[source] + (sending[min(source.stage, it.stage)] if apart else 0))
-                free_at[gpu] = ends[it] = begin + pipeline.duration_us(it.kind, it.stage)
+                    apart = sending and layout.gpu_of[source.stage] != layout.gpu_of[pass_.stage]
+                    begin = max(begin, ends[source] + (sending[min(source.stage, pass_.stage)] if apart else 0))
+                free_at[gpu] = ends[pass_] = begin + pipeline.duration_us(pass_.kind, pass_.stage)
                 done[gpu] += 1
                 moved = True
     if any(count < len(order) for count, order in zip(done, orders, strict=True)):
@@ -209,9 +209,9 @@ def makespan_us(pipeline: PipelineProblem, orders: Orders) -> int:
     return max(free_at)
 
 
-def _waits_for(it: Pass, stages: int) -> Pass | None:
+def _waits_for(pass_: Pass, stages: int) -> Pass | None:
     """Return the pass whose result a pass needs; the forward pass of its own stage only where no other implies it."""
-    kind, batch, stage = it
+    kind, batch, stage = pass_
     if kind == "F":
         return Pass("F", batch, stage - 1) if stage else None
     if kind == "W":
@@ -309,7 +309,7 @@ def _joint_order(graph: CompiledTaskGraph, orders: Orders) -> list[int]:
     missing = [0] * graph.size
     pairs = [(before, after) for before, after, lag in graph.edges if lag == 0]
     for order in orders:
-        own = [number[f"{it.kind}{it.micro_batch}.{it.stage}"] for it in order]
+        own = [number[f"{pass_.kind}{pass_.micro_batch}.{pass_.stage}"] for pass_ in order]
         pairs += pairwise(own)
     for before, after in pairs:
         waiting[before].append(after)

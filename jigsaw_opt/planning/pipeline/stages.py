@@ -277,12 +277,12 @@ def _transfers(
             before, after = f"{kind}{batch}.{stage}", f"{kind}{batch}.{other}"
             # What is sent back is as large as what was sent there, and both count with the earlier stage.
             size = sizes[min(stage, other)] if sizes else 0
-            here, there = f"gpu{layout.gpu_of[stage]}", f"gpu{layout.gpu_of[other]}"
-            if size == 0 or here == there:
+            sender, there = f"gpu{layout.gpu_of[stage]}", f"gpu{layout.gpu_of[other]}"
+            if size == 0 or sender == there:
                 edges.append(Edge(before, after))
                 continue
             name = f"{before}-{other}"
-            transfers.append(TaskGraphTransfer(name, size, here, there))
+            transfers.append(TaskGraphTransfer(name, size, sender, there))
             edges += [Edge(before, name), Edge(name, after)]
     return transfers, edges
 

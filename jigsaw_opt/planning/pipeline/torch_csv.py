@@ -245,14 +245,21 @@ def _schedule(instance: Instance, plan: Plan, form: CsvFormat, iteration: int) -
     job, layout = only_pipeline(instance)
     orders = orders_of(instance, plan, job, iteration)
     # The last stage is on one GPU, so that its order is the order of that GPU.
-    last = [it.micro_batch for order in orders for it in order if (it.kind, it.stage) == ("F", layout.stages - 1)]
+    last = [
+        pass_.micro_batch
+        for order in orders
+        for pass_ in order
+        if (pass_.kind, pass_.stage) == ("F", layout.stages - 1)
+    ]
     number = {batch: number for number, batch in enumerate(last)}
     kinds = {"F": "F", "B": "I" if layout.split else "B", "W": "W"}
-    actions = {it: f"{it.stage}{kinds[it.kind]}{number[it.micro_batch]}" for order in orders for it in order}
-    ranks = [[actions[it] for it in order] for order in orders]
+    actions = {
+        pass_: f"{pass_.stage}{kinds[pass_.kind]}{number[pass_.micro_batch]}" for order in orders for pass_ in order
+    }
+    ranks = [[actions[pass_] for pass_ in order] for order in orders]
     if form == "compute_comms":
         ranks = _with_messages(_times(instance, plan, job, iteration), layout, orders, actions, number)
-    planned, asked = {actions[it]: _name(it) for it in actions}, instance.jobs[job]
+    planned, asked = {actions[action]: _name(action) for action in actions}, instance.jobs[job]
     assert isinstance(asked, TaskGraphJob), "a pipeline has a task graph"
     return TorchSchedule(job, layout, tuple(map(tuple, ranks)), planned, recomputed_stages(asked.shape))
 
@@ -272,7 +279,9 @@ def torch_schedules(instance: Instance, plan: Plan) -> TorchSchedules:
     It raises the errors of `torch_schedule`.
     """
     job, _ = only_pipeline(instance)
-    every = (_schedule(instance, plan, "compute_comms", it) for it in range(instance.jobs[job].iterations))
+    every = (
+        _schedule(instance, plan, "compute_comms", iteration) for iteration in range(instance.jobs[job].iterations)
+    )
     return TorchSchedules(tuple(every))
 
 
@@ -310,13 +319,17 @@ def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> li
     for iteration in range(instance.jobs[schedule.job].iterations):
         times = _times(instance, plan, schedule.job, iteration)
         found.append(
-            {it: (times[name].start_us, times[name].end_us) for it, name in schedule.planned.items() if name in times}
+            {
+                action: (times[name].start_us, times[name].end_us)
+                for action, name in schedule.planned.items()
+                if name in times
+            }
         )
     return found
 
 
-def _name(it: Pass) -> str:
-    return f"{it.kind}{it.micro_batch}.{it.stage}"
+def _name(pass_: Pass) -> str:
+    return f"{pass_.kind}{pass_.micro_batch}.{pass_.stage}"
 
 
 def _times(instance: Instance, plan: Plan, job: int, iteration: int = 0) -> dict[str, Execution]:
@@ -342,17 +355,17 @@ def _with_messages(
     row: list[tuple[int, int, list[tuple[int, str]]]] = []
     for rank, order in enumerate(orders):
         # Later entries replace earlier ones, which leaves the last backward pass of each stage.
-        final = {it.stage: it for it in order if it.kind != "F"}
-        for it in order:
-            at, batch = times[_name(it)], number[it.micro_batch]
-            row.append((at.start_us, 1, [(rank, actions[it])]))
+        final = {pass_.stage: pass_ for pass_ in order if pass_.kind != "F"}
+        for pass_ in order:
+            at, batch = times[_name(pass_)], number[pass_.micro_batch]
+            row.append((at.start_us, 1, [(rank, actions[pass_])]))
             # The gradient of the weights goes nowhere: no stage has so high a number.
-            other = it.stage + {"F": 1, "B": -1, "W": layout.stages}[it.kind]
+            other = pass_.stage + {"F": 1, "B": -1, "W": layout.stages}[pass_.kind]
             if 0 <= other < layout.stages and layout.gpu_of[other] != rank:
-                sent, received = f"{it.stage}SEND_{it.kind}{batch}", f"{other}RECV_{it.kind}{batch}"
+                sent, received = f"{pass_.stage}SEND_{pass_.kind}{batch}", f"{other}RECV_{pass_.kind}{batch}"
                 row.append((at.end_us, 0, [(rank, sent), (layout.gpu_of[other], received)]))
-            if it == final[it.stage]:
-                row.append((at.end_us, 0, [(rank, f"{it.stage}REDUCE_GRAD")]))
+            if pass_ == final[pass_.stage]:
+                row.append((at.end_us, 0, [(rank, f"{pass_.stage}REDUCE_GRAD")]))
     ranks: list[list[str]] = [[] for _ in orders]
     # The 0 of messages puts them before the passes that begin at the same moment.
     for _, _, own in sorted(row, key=itemgetter(0, 1)):

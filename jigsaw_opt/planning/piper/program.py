@@ -108,7 +108,7 @@ def _least_plan(graph: PiperGraph, sets: _Sets, known: float) -> _PiperProgram |
     """Return the program under the first limit with a plan; None where no plan is as good as a known one."""
     least = sets.least_time
     limits = [factor * least for factor in _LIMITS] if least else [inf]
-    for limit in [it for it in limits if it < known] + [known]:
+    for limit in [each for each in limits if each < known] + [known]:
         program = _PiperProgram(graph, sets, limit)
         if program.least < inf:
             return program
@@ -122,14 +122,16 @@ class _Sets:
         import numpy as np
 
         count = len(graph.nodes)
-        packed = b"".join(it.to_bytes((count + 7) // 8, "little") for it in closed)
+        packed = b"".join(bits.to_bytes((count + 7) // 8, "little") for bits in closed)
         bits = np.frombuffer(packed, dtype=np.uint8).reshape(len(closed), -1)
         self.members: NDArray[np.bool_] = np.unpackbits(bits, axis=1, count=count, bitorder="little").astype(np.bool_)
         self.graph, work, memory = graph, [], []
         for node in graph.nodes:
-            ways = [(degree, it) for degree, own in node.options.items() if degree <= graph.devices for it in own]
-            work.append(min((degree * it.time for degree, it in ways), default=inf))
-            memory.append(min((degree * (it.flight_bytes + it.static_bytes) for degree, it in ways), default=inf))
+            ways = [
+                (degree, option) for degree, own in node.options.items() if degree <= graph.devices for option in own
+            ]
+            work.append(min((degree * way.time for degree, way in ways), default=inf))
+            memory.append(min((degree * (way.flight_bytes + way.static_bytes) for degree, way in ways), default=inf))
         # Device-time of a micro-batch, and memory over all devices.
         self.work, self.memory = self._summed(work), self._summed(memory)
         self.least_time = float(self.work[-1]) / graph.devices

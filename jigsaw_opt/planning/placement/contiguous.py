@@ -127,8 +127,8 @@ class _ContiguousProgram:
         whole = self.closed[at]
         found = self._between(whole)
         numbers = np.array([self.number[whole & ~own] for own in found], dtype=np.int64)
-        loads = np.array([it[0] for it in found.values()], dtype=np.int64)
-        cpu_loads = np.array([it[1] for it in found.values()], dtype=np.int64)
+        loads = np.array([load[0] for load in found.values()], dtype=np.int64)
+        cpu_loads = np.array([load[1] for load in found.values()], dtype=np.int64)
         return numbers, loads, cpu_loads
 
     def _between(self, whole: int) -> dict[int, tuple[int, int]]:

@@ -93,12 +93,12 @@ class _DeviceModel:
     def hint(self, start: Placed) -> None:
         """Offer a placement to the engine as its first solution."""
         device_of: dict[int, int] = {}
-        free = {kind: [d for d, it in enumerate(self.kinds) if it == kind] for kind in set(self.kinds)}
+        free = {kind: [d for d, own in enumerate(self.kinds) if own == kind] for kind in set(self.kinds)}
         first = {self.groups.graph.operators[own[0]].number: at for at, own in enumerate(self.groups.members)}
-        there = [(min(first[node] for node in it.nodes if node in first), it) for it in start.devices]
-        for _, it in sorted(there, key=lambda pair: pair[0]):
-            device = free[it.kind].pop(0)
-            device_of |= dict.fromkeys((first[node] for node in it.nodes if node in first), device)
+        there = [(min(first[node] for node in each.nodes if node in first), each) for each in start.devices]
+        for _, used in sorted(there, key=lambda pair: pair[0]):
+            device = free[used.kind].pop(0)
+            device_of |= dict.fromkeys((first[node] for node in used.nodes if node in first), device)
         for at, own in enumerate(self.on):
             for device, literal in enumerate(own):
                 self.proto.add_hint(literal, device_of[at] == device)

@@ -236,4 +236,4 @@ def _merged_leaves(graph: OperatorGraph, group: list[int]) -> list[int]:
         if not free:
             return group
         leaf = min(free)
-        group = [joining[leaf] if it == leaf else it for it in group]
+        group = [joining[leaf] if member == leaf else member for member in group]

@@ -69,12 +69,12 @@ class TimeShifts:
     @property
     def mean(self) -> float:
         """Mean compatibility of the shared links; 1 where there is none."""
-        return float(sum(it.shifted for it in self.links) / len(self.links)) if self.links else 1.0
+        return float(sum(link.shifted for link in self.links) / len(self.links)) if self.links else 1.0
 
     @property
     def unshifted(self) -> float:
         """The same where all jobs start at 0."""
-        return float(sum(it.unshifted for it in self.links) / len(self.links)) if self.links else 1.0
+        return float(sum(link.unshifted for link in self.links) / len(self.links)) if self.links else 1.0
 
     @property
     def status(self) -> Literal["optimal", "feasible"]:
@@ -84,7 +84,7 @@ class TimeShifts:
     @property
     def has_cycle(self) -> bool:
         """Whether the affinity graph has a cycle, so that CASSINI leaves the placement out."""
-        return any(it.method == "joint" for it in self.links)
+        return any(link.method == "joint" for link in self.links)
 
 
 def time_shifts(
@@ -115,7 +115,7 @@ def time_shifts(
         for j, cells in found.cells.items():
             shifts[j] = cells
         for link in part:
-            before, after = (compatibility(link, demands, it, grid) for it in ([0] * len(jobs), shifts))
+            before, after = (compatibility(link, demands, shift, grid) for shift in ([0] * len(jobs), shifts))
             load = sum(jobs[j].busy_us * jobs[j].channel.rate / jobs[j].cycle_us for j in link.users) / link.bandwidth
             told[link.link] = LinkCompatibility(link, before, after, load, method)
     bound = 1.0 - lost / len(links) if links else 1.0
@@ -165,7 +165,7 @@ def traverse(
     shifts = {part[0].users[0]: 0}
     pending = list(part)
     while pending:
-        link = next(it for it in pending if any(j in shifts for j in it.users))
+        link = next(entry for entry in pending if any(j in shifts for j in entry.users))
         pending.remove(link)
         own = rotations[link.link]
         known = next(j for j in link.users if j in shifts)

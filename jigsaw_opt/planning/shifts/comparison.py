@@ -162,7 +162,9 @@ def candidates(operations: Operations, plans: Iterable[Plan], drawn: int, seed: 
     """
     found = [placement_of(operations, plan) for plan in plans]
     found += [it for k in range(drawn) if (it := draw_placement(operations, seed + k)) is not None]
-    own = [it for it in dict.fromkeys(found) if len({gpu for gpus in it for gpu in gpus}) == sum(map(len, it))]
+    own = [
+        order for order in dict.fromkeys(found) if len({gpu for gpus in order for gpu in gpus}) == sum(map(len, order))
+    ]
     if not own:
         raise UsageError(
             "no candidate placement has a GPU of its own for each worker; time shifts are for such ones",
@@ -196,8 +198,8 @@ def best_placement(
         return ShiftedPlacement(jobs, time_shifts(jobs, bandwidths, grid_us, seed))
 
     first, *others = placements
-    tried = (judged(it) for it in others if clock.left() > 0)
-    return max(chain([judged(first)], tried), key=lambda it: it.shifts.mean)
+    tried = (judged(other) for other in others if clock.left() > 0)
+    return max(chain([judged(first)], tried), key=lambda comparison: comparison.shifts.mean)
 
 
 def shared_times(

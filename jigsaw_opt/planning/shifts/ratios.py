@@ -169,10 +169,10 @@ class _RatioSearch:
         ones = (1,) * len(self.alone_us)
         self.bounds[ones] = self._value(ones, lower_bound(compile_instance(self.instance)).value)
         solved = self._attempt(ones, _FIRST) if start is None or not self.limits.over else None
-        found = [it for it in (solved, self._of(ones, self.instance, start)) if it is not None]
+        found = [result for result in (solved, self._of(ones, self.instance, start)) if result is not None]
         if not found:
             raise OutOfTimeError("no plan was found within the limits")
-        self.best = min(found, key=lambda it: it.value)
+        self.best = min(found, key=lambda result: result.value)
         return self.best
 
     def enter(self, most: int) -> None:
@@ -190,7 +190,7 @@ class _RatioSearch:
             left = [ratios for ratios in self.bounds if self._is_open(ratios)]
             if not left:
                 return
-            ratios = min(left, key=lambda it: (self.tries.get(it, 0), self.bounds[it], it))
+            ratios = min(left, key=lambda vector: (self.tries.get(vector, 0), self.bounds[vector], vector))
             if ratios not in bounded:
                 bounded.add(ratios)
                 least = lower_bound(compile_instance(with_ratios(self.instance, ratios))).value

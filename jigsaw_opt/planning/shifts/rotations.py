@@ -171,7 +171,7 @@ def best_rotations(problem: RotationProblem, seed: int = 0, most_nodes: int = MO
         if best[0] <= least + _EXACT or clock.left() <= 0:
             return Rotations(best[1], best[0], least)
         start = {j: rng.randrange(problem.choices[j]) for j in problem.jobs}
-        best = min(best, _descend(problem, start), key=lambda it: it[0])
+        best = min(best, _descend(problem, start), key=lambda solution: solution[0])
     return _branch(problem, best, most_nodes)
 
 

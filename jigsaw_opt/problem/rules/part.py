@@ -44,7 +44,9 @@ class CheckedPart(Keyed):
             _MEANING[self.definition](tree, "$", report)
         if report.problems:
             root = "$" if self.definition == "#" else _called(type(self).__name__, getattr(self, "name", None))
-            raise InvalidInputError(replace(it, path=root + it.path.removeprefix("$")) for it in report.problems)
+            raise InvalidInputError(
+                replace(problem, path=root + problem.path.removeprefix("$")) for problem in report.problems
+            )
 
 
 def _called(kind: str, name: object) -> str:

@@ -24,8 +24,8 @@ class _D2RSwitches:
 
     def next_link(self, packet: Packet, dead: frozenset[int], now_us: int) -> int | None:
         """Return the first live hop; each dead one is written into the packet, and the walk found anew without it."""
-        here = (packet.node, packet.state)
-        while (found := self._planner.next_hop(packet.flow, here, packet.met, packet.left)) is not None:
+        position = (packet.node, packet.state)
+        while (found := self._planner.next_hop(packet.flow, position, packet.met, packet.left)) is not None:
             link = found[0].link
             if link not in dead:
                 return link

@@ -167,7 +167,7 @@ class Profiled:
         for k in fitting:
             parts.setdefault(self._routes.component[k], []).append(k)
         placements = [self._filled_up(part, job.gpus) for part in parts.values()]
-        whole = [it for it in placements if sum(count for _, count in it) == job.gpus]
+        whole = [placement for placement in placements if sum(count for _, count in placement) == job.gpus]
         return min(whole, key=len) if whole else self._filled_up(fitting, job.gpus)
 
     def _filled_up(self, servers: Sequence[int], count: int) -> tuple[tuple[int, int], ...]:

@@ -95,7 +95,7 @@ class _KueueScheduler:
                 f" nor as ClusterQueue; there are {known}"
             )
         node = self.tree.queues[name]
-        most = max((node.most(it) for it in node.stated.quotas if self.may_have(job, it)), default=0)
+        most = max((node.most(quota) for quota in node.stated.quotas if self.may_have(job, quota)), default=0)
         if most < job.gpus:
             return (
                 f"policy 'kueue': job {job.name!r} asks for {job.gpus} GPUs and ClusterQueue {name!r} may have {most}"
@@ -198,7 +198,9 @@ class _Cycles:
         return Admitted(active, self._tree.queues[self._own.queue_of(active.job) or ""], flavor, since_us)
 
     def _sort(self, name: str) -> None:
-        self._waiting[name].sort(key=lambda it: (-(it.job.priority or 0), it.job.submit_us, it.index))
+        self._waiting[name].sort(
+            key=lambda waiting: (-(waiting.job.priority or 0), waiting.job.submit_us, waiting.index)
+        )
 
     # One cycle ----------------------------------------------------------------------------------------------
 
@@ -206,7 +208,14 @@ class _Cycles:
         """Look at the first job of every queue once; return whether another cycle may admit more."""
         heads = [(queue, active) for name, queue in self._tree.queues.items() for active in self._head(name)]
         entries = [(queue, active, self._assign(queue, active)) for queue, active in heads]
-        entries.sort(key=lambda it: (it[2].borrowing, -(it[1].job.priority or 0), it[1].job.submit_us, it[1].index))
+        entries.sort(
+            key=lambda entry: (
+                entry[2].borrowing,
+                -(entry[1].job.priority or 0),
+                entry[1].job.submit_us,
+                entry[1].index,
+            )
+        )
         reserved: list[tuple[UsageNode, str, int]] = []
         taken: set[int] = set()
         more = False
@@ -227,7 +236,7 @@ class _Cycles:
         """Yield the job of a queue that is looked at, if any: under StrictFIFO always the first."""
         strict = self._tree.queues[name].stated.strategy == "StrictFIFO"
         waiting = self._waiting.get(name, ())
-        yield from islice((it for it in waiting if strict or self._key(name, it) not in self._hopeless), 1)
+        yield from islice((entry for entry in waiting if strict or self._key(name, entry) not in self._hopeless), 1)
 
     def _key(self, name: str, active: JobState) -> object:
         """Return what equal jobs have in common: where one does not fit, the later ones do not."""

@@ -182,7 +182,7 @@ def _candidates(
         advantage = advantage or not common.borrows_with(flavor, left)
         before = common
     for those in (hierarchy, by_priority):
-        those.sort(key=lambda it: (it.one.priority, -it.one.since_us, -it.one.active.index))
+        those.sort(key=lambda victim: (victim.one.priority, -victim.one.since_us, -victim.one.active.index))
     return own, hierarchy, by_priority
 
 

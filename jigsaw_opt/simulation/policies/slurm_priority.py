@@ -139,7 +139,7 @@ def settings_of(options: Mapping[str, str]) -> PrioritySettings:
         if (path := options["conf"]) != NONE:
             conf = read_slurm_conf(read_file(path), path)
             problems += _conf_problems(conf, path)
-            partitions, tiers = (conf.of_partitions(it, path) for it in ("PriorityJobFactor", "PriorityTier"))
+            partitions, tiers = (conf.of_partitions(key, path) for key in ("PriorityJobFactor", "PriorityTier"))
         if (path := options["shares"]) != NONE:
             associations = read_shares(read_file(path), path)
         if (path := options["qos"]) != NONE:
@@ -178,7 +178,9 @@ def _conf_problems(conf: SlurmConf, source: str) -> Iterable[Problem]:
     others += [f"priorityflags={flag}" for flag in flags if flag and flag not in {*FLAGS, *_HARMLESS_FLAGS}]
     others += ["include"] * bool(conf.includes)
     for name, nothing in _OF_PARTITIONS_NOT_SIMULATED.items():
-        limited = [it for it, own in conf.partitions.items() if own.get(name, nothing[0]).lower() not in nothing]
+        limited = [
+            partition for partition, own in conf.partitions.items() if own.get(name, nothing[0]).lower() not in nothing
+        ]
         if limited:
             others.append(f"{name} of partition{'s' * (len(limited) > 1)} {named(limited)}")
     if others:

@@ -116,10 +116,10 @@ def flatten(network: ActivityNetwork) -> FlatActivities:
     gpus = cluster.gpus.places
     number = {gpu: g for g, gpu in enumerate(gpus)}
     resources: list[tuple[int, ...]] = []
-    for it in network.activities:
-        used = [*(number[gpu] for gpu in it.gpus), *(len(gpus) + link for link in it.links)]
-        resources.append(tuple(used) if it.duration_us > 0 else ())
-    durations = [it.duration_us for it in network.activities]
+    for activity in network.activities:
+        used = [*(number[gpu] for gpu in activity.gpus), *(len(gpus) + link for link in activity.links)]
+        resources.append(tuple(used) if activity.duration_us > 0 else ())
+    durations = [activity.duration_us for activity in network.activities]
     opens: list[list[tuple[int, int, int]]] = [[] for _ in durations]
     closes: list[list[tuple[int, int, int]]] = [[] for _ in durations]
     for hold in network.holds:
@@ -127,14 +127,14 @@ def flatten(network: ActivityNetwork) -> FlatActivities:
         closes[hold.end].append((number[hold.gpu], hold.bytes, hold.start))
     return FlatActivities(
         durations,
-        [it.release_us for it in network.activities],
+        [activity.release_us for activity in network.activities],
         resources,
         list(_arcs(network, durations, resources)),
         opens,
         closes,
         [network.room(gpu) for gpu in gpus],
-        [it.job for it in network.activities],
-        [it.iteration for it in network.activities],
+        [activity.job for activity in network.activities],
+        [activity.iteration for activity in network.activities],
         _draws(network),
         [cap.watts for cap in cluster.power_caps or ()],
     )
@@ -145,9 +145,9 @@ def _draws(network: ActivityNetwork) -> list[list[tuple[int, int]]]:
     cluster, found = network.routes.cluster, list[list[tuple[int, int]]]()
     names = [server.name for server in cluster.servers]
     under = [[k for k, cap in enumerate(cluster.power_caps or ()) if name in cap.servers] for name in names]
-    for it in network.activities if cluster.power_caps else ():
+    for activity in network.activities if cluster.power_caps else ():
         drawn: Counter[int] = Counter()
-        for (server, _), watts in zip(it.gpus, it.watts, strict=False):
+        for (server, _), watts in zip(activity.gpus, activity.watts, strict=False):
             drawn.update(dict.fromkeys(under[server], watts))
         found.append([(cap, watts) for cap, watts in drawn.items() if watts])
     return found

@@ -64,7 +64,7 @@ def task_graph_timetables(operations: Operations, seed: int) -> Iterator[Timetab
             placed.append((value, len(placed), jobs, rule))
             least = min(least, value)
             yield timetable
-    placed.sort(key=lambda it: it[:2])
+    placed.sort(key=lambda entry: entry[:2])
     moves = WorkerMoves(operations)
     for _ in range(min(_MOST_STEPS, _STEP_OPERATIONS // size) if placed else 0):
         # Mostly one of the best schedules is varied: the mean place is 2.

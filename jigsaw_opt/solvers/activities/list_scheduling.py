@@ -278,9 +278,11 @@ def _waits(flat: FlatActivities, successors: list[list[tuple[int, int]]]) -> dic
         ends = [(end, gpu) for gpu, _, end in opens if end != activity]
         if not ends or len({gpu for _, gpu in ends}) > 1:
             continue
-        following, gpu = max(ends, key=lambda it: (tail[it[0]] + flat.duration_us[it[0]], it))
-        while earlier := [it for it in before[following] if it != activity and gpu in flat.resources[it]]:
-            following = max(earlier, key=lambda it: (tail[it], it))
+        following, gpu = max(ends, key=lambda end: (tail[end[0]] + flat.duration_us[end[0]], end))
+        while earlier := [
+            previous for previous in before[following] if previous != activity and gpu in flat.resources[previous]
+        ]:
+            following = max(earlier, key=lambda previous: (tail[previous], previous))
         way = tail[activity] + flat.duration_us[activity] - tail[following]
         own = flat.duration_us[activity] + flat.duration_us[following]
         found[activity] = gpu, following, max(1.0, way / max(1, own))

@@ -113,7 +113,7 @@ class _ModuloRun:
                 least = max(0, int(ways[begin, end]) + flat.duration_us[end])
                 self.held[gpu].append(_Held(begin, end, amount, least))
         pairs = zip(flat.opens, flat.closes, strict=True)
-        self.gpus = [sorted({it[0] for it in (*opens, *closes)}) for opens, closes in pairs]
+        self.gpus = [sorted({event[0] for event in (*opens, *closes)}) for opens, closes in pairs]
         self.late = [bool(opens) and not closes for opens, closes in zip(flat.opens, flat.closes, strict=True)]
 
     def run(self) -> list[int] | None:
@@ -219,7 +219,12 @@ class _ModuloRun:
     def _make_room(self, activity: int, gpu: int) -> bool:
         """Eject ends of memory intervals until memory suffices on a GPU."""
         while (holding := self._overfull(gpu)) is not None:
-            others = [it for held in holding for it in held[:2] if it in self.start and it != activity]
+            others = [
+                operation
+                for held in holding
+                for operation in held[:2]
+                if operation in self.start and operation != activity
+            ]
             if not others:
                 return False
             self._eject(self.random.choice(others))
@@ -227,25 +232,27 @@ class _ModuloRun:
 
     def _overfull(self, gpu: int) -> list[_Held] | None:
         """Return the memory intervals of a moment at which a GPU has too little memory for them, or None."""
-        spans = [(it, *self._span(it)) for it in self.held[gpu] if it.start in self.start or it.end in self.start]
+        spans = [
+            (held, *self._span(held)) for held in self.held[gpu] if held.start in self.start or held.end in self.start
+        ]
         # The level rises only where an interval begins, so that the most is held at one of these moments.
         for _, moment, _ in spans:
             level, holding = 0, []
-            for it, begin, length in spans:
+            for held, begin, length in spans:
                 beyond = length - (moment - begin) % self.period
                 if beyond > 0:
                     # An interval longer than the period overlaps its own repetitions, and each of them holds its bytes.
-                    level += it.amount * ((beyond - 1) // self.period + 1)
-                    holding.append(it)
+                    level += held.amount * ((beyond - 1) // self.period + 1)
+                    holding.append(held)
             if level > self.flat.room[gpu]:
                 return holding
         return None
 
-    def _span(self, it: _Held) -> tuple[int, int]:
+    def _span(self, held: _Held) -> tuple[int, int]:
         """Return start and length of a memory interval; the least length where one end is not placed."""
-        if it.start not in self.start:
-            return self.start[it.end] + self.flat.duration_us[it.end] - it.least_us, it.least_us
-        begin = self.start[it.start]
-        if it.end not in self.start:
-            return begin, it.least_us
-        return begin, self.start[it.end] + self.flat.duration_us[it.end] - begin
+        if held.start not in self.start:
+            return self.start[held.end] + self.flat.duration_us[held.end] - held.least_us, held.least_us
+        begin = self.start[held.start]
+        if held.end not in self.start:
+            return begin, held.least_us
+        return begin, self.start[held.end] + self.flat.duration_us[held.end] - begin

@@ -58,11 +58,11 @@ class WorkerMoves:
         servers = operations.cluster.servers
         memory: Counter[Gpu] = Counter()
         load: Counter[Gpu] = Counter()
-        for number, (job, it) in enumerate(zip(operations.jobs, workers, strict=True)):
-            for worker, gpu in enumerate(it.gpus) if number != without else ():
+        for number, (job, own) in enumerate(zip(operations.jobs, workers, strict=True)):
+            for worker, gpu in enumerate(own.gpus) if number != without else ():
                 table = job.blocks[worker].duration_us[servers[gpu[0]].gpu_type]
                 memory[gpu] += job.state_bytes
-                load[gpu] += sum(table[row[worker] - 1] for row in it.levels)
+                load[gpu] += sum(table[row[worker] - 1] for row in own.levels)
         for graph, gpus in zip(operations.task_graphs, placement.gpus[len(workers) :], strict=True):
             for slot, gpu, blocks in zip(graph.shape.slots, gpus, graph.blocks_of, strict=True):
                 tables = (graph.shape.blocks[block].duration_us for block in blocks)

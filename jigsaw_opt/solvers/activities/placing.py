@@ -102,15 +102,17 @@ def complete(
         if order is None:
             return None
         orders.append(tuple(order))
-    return SlotPlacement((*(it.gpus for it in workers), *gpus), tuple(orders), tuple(it.levels for it in workers))
+    return SlotPlacement(
+        (*(worker.gpus for worker in workers), *gpus), tuple(orders), tuple(worker.levels for worker in workers)
+    )
 
 
 def _taken_by(operations: Operations, workers: Sequence[PlacedWorkers]) -> tuple[Counter[Gpu], Counter[Gpu]]:
     """Return, by GPU, the bytes of state of its workers, and the most activations of one of them."""
     states: Counter[Gpu] = Counter()
     activations: Counter[Gpu] = Counter()
-    for job, it in zip(operations.jobs, workers, strict=True):
-        for gpu, level in zip(it.gpus, it.deepest, strict=True):
+    for job, own in zip(operations.jobs, workers, strict=True):
+        for gpu, level in zip(own.gpus, own.deepest, strict=True):
             states[gpu] += job.state_bytes
             activations[gpu] = max(activations[gpu], job.activation_bytes[level - 1])
     return states, activations
@@ -162,10 +164,10 @@ class _SlotPlacing:
         states, activations = _taken_by(operations, workers)
         for gpu, size in states.items():
             draw.memory[gpu] += size + activations[gpu]
-        for job, it in zip(operations.jobs, workers, strict=True):
-            for slot, gpu in enumerate(it.gpus):
+        for job, own in zip(operations.jobs, workers, strict=True):
+            for slot, gpu in enumerate(own.gpus):
                 table = job.blocks[slot].duration_us[operations.cluster.servers[gpu[0]].gpu_type]
-                draw.load[gpu] += sum(table[row[slot] - 1] for row in it.levels)
+                draw.load[gpu] += sum(table[row[slot] - 1] for row in own.levels)
         return workers
 
     def _work(self, job: int) -> int:

@@ -71,11 +71,11 @@ class Ranks:
         self._flat, self._tail, self._leaf = flat, longest_tails(flat.successors()), _leaves(flat)
         self._place = {activity: place for place, activity in enumerate(reserve)}
         self._grows = [
-            sum(it[1] for it in opens) > sum(it[1] for it in closes)
+            sum(interval[1] for interval in opens) > sum(interval[1] for interval in closes)
             for opens, closes in zip(flat.opens, flat.closes, strict=True)
         ]
         self._job_rank = _jobs_by_ratio(flat, weights, deadlines or [None] * len(weights))
-        self.rules = [Rule(*it) for it in product(_ORDERS, _PATIENCES)]
+        self.rules = [Rule(*parts) for parts in product(_ORDERS, _PATIENCES)]
         if any(self._grows):
             # First, for there may be time for a few only.
             self.rules[:0] = [Rule("ahead", patience, ahead) for ahead, patience in product(_AHEAD, _PATIENCES)]

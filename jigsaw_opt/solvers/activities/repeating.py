@@ -128,7 +128,7 @@ def _ratio(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int],
         # Several waits may join the same two activities. The one that was the cause is the one that asks for most at
         # this period.
         used = [(length, periods) for before, length, periods in arcs[at] if before == cause[at]]
-        length, periods = max(used, key=lambda it: it[0] - it[1] * period)
+        length, periods = max(used, key=lambda entry: entry[0] - entry[1] * period)
         total, turns = total + length, turns + periods
         at = cause[at]
         if at == begin:

@@ -105,14 +105,14 @@ class WorkerPlacing:
         """Put the deepest levels on GPUs of least load where their order is open, with blocks before or not."""
         load, adding = list(layout.load), random is None or random.random() < 0.5
         placed = {}
-        for job, it in found.items():
+        for job, assignment in found.items():
             levels = []
-            for row in it.plan.rows:
-                keys = [load[gpu] for gpu in it.gpus]
-                caps = it.caps or [it.job.levels] * len(row)
-                own = row if it.plan.fixed else by_caps(row, caps, keys) or row
+            for row in assignment.plan.rows:
+                keys = [load[gpu] for gpu in assignment.gpus]
+                caps = assignment.caps or [assignment.job.levels] * len(row)
+                own = row if assignment.plan.fixed else by_caps(row, caps, keys) or row
                 levels.append(tuple(own))
-                for gpu, table, level in zip(it.gpus, it.tables, own, strict=True):
+                for gpu, table, level in zip(assignment.gpus, assignment.tables, own, strict=True):
                     load[gpu] += table[level - 1] if adding else 0
-            placed[job] = PlacedWorkers(tuple(layout.gpus[gpu] for gpu in it.gpus), tuple(levels))
+            placed[job] = PlacedWorkers(tuple(layout.gpus[gpu] for gpu in assignment.gpus), tuple(levels))
         return placed

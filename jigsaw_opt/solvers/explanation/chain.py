@@ -174,28 +174,32 @@ class Chains:
                 since, before = moment, (other, own)
         others = list[_Obstacle]()
         for resource in self._flat.resources[activity]:
-            for it in self._busy[resource].before(start):
-                if it.end_us <= since:
+            for interval in self._busy[resource].before(start):
+                if interval.end_us <= since:
                     break
-                if self._flat.job[it.activity] == self._flat.job[activity]:
-                    since, before = it.end_us, (it.activity, it.shift_us)
+                if self._flat.job[interval.activity] == self._flat.job[activity]:
+                    since, before = interval.end_us, (interval.activity, interval.shift_us)
                     break
-                others.append(_Obstacle(it.start_us, it.end_us, resource, it.activity))
-        return _Cause(since, before, [it for it in others if it.end_us > since])
+                others.append(_Obstacle(interval.start_us, interval.end_us, resource, interval.activity))
+        return _Cause(since, before, [each for each in others if each.end_us > since])
 
     def _wait(self, activity: int, start: int, cause: _Cause) -> list[ChainStep]:
         """Return the steps between the moment when its job lets an activity start, and its start."""
-        obstacles = sorted([*cause.obstacles, *self._full(activity, cause.since, start)], key=lambda it: it[:2])
+        obstacles = sorted(
+            [*cause.obstacles, *self._full(activity, cause.since, start)], key=lambda obstacle: obstacle[:2]
+        )
         free = cause.since  # when it could have started with all others as they are
-        for it in obstacles:
-            if it.start_us < free + self._flat.duration_us[activity] and it.end_us > free:
-                free = it.end_us
+        for obstacle in obstacles:
+            if obstacle.start_us < free + self._flat.duration_us[activity] and obstacle.end_us > free:
+                free = obstacle.end_us
         steps = []
-        cuts = {cause.since, free} | {moment for it in obstacles for moment in it[:2] if cause.since < moment < free}
+        cuts = {cause.since, free} | {
+            moment for obstacle in obstacles for moment in obstacle[:2] if cause.since < moment < free
+        }
         parts = list(pairwise(sorted(cuts)))
-        for (low, high), it in zip(parts, _in_the_way(obstacles, [low for low, _ in parts]), strict=True):
-            kind: StepKind = "memory" if it.by is None else "gpu" if it.resource < self._gpus else "link"
-            steps.append(ChainStep(kind, low, high, activity, it.resource, it.by))
+        for (low, high), obstacle in zip(parts, _in_the_way(obstacles, [low for low, _ in parts]), strict=True):
+            kind: StepKind = "memory" if obstacle.by is None else "gpu" if obstacle.resource < self._gpus else "link"
+            steps.append(ChainStep(kind, low, high, activity, obstacle.resource, obstacle.by))
         if free < start:
             steps.append(ChainStep("slack", free, start, activity))
         return self._joined(steps)
@@ -211,7 +215,7 @@ class Chains:
         return found
 
     def _alike(self, one: ChainStep, other: ChainStep) -> bool:
-        jobs = [None if it.by is None else self._flat.job[it.by] for it in (one, other)]
+        jobs = [None if occupant.by is None else self._flat.job[occupant.by] for occupant in (one, other)]
         return (one.kind, one.on, jobs[0]) == (other.kind, other.on, jobs[1])
 
     def _full(self, activity: int, since: int, start: int) -> Iterator[_Obstacle]:
@@ -234,8 +238,8 @@ def _in_the_way(obstacles: Sequence[_Obstacle], moments: Sequence[int]) -> Itera
         while following < len(obstacles) and obstacles[following].start_us <= moment:
             there.append(obstacles[following])
             following += 1
-        there = [it for it in there if it.end_us > moment]
+        there = [interval for interval in there if interval.end_us > moment]
         if there:
-            yield next((it for it in there if it.by is not None), there[0])
+            yield next((interval for interval in there if interval.by is not None), there[0])
         else:
             yield obstacles[following]

@@ -49,7 +49,7 @@ def changes(instance: Instance, plan: Plan, name: str) -> list[JobChange]:
         Name of the job.
     """
     order = KeptOrder.of(instance, plan)
-    job = next(at for at, it in enumerate(order.jobs) if it.name == name)
+    job = next(at for at, each in enumerate(order.jobs) if each.name == name)
     now = _value(order, job, order.flat, order.starts, order.period_us)
     found = []
     for change, flat in (("as early as the order permits", order.flat), *_relaxed(order, job)):
@@ -93,7 +93,7 @@ def _apart(order: KeptOrder, job: int, chosen: Callable[[int], bool]) -> FlatAct
     """Return the activities with a copy, for one job alone, of each of its GPUs and links that are chosen."""
     flat, resources = order.flat, list(order.flat.resources)
     for a in range(order.begins[job], order.begins[job + 1]):
-        resources[a] = tuple(-1 - it if chosen(it) else it for it in resources[a])
+        resources[a] = tuple(-1 - resource if chosen(resource) else resource for resource in resources[a])
     return flat._replace(resources=resources)
 
 
@@ -125,15 +125,15 @@ def _other_levels(order: KeptOrder, instance: Instance, plan: Plan, job: int) ->
     steps = staircase(graph.levels, graph.slots)
     turns = [tuple(steps[(slot + i) % graph.slots] for slot in range(graph.slots)) for i in range(graph.iterations)]
     full = [(graph.levels,) * graph.slots] * graph.iterations
-    own = next(it for it in plan.jobs if it.name == graph.name)
+    own = next(each for each in plan.jobs if each.name == graph.name)
     assert isinstance(own, JobPlan), "it has levels"
     for change, levels in (("full depth", full), ("staircase, in turn", turns)):
-        if levels == [tuple(block.level for block in it.blocks) for it in own.iterations] or not _allowed(
+        if levels == [tuple(block.level for block in iteration.blocks) for iteration in own.iterations] or not _allowed(
             graph, levels
         ):
             continue
         changed = _with_levels(own, levels)
-        jobs = tuple(changed if it is own else it for it in plan.jobs)
+        jobs = tuple(changed if each is own else each for each in plan.jobs)
         other = KeptOrder.of(instance, plan.with_jobs(jobs))
         if min(other.flat.room) >= 0:
             yield change, other
@@ -141,9 +141,9 @@ def _other_levels(order: KeptOrder, instance: Instance, plan: Plan, job: int) ->
 
 def _with_levels(own: JobPlan, levels: Sequence[Sequence[int]]) -> JobPlan:
     iterations = []
-    for it, row in zip(own.iterations, levels, strict=True):
-        blocks = tuple(replace(block, level=level) for block, level in zip(it.blocks, row, strict=True))
-        iterations.append(replace(it, blocks=blocks))
+    for iteration, row in zip(own.iterations, levels, strict=True):
+        blocks = tuple(replace(block, level=level) for block, level in zip(iteration.blocks, row, strict=True))
+        iterations.append(replace(iteration, blocks=blocks))
     return replace(own, iterations=tuple(iterations))
 
 

@@ -108,7 +108,7 @@ class JobExplanation:
             if step.on:
                 key = (step.kind, step.on, step.by)
                 found[key] = found.get(key, 0) + step.end_us - step.start_us
-        return sorted((WaitTotal(*key, us) for key, us in found.items()), key=lambda it: -it.us)
+        return sorted((WaitTotal(*key, us) for key, us in found.items()), key=lambda wait: -wait.us)
 
 
 def explain(instance: Instance, plan: Plan, job: str | None = None) -> list[JobExplanation]:
@@ -127,7 +127,7 @@ def explain(instance: Instance, plan: Plan, job: str | None = None) -> list[JobE
         There is no job of this name.
     """
     explainer = Explainer(KeptOrder.of(instance, plan))
-    names = [it.name for it in instance.jobs] if job is None else [job]
+    names = [each.name for each in instance.jobs] if job is None else [job]
     return [explainer.of(explainer.number(name)) for name in names]
 
 
@@ -163,9 +163,9 @@ class Explainer:
         floor = 0 if period is None else end - period
         chain = [self._named(step) for step in self._chains.back(last, end, floor)][::-1]
         workers = [self._worker(own, self._number[name], last, end) for name in order.gpu_names[job]]
-        it = order.jobs[job]
-        release = it.release_us
-        return JobExplanation(it.name, release, end, end - floor, tuple(chain), tuple(workers))
+        network = order.jobs[job]
+        release = network.release_us
+        return JobExplanation(network.name, release, end, end - floor, tuple(chain), tuple(workers))
 
     def time_since_0(self, job: int) -> dict[StepKind, int]:
         """Return, by kind, what the critical chain of a job has from 0 to the job's end, on either horizon."""

@@ -103,8 +103,8 @@ class JobStretches:
     def time_us(self) -> dict[StretchKind, int]:
         """Return, by kind, the time in microseconds; the times add up to the job's end."""
         found: dict[StretchKind, int] = {"release": 0, "before": 0, "phase": 0, "seam": 0}
-        for it in self.stretches:
-            found[it.kind] += it.end_us - it.start_us
+        for stretch in self.stretches:
+            found[stretch.kind] += stretch.end_us - stretch.start_us
         return found
 
 
@@ -139,7 +139,7 @@ def explain_phases(instance: Instance, plan: Plan, job: str | None = None) -> li
     UsageError
         There is no job of this name.
     """
-    names = [it.name for it in instance.jobs]
+    names = [each.name for each in instance.jobs]
     if job is not None:
         require_job(job, names)
     parts = defaultdict[str, list[_JobPart]](list)
@@ -168,9 +168,9 @@ _Within = dict[tuple[int, int], dict[str, tuple[_Times, _Times]]]
 def _times_in(instance: Instance, plan: Plan, phase: Phase, job: str | None) -> dict[str, tuple[_Times, _Times]]:
     """Return, by job, what its critical chain has in one period, and from a repetition's start to its end."""
     explainer = Explainer(KeptOrder.of(*plan.alone(instance, phase)))
-    names = [it.name for it in phase.jobs] if job is None else [job]
+    names = [each.name for each in phase.jobs] if job is None else [job]
     numbers = [(name, explainer.number(name)) for name in names]
-    return {name: (explainer.of(it).time_us, explainer.time_since_0(it)) for name, it in numbers}
+    return {name: (explainer.of(number).time_us, explainer.time_since_0(number)) for name, number in numbers}
 
 
 def _stretches(
@@ -188,11 +188,11 @@ def _stretches(
         own = PhaseTime(part.group, part.number, beside, phase.cycle_us, phase.count, count, *times)
         at = part.end_us
         found.append(Stretch("phase", begin, at, {}, own))
-    return tuple(it for it in found if it.start_us < it.end_us)
+    return tuple(stretch for stretch in found if stretch.start_us < stretch.end_us)
 
 
 def _held(gpus: Sequence[str], others: Sequence[_JobPart], start_us: int, end_us: int) -> dict[str, tuple[str, ...]]:
     """Return, by GPU, the jobs that are on it in phases at some time between two moments."""
-    there = [it for it in others if it.phase.start_us < end_us and it.end_us > start_us]
-    held = {gpu: tuple(dict.fromkeys(it.job.name for it in there if gpu in it.job.gpus)) for gpu in gpus}
+    there = [other for other in others if other.phase.start_us < end_us and other.end_us > start_us]
+    held = {gpu: tuple(dict.fromkeys(other.job.name for other in there if gpu in other.job.gpus)) for gpu in gpus}
     return {gpu: names for gpu, names in held.items() if names}

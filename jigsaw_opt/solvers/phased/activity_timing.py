@@ -97,7 +97,10 @@ def _levels(
 ) -> list[tuple[tuple[int, ...], ...]] | None:
     """Return the levels by iteration of each data-parallel job; None where memory has no room for these jobs alone."""
     if known is not None:
-        return [tuple(tuple(block.level for block in it.blocks) for it in job.iterations) for job in known.jobs]
+        return [
+            tuple(tuple(block.level for block in iteration.blocks) for iteration in job.iterations)
+            for job in known.jobs
+        ]
     if not operations.jobs:
         return []
     own = tuple(job for job in operations.instance.jobs if isinstance(job, Job))
@@ -106,4 +109,4 @@ def _levels(
     alone = compile_instance(altered(operations.instance, jobs=own))
     asked = demands(alone)
     found = None if asked is None else assigned(ProblemData(alone, Layout(alone), asked), placements)
-    return None if found is None else [tuple(tuple(row) for row in it.plan.rows) for it in found]
+    return None if found is None else [tuple(tuple(row) for row in placed.plan.rows) for placed in found]

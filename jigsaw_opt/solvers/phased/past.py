@@ -61,7 +61,7 @@ class BegunPhases:
             return 0
         phases = (phase for group in self.groups for phase in group)
         # The end of a phase is that of its last job. A phase of this job alone says when the job itself ends there.
-        ends = [replace(phase, jobs=(it,)).end_us for phase in phases for it in phase.jobs if it.name == job.name]
+        ends = [replace(phase, jobs=(each,)).end_us for phase in phases for each in phase.jobs if each.name == job.name]
         return max(ends) + job.restart_us if ends else 0
 
     def free_us(self, group: int) -> int:
@@ -153,7 +153,7 @@ def past_problems(instance: Instance, past: BegunPhases, fixed: Mapping[str, Seq
 
 def first_start_us(job: JobPlan | TaskGraphJobPlan) -> int:
     """Return the earliest start of a job in a repetition: that of a block."""
-    return min((block.start_us for it in job.iterations for block in it.blocks), default=0)
+    return min((block.start_us for iteration in job.iterations for block in iteration.blocks), default=0)
 
 
 def as_now(instance: Instance, phase: Phase) -> Phase | None:

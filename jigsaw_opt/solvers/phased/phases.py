@@ -205,7 +205,7 @@ def compact(jobs: Sequence[JobPlan | TaskGraphJobPlan], period_us: int) -> tuple
     period_us
         Its period, in microseconds.
     """
-    times = [[(it.start_us, it.end_us) for it in _operations(job)] for job in jobs]
+    times = [[(operation.start_us, operation.end_us) for operation in _operations(job)] for job in jobs]
     starts = [min(start for start, _ in own) for own in times]
     spans = [max(end for _, end in own) - start for own, start in zip(times, starts, strict=True)]
     # A cyclic plan is the same from any origin. A phase, however, ends only with its last operation, and the origin
@@ -244,10 +244,19 @@ _Timed = TypeVar("_Timed", Block, Transfer, Execution)
 
 def _later(job: JobPlan | TaskGraphJobPlan, by: int) -> JobPlan | TaskGraphJobPlan:
     def later(operations: Sequence[_Timed]) -> tuple[_Timed, ...]:
-        return tuple(replace(it, start_us=it.start_us + by, end_us=it.end_us + by) for it in operations)
+        return tuple(
+            replace(operation, start_us=operation.start_us + by, end_us=operation.end_us + by)
+            for operation in operations
+        )
 
     if isinstance(job, JobPlan):
-        plain = (replace(it, blocks=later(it.blocks), transfers=later(it.transfers)) for it in job.iterations)
+        plain = (
+            replace(iteration, blocks=later(iteration.blocks), transfers=later(iteration.transfers))
+            for iteration in job.iterations
+        )
         return replace(job, iterations=tuple(plain))
-    own = (replace(it, blocks=later(it.blocks), transfers=later(it.transfers)) for it in job.iterations)
+    own = (
+        replace(iteration, blocks=later(iteration.blocks), transfers=later(iteration.transfers))
+        for iteration in job.iterations
+    )
     return replace(job, iterations=tuple(own))

@@ -298,7 +298,9 @@ def whole_counts(jobs: Sequence[RateJob], rates: Mapping[str, float]) -> list[di
         if period_us <= _MOST * shortest
     ]
     different = {tuple(counts.values()): counts for counts in [*tried, iteration_counts(rates, _MOST)]}.values()
-    ranked = sorted(different, key=lambda it: _gained(jobs, rates, it, _period_us(jobs, it)), reverse=True)
+    ranked = sorted(
+        different, key=lambda periods: _gained(jobs, rates, periods, _period_us(jobs, periods)), reverse=True
+    )
     return ranked[:_MEASURED]
 
 

@@ -55,7 +55,7 @@ class RateModel:
         self._generator = CandidateGenerator(self._ample.data, rng)
         layout = self._data.layout
         self._servers = instance.cluster.servers
-        kinds = {it.name: kind_of(it) for it in self._servers}
+        kinds = {server.name: kind_of(server) for server in self._servers}
         self.rate_jobs = RateJobs({name: layout.memory[gpu] for name, gpu in self._data.number.items()}, kinds)
         self._name = {gpu: name for name, gpu in self._data.number.items()}
         self.gpus = len(self._name)
@@ -130,7 +130,7 @@ class RateModel:
             return None
         options: list[RateJob] = []
         # One server stands for all of its kind: reversed, the dictionary keeps the first one of each.
-        for server in {kind_of(it): it for it in reversed(self._servers) if it.gpus >= job.workers}.values():
+        for server in {kind_of(each): each for each in reversed(self._servers) if each.gpus >= job.workers}.values():
             option = self.on(index, [f"{server.name}/{k}" for k in range(job.workers)])
             options += [replace(option, anywhere=True)] if option is not None else []
         if not options:

@@ -86,7 +86,10 @@ class Sharing:
         usable = [gpu for gpu, s in self._server.items() if servers[s].gpu_type in types]
         of = {gpu: self._begun.get(self._find(("GPU", gpu))) for gpu in usable}
         for group in dict.fromkeys((None, *of.values())):
-            ranked = sorted((it for it in usable if of[it] in (None, group)), key=lambda it: self._load_us["GPU", it])
+            ranked = sorted(
+                (resource for resource in usable if of[resource] in (None, group)),
+                key=lambda resource: self._load_us["GPU", resource],
+            )
             rows: defaultdict[int, list[str]] = defaultdict(list)
             for gpu in ranked:
                 rows[self._server[gpu]].append(gpu)
@@ -128,7 +131,7 @@ class Sharing:
 
     def _groups(self, resources: Iterable[_Resource]) -> set[int]:
         """Return the groups that have begun and have some of these resources."""
-        found = (self._begun.get(self._find(it)) for it in resources)
+        found = (self._begun.get(self._find(resource)) for resource in resources)
         return {group for group in found if group is not None}
 
     def _find(self, resource: _Resource) -> _Resource:
@@ -139,9 +142,9 @@ class Sharing:
         return resource
 
     def _join(self, resources: Sequence[_Resource]) -> None:
-        leaders = [self._find(it) for it in resources]
+        leaders = [self._find(resource) for resource in resources]
         # Callers see to it that at most one of the sets is a group that has begun.
-        numbers = [self._begun[it] for it in leaders if it in self._begun]
+        numbers = [self._begun[leader] for leader in leaders if leader in self._begun]
         for one in leaders[1:]:
             self._leader[self._find(one)] = self._find(leaders[0])
         if numbers:

@@ -114,17 +114,17 @@ class SideBySide:
         model = self._instance.models[self._asked[job.name].model]
         ready_us = [model.block_us(self._servers[gpu.rsplit("/", 1)[0]].gpu_type) for gpu in job.gpus]
         now, iterations = 0, []
-        for it in job.iterations:
-            placed = [*zip(it.blocks, ready_us, strict=True)]
+        for iteration in job.iterations:
+            placed = [*zip(iteration.blocks, ready_us, strict=True)]
             blocks = tuple(replace(b, start_us=now, end_us=now + ready[b.level - 1]) for b, ready in placed)
             free, transfers = now, []
-            for transfer in it.transfers:
+            for transfer in iteration.transfers:
                 bucket = transfer.bucket
                 # Transfers of a job follow one another. A bucket waits for every worker whose level reaches it.
                 start = max(free, now + max(ready[bucket - 1] for b, ready in placed if b.level >= bucket))
                 free = start + transfer.end_us - transfer.start_us
                 transfers.append(replace(transfer, start_us=start, end_us=free))
-            iterations.append(replace(it, blocks=blocks, transfers=tuple(transfers)))
+            iterations.append(replace(iteration, blocks=blocks, transfers=tuple(transfers)))
             now = max(free, *(block.end_us for block in blocks))
         return replace(job, iterations=tuple(iterations)), now
 
@@ -138,7 +138,8 @@ class SideBySide:
             depth = self._asked[job.name].depth if isinstance(job, JobPlan) else None
             if isinstance(job, JobPlan) and isinstance(depth, FreeDepth) and depth.balance is not None:
                 totals = [
-                    sum(block.level for block in own) for own in zip(*(it.blocks for it in job.iterations), strict=True)
+                    sum(block.level for block in own)
+                    for own in zip(*(iteration.blocks for iteration in job.iterations), strict=True)
                 ]
                 apart = max(totals) - min(totals)
                 # Each repetition adds the same difference of totals, so the differences add up.
@@ -176,15 +177,15 @@ def _repeated(plan: Plan, times: int, period_us: int) -> Iterator[JobPlan | Task
         shifts = [number * own_us for number in range(times)]
         if isinstance(job, JobPlan):
             plain = [
-                replace(it, blocks=later(it.blocks, by), transfers=later(it.transfers, by))
+                replace(iteration, blocks=later(iteration.blocks, by), transfers=later(iteration.transfers, by))
                 for by in shifts
-                for it in job.iterations
+                for iteration in job.iterations
             ]
             yield replace(job, iterations=tuple(plain))
         else:
             own = [
-                replace(it, blocks=later(it.blocks, by), transfers=later(it.transfers, by))
+                replace(iteration, blocks=later(iteration.blocks, by), transfers=later(iteration.transfers, by))
                 for by in shifts
-                for it in job.iterations
+                for iteration in job.iterations
             ]
             yield replace(job, iterations=tuple(own))

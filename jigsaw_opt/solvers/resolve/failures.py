@@ -112,7 +112,9 @@ class FailureEffect:
     @property
     def slowest(self) -> tuple[str, TransferChange] | None:
         """Return a job and the transfer of it that grows most; None where none grows."""
-        grown = [(job, it) for job, own in self.transfers.items() for it in own if it.new_us > it.old_us]
+        grown = [
+            (job, change) for job, own in self.transfers.items() for change in own if change.new_us > change.old_us
+        ]
         return max(grown, key=lambda found: found[1].new_us - found[1].old_us, default=None)
 
 

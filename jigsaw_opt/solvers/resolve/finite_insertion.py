@@ -65,7 +65,7 @@ class FiniteInsertion:
 
     def ruin_and_recreate(self, index: int) -> bool:
         """Insert a job that memory has no room for, by removing some jobs and inserting them again after it."""
-        scheduled = [other for other, it in enumerate(self.schedule.scheduled) if it is not None]
+        scheduled = [other for other, each in enumerate(self.schedule.scheduled) if each is not None]
         ejected = self.rng.sample(scheduled, min(len(scheduled), self.rng.randint(1, _MOST_AWAY)))
         return self._reinsert([index], ejected, None)
 
@@ -91,7 +91,7 @@ class FiniteInsertion:
 
     def last(self) -> int:
         """Return the job that ends last, or with weighted ends any."""
-        scheduled = [index for index, it in enumerate(self.schedule.scheduled) if it is not None]
+        scheduled = [index for index, each in enumerate(self.schedule.scheduled) if each is not None]
         return (
             self.rng.choice(scheduled)
             if self.weighted
@@ -148,12 +148,12 @@ class FiniteInsertion:
     def _score(self, jobs: Sequence[int]) -> tuple[int, int]:
         """Return what some jobs add to the objective, and the sum of their ends."""
         scheduled = [self._scheduled(index) for index in jobs]
-        return self._value(scheduled), sum(it.end for it in scheduled)
+        return self._value(scheduled), sum(each.end for each in scheduled)
 
     def _value(self, scheduled: Sequence[ScheduledJob]) -> int:
         if self.weighted:
-            return sum(it.job.weight * it.end for it in scheduled)
-        return max((it.end for it in scheduled), default=0)
+            return sum(each.job.weight * each.end for each in scheduled)
+        return max((each.end for each in scheduled), default=0)
 
     def _scheduled(self, index: int) -> ScheduledJob:
         scheduled = self.schedule.scheduled[index]

@@ -83,7 +83,7 @@ def has_begun(job: JobPlan, moment: int) -> bool:
     moment
         The moment, in microseconds.
     """
-    return any(block.start_us < moment for it in job.iterations[:1] for block in it.blocks)
+    return any(block.start_us < moment for iteration in job.iterations[:1] for block in iteration.blocks)
 
 
 def misplaced(operations: Operations, job: OperationGraph, gpus: Sequence[str]) -> Iterator[str]:
@@ -174,10 +174,10 @@ def _history(job: JobPlan, moment: int) -> list[tuple[int, ...]]:
     """Return everything that starts before a moment: iteration, slot or -1, level or bucket, start."""
     return [
         entry
-        for i, it in enumerate(job.iterations)
+        for i, iteration in enumerate(job.iterations)
         for entry in (
-            *((i, slot, block.level, block.start_us) for slot, block in enumerate(it.blocks)),
-            *((i, -1, transfer.bucket, transfer.start_us) for transfer in it.transfers),
+            *((i, slot, block.level, block.start_us) for slot, block in enumerate(iteration.blocks)),
+            *((i, -1, transfer.bucket, transfer.start_us) for transfer in iteration.transfers),
         )
         if entry[-1] < moment
     ]
@@ -213,10 +213,12 @@ def same_shape(job: OperationGraph, old: JobPlan) -> bool:
     return (
         len(old.gpus) == job.slots
         and len(old.iterations) == job.iterations
-        and all(len(it.blocks) == job.slots for it in old.iterations)
-        and all(min(b.level for b in it.blocks) >= 1 for it in old.iterations)
-        and all(max(b.level for b in it.blocks) == job.levels for it in old.iterations)
-        and all([t.bucket for t in it.transfers] == [t.bucket for t in job.transfers] for it in old.iterations)
-        and all(block.start_us >= 0 for it in old.iterations for block in it.blocks)
-        and all(transfer.start_us >= 0 for it in old.iterations for transfer in it.transfers)
+        and all(len(iteration.blocks) == job.slots for iteration in old.iterations)
+        and all(min(b.level for b in iteration.blocks) >= 1 for iteration in old.iterations)
+        and all(max(b.level for b in iteration.blocks) == job.levels for iteration in old.iterations)
+        and all(
+            [t.bucket for t in iteration.transfers] == [t.bucket for t in job.transfers] for iteration in old.iterations
+        )
+        and all(block.start_us >= 0 for iteration in old.iterations for block in iteration.blocks)
+        and all(transfer.start_us >= 0 for iteration in old.iterations for transfer in iteration.transfers)
     )

@@ -57,7 +57,7 @@ class KeptOrder:
         self.operations, self._old = operations, timetable
         workers = [job for job in operations.instance.jobs if isinstance(job, Job)]
         self.jobs: list[Job | TaskGraphJob] = [*workers, *operations.instance.task_graph_jobs]
-        server = {it.name: s for s, it in enumerate(operations.cluster.servers)}
+        server = {own.name: s for s, own in enumerate(operations.cluster.servers)}
         split = [[name.rpartition("/") for name in job.gpus] for job in timetable.plans]
         self._gpus = [[(server[name], int(k)) for name, _, k in names] for names in split]
 

@@ -53,7 +53,9 @@ class PhaseFailures:
         self._effects: list[list[tuple[Phase, FailureEffects]]] = []
         for group in plan.groups:
             kept = [KeptOrder.of(*plan.alone(instance, phase)) for phase in group.phases]
-            self._effects.append([(phase, FailureEffects(it)) for phase, it in zip(group.phases, kept, strict=True)])
+            self._effects.append(
+                [(phase, FailureEffects(order)) for phase, order in zip(group.phases, kept, strict=True)]
+            )
 
     def cause(self, failed: Sequence[FailedPart]) -> tuple[object, ...]:
         """Return, by phase, what stops and what is rerouted."""
@@ -163,7 +165,7 @@ def _ends_us(groups: Sequence[PhaseGroup]) -> dict[str, int]:
 
 def _first_start_us(job: JobPlan | TaskGraphJobPlan) -> int:
     """Return the earliest start of a job's operations in a repetition."""
-    starts: Iterator[int] = (it.start_us for own in job.iterations for it in (*own.blocks, *own.transfers))
+    starts: Iterator[int] = (block.start_us for own in job.iterations for block in (*own.blocks, *own.transfers))
     return min(starts)
 
 
@@ -173,7 +175,9 @@ def _transfers(effects: Sequence[FailureEffect]) -> dict[str, tuple[TransferChan
     for effect in effects:
         for job, changes in effect.transfers.items():
             own = found.setdefault(job, {})
-            for it in changes:
-                old = own.get(it.transfer, it)
-                own[it.transfer] = TransferChange(it.transfer, max(it.old_us, old.old_us), max(it.new_us, old.new_us))
+            for change in changes:
+                old = own.get(change.transfer, change)
+                own[change.transfer] = TransferChange(
+                    change.transfer, max(change.old_us, old.old_us), max(change.new_us, old.new_us)
+                )
     return {job: tuple(own.values()) for job, own in found.items()}

@@ -131,7 +131,7 @@ def _rest_of(phases: Sequence[Phase], moment: int) -> Iterator[Phase]:
 def _ended(phase: Phase, job: JobPlan | TaskGraphJobPlan, moment: int) -> int:
     """Return how many iterations of a job have ended in all repetitions of a phase; they end in their order."""
     since = moment - phase.start_us
-    each = ((since - _end_us(it)) // (phase.period_us or 1) + 1 for it in job.iterations)
+    each = ((since - _end_us(iteration)) // (phase.period_us or 1) + 1 for iteration in job.iterations)
     return sum(min(phase.count, max(0, ended)) for ended in each)
 
 
@@ -140,26 +140,31 @@ def _between(phase: Phase, job: JobPlan | TaskGraphJobPlan, first: int, end: int
     numbers = [divmod(number, len(job.iterations)) for number in range(first, end)]
     period_us = phase.period_us or 0
     if isinstance(job, JobPlan):
-        return replace(job, iterations=tuple(_later(job.iterations[it], turn * period_us) for turn, it in numbers))
-    return replace(job, iterations=tuple(_later(job.iterations[it], turn * period_us) for turn, it in numbers))
+        return replace(
+            job, iterations=tuple(_later(job.iterations[number], turn * period_us) for turn, number in numbers)
+        )
+    return replace(job, iterations=tuple(_later(job.iterations[number], turn * period_us) for turn, number in numbers))
 
 
 def _later(iteration: _Iteration, us: int) -> _Iteration:
     """Return an iteration so many microseconds later."""
-    blocks = (replace(it, start_us=it.start_us + us, end_us=it.end_us + us) for it in iteration.blocks)
-    transfers = (replace(it, start_us=it.start_us + us, end_us=it.end_us + us) for it in iteration.transfers)
+    blocks = (replace(block, start_us=block.start_us + us, end_us=block.end_us + us) for block in iteration.blocks)
+    transfers = (
+        replace(transfer, start_us=transfer.start_us + us, end_us=transfer.end_us + us)
+        for transfer in iteration.transfers
+    )
     return replace(iteration, blocks=tuple(blocks), transfers=tuple(transfers))
 
 
 def _span_us(jobs: Iterable[JobPlan | TaskGraphJobPlan]) -> int:
     """Return the time from the first start of jobs to their last end, in microseconds."""
     every = [own for job in jobs for own in job.iterations]
-    starts: Iterator[int] = (it.start_us for own in every for it in (*own.blocks, *own.transfers))
+    starts: Iterator[int] = (block.start_us for own in every for block in (*own.blocks, *own.transfers))
     return max(1, max(map(_end_us, every)) - min(starts))
 
 
 def _end_us(iteration: WorkerIteration | TaskGraphIteration) -> int:
-    ends: Iterator[int] = (it.end_us for it in (*iteration.blocks, *iteration.transfers))
+    ends: Iterator[int] = (block.end_us for block in (*iteration.blocks, *iteration.transfers))
     return max(ends)
 
 
@@ -196,7 +201,7 @@ def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instanc
 
 def _forgetful(job: Job, rest: Job, model: Model) -> bool:
     """Return whether the depth rule asks the same of the rest of a job, whatever the levels of its first iterations."""
-    whole, left = (it.depth.limits(it.workers, model.depth, it.iterations) for it in (job, rest))
+    whole, left = (each.depth.limits(each.workers, model.depth, each.iterations) for each in (job, rest))
     return whole.multiset is not None and whole.multiset == left.multiset
 
 
@@ -223,9 +228,9 @@ def _job_from(job: Job | TaskGraphJob, origin: int) -> Job | TaskGraphJob:
 
 
 def _plan_from(job: JobPlan, origin: int) -> JobPlan:
-    return replace(job, iterations=tuple(_later(it, -origin) for it in job.iterations))
+    return replace(job, iterations=tuple(_later(iteration, -origin) for iteration in job.iterations))
 
 
 def _done(iterations: tuple[WorkerIteration, ...], moment: int) -> int:
     """Return how many iterations have ended; they end in their order."""
-    return sum(_end_us(it) <= moment for it in iterations)
+    return sum(_end_us(iteration) <= moment for iteration in iterations)

@@ -69,7 +69,10 @@ def solve_survivable(
         opening, asked = offering(first), _shared(asked, 1 - _FIRST_SHARE)
     result = solve_listed(narrow, solver, asked, on_event, opening)
     if result.status is Status.INFEASIBLE:
-        told = [replace(it, message=f"no plan outlives every link: {it.message}") for it in result.conflicts]
+        told = [
+            replace(conflict, message=f"no plan outlives every link: {conflict.message}")
+            for conflict in result.conflicts
+        ]
         return replace(result, conflicts=tuple(told))
     return _of_all(instance, result, options) if dead else result
 
@@ -115,8 +118,8 @@ def _slowed(cluster: Cluster) -> Iterator[Link]:
         if nx.has_path(graph, *link.ends):
             way = nx.shortest_path(graph, *link.ends)
             around = [graph[one][other]["link"] for one, other in pairwise(way)]
-            bandwidth = min([link.bandwidth, *(it.bandwidth for it in around)])
-            latency = max([link.latency_us, *(it.latency_us for it in around)])
+            bandwidth = min([link.bandwidth, *(neighbour.bandwidth for neighbour in around)])
+            latency = max([link.latency_us, *(neighbour.latency_us for neighbour in around)])
             yield altered(link, bandwidth=bandwidth, latency_us=latency)
         else:
             yield link

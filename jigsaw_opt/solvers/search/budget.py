@@ -66,7 +66,9 @@ class Budget:
         """Return the deterministic seconds and the seconds of the clock that are left; infinite without a limit."""
         limits = self._limits
         spent = self.work, self.solve_state.seconds - self._began[1]
-        work, seconds = (math.inf if it is None else self.share * it - s for it, s in zip(limits, spent, strict=True))
+        work, seconds = (
+            math.inf if limit is None else self.share * limit - s for limit, s in zip(limits, spent, strict=True)
+        )
         return max(0.0, work), max(0.0, seconds)
 
     @property

@@ -72,7 +72,7 @@ def _winner(
         change = change_of(solver, limit, measure, pairs, COMPARED[measure]) if solver != first else None
         if change is not None:
             found.append(change)
-    rivals = sorted(judged(found, level), key=lambda it: -inf if it.ratio is None else -it.ratio)
+    rivals = sorted(judged(found, level), key=lambda rival: -inf if rival.ratio is None else -rival.ratio)
     return Winner(measure, limit, first, len({instance for instance, _ in won}), tuple(rivals))
 
 

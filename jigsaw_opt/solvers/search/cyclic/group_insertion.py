@@ -136,8 +136,8 @@ class DecomposedInsertion:
                 if scheduled is None and not self.stop():
                     self._remember(wide[g])
             else:
-                for index, it in zip(wide[g], scheduled, strict=True):
-                    schedule.add(index, it)
+                for index, own in zip(wide[g], scheduled, strict=True):
+                    schedule.add(index, own)
         for g, inside in groups.items():
             narrow = [index for index in inside if index not in wide[g]]
             if g not in failed and insert(narrow, self.weights, _TRIES, self.stop, self._across):

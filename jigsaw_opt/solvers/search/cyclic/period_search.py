@@ -144,5 +144,9 @@ class PeriodSearch:
     def _weights(self, assignments: Sequence[Assignment]) -> list[float]:
         """Return the lengths of jobs times their links, blurred by chance."""
         return [
-            self.rng.uniform(0.9, 1.1) * it.iteration_us * it.job.iterations * (1 + len(it.links)) for it in assignments
+            self.rng.uniform(0.9, 1.1)
+            * assignment.iteration_us
+            * assignment.job.iterations
+            * (1 + len(assignment.links))
+            for assignment in assignments
         ]

@@ -169,9 +169,9 @@ class RepairModel:
 
 def _timing(job: JobPlan) -> cpsat_retiming.RetimedTiming:
     return cpsat_retiming.RetimedTiming(
-        [tuple(block.level for block in it.blocks) for it in job.iterations],
-        [[block.start_us for block in it.blocks] for it in job.iterations],
-        [[transfer.start_us for transfer in it.transfers] for it in job.iterations],
+        [tuple(block.level for block in iteration.blocks) for iteration in job.iterations],
+        [[block.start_us for block in iteration.blocks] for iteration in job.iterations],
+        [[transfer.start_us for transfer in iteration.transfers] for iteration in job.iterations],
     )
 
 

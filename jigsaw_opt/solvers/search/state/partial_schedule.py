@@ -152,9 +152,9 @@ class PartialSchedule:
         """Return the timetable, once all jobs are scheduled."""
         gpus = self.data.layout.gpus
         decisions = [
-            JobDecision([gpus[gpu] for gpu in it.assignment.gpus], it.levels, it.blocks, it.transfers)
-            for it in self.scheduled
-            if it is not None
+            JobDecision([gpus[gpu] for gpu in job.assignment.gpus], job.levels, job.blocks, job.transfers)
+            for job in self.scheduled
+            if job is not None
         ]
         return Timetable(assemble(self.data.operations, decisions), self.period)
 
@@ -183,8 +183,8 @@ class PartialSchedule:
         data = self.data
         job = data.operations.jobs[index]
         gpus = [data.number[name] for name in plan.gpus]
-        rows = tuple(tuple(block.level for block in it.blocks) for it in plan.iterations)
+        rows = tuple(tuple(block.level for block in iteration.blocks) for iteration in plan.iterations)
         assignment = data.planned(index, gpus, rows, [job.levels] * job.slots, data.demands[index])
-        blocks = [[block.start_us for block in it.blocks] for it in plan.iterations]
-        moves = [[transfer.start_us for transfer in it.transfers] for it in plan.iterations]
+        blocks = [[block.start_us for block in iteration.blocks] for iteration in plan.iterations]
+        moves = [[transfer.start_us for transfer in iteration.transfers] for iteration in plan.iterations]
         return ScheduledJob(job, assignment, list(rows), blocks, moves, min(blocks[0]), job_end(plan))
