@@ -72,6 +72,29 @@ PATTERSON = """\
 0 0 0 1 6
 0 0 0 0
 """
+# Fisher and Thompson (1963), 6 × 6, whose optimum is 55; and Lawrence (1984), 10 × 5, whose optimum is 666.
+FT06 = """\
+6 6
+2  1  0  3  1  6  3  7  5  3  4  6
+1  8  2  5  4 10  5 10  0 10  3  4
+2  5  3  4  5  8  0  9  1  1  4  7
+1  5  0  5  2  5  3  3  4  8  5  9
+2  9  1  3  4  5  5  4  0  3  3  1
+1  3  3  3  5  9  0 10  4  4  2  1
+"""
+LA01 = """\
+10 5
+1 21 0 53 4 95 3 55 2 34
+0 21 3 52 4 16 2 26 1 71
+3 39 4 98 1 42 2 31 0 12
+1 77 0 55 4 79 2 66 3 77
+0 83 3 34 2 64 1 19 4 37
+1 54 2 43 4 79 0 92 3 62
+3 69 4 77 1 87 2 87 0 93
+2 38 0 60 1 41 3 24 4 83
+3 17 1 49 4 25 0 44 2 98
+4 77 3 79 2 43 1 75 0 96
+"""
 SECOND_HEADER = [("file:29", "duplicate-name")]
 UNFIT_15 = [("file:15", "does-not-fit")]
 LOST = [("file", "missing-field"), ("file", "unknown-name")]
@@ -99,6 +122,11 @@ def test_a_job_shop_is_a_chain_of_blocks_a_job() -> None:
     assert shape.edges == (Edge("0.0", "0.1"), Edge("1.0", "1.1"), Edge("2.0", "2.1"))
     assert decode_instance(encode_instance(instance)) == instance
     assert optimum(instance) == 11
+
+
+@pytest.mark.parametrize(("text", "makespan"), [(FT06, 55), (LA01, 666)], ids=["ft06", "la01"])
+def test_classic_job_shops_have_their_known_optimum(text: str, makespan: int) -> None:
+    assert optimum(read_jsplib(text, "file", "classic")) == makespan
 
 
 def test_a_flexible_shop_without_choices_is_the_same_job_shop() -> None:
