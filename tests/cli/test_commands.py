@@ -47,6 +47,7 @@ def test_solve_as_json_keeps_data_and_progress_apart(pair_path: Path, capsys: py
         1800,
     )
     assert result["trajectory"][-1]["objective"] == 1800
+    assert (result["seed"], result["threads"]) == (0, 1) and result["hardware"].endswith("cores")
     assert result["proof"]["sentence"] == result["bound_reason"]
     assert (result["proof"]["relaxation"], result["proof"]["jobs"]) == ("worker_packing", ["b", "a"])
     assert "objective 1800" in printed.err

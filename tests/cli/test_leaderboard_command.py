@@ -10,6 +10,7 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import schema
+from jigsaw_opt.instances import best_known
 
 
 def test_runs_of_bench_are_ranked_with_those_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,8 +28,21 @@ def test_runs_of_bench_are_ranked_with_those_of_others(tmp_path: Path, capsys: p
     page = tmp_path / "board.md"
     assert main(["leaderboard", str(folder), str(other), "-o", str(page)]) == 0
     assert "| 2 | 2 units | x\\|y | 7 |" in page.read_text()
+    capsys.readouterr()
     assert main(["leaderboard", str(folder)]) == 0
-    assert "greedy" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "greedy" in printed.out and "bundled plan" not in printed.err
+
+
+def test_a_best_value_that_no_bundled_plan_shows_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    best = best_known("pod/weighted")
+    assert best is not None and best.objective is not None
+    results, page = tmp_path / "results.jsonl", tmp_path / "board.md"
+    row = {"instance_sha256": best.instance_sha256, "solver": "a", "objective": best.objective - 1}
+    results.write_text(json.dumps(row) + "\n")
+    assert main(["leaderboard", str(results), "-o", str(page)]) == 0
+    assert "no bundled plan shows the best value of: pod/weighted" in capsys.readouterr().err
+    assert "No bundled plan shows the best value of pod/weighted." in page.read_text()
 
 
 def test_wrong_files_are_exit_code_3_and_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

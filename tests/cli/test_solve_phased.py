@@ -25,9 +25,10 @@ def test_jobs_that_only_run_in_turn_get_a_phased_plan(
     monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
     path, plan = tmp_path / "i.json", tmp_path / "p.json"
     save_instance(one_server(30, *(Job(name, "net", 1, 3) for name in "abc")), path)
-    assert main(["solve", str(path), "--json", "-o", str(plan)]) == 0
-    assert json.loads(capsys.readouterr().out)["solver"] == "phased"
-    assert load_plan(plan).is_phased
+    assert main(["solve", str(path), "--json", "--seed", "3", "--threads", "2", "-o", str(plan)]) == 0
+    told, made = json.loads(capsys.readouterr().out), load_plan(plan)
+    assert (told["solver"], told["seed"], told["threads"]) == ("phased", 3, 2)
+    assert made.is_phased and (made.solver["seed"], made.solver["threads"]) == (3, 2)
     assert main(["check", str(path), str(plan)]) == 0
 
 
