@@ -16,10 +16,19 @@ from jigsaw_opt.documents.file_bytes import unpacked
 from jigsaw_opt.errors import InvalidInputError, Problem
 
 __all__ = [
+    "ALL_GATHER",
     "ALL_REDUCE",
+    "ALL_TO_ALL",
+    "BARRIER",
+    "BROADCAST",
     "COLLECTIVE",
     "COMPUTE",
+    "GATHER",
     "RECEIVE",
+    "REDUCE",
+    "REDUCE_SCATTER",
+    "REDUCE_SCATTER_BLOCK",
+    "SCATTER",
     "SEND",
     "ChakraNode",
     "decode_trace",
@@ -28,8 +37,9 @@ __all__ = [
 
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
 """Types of the nodes that a schedule has; others are metadata, and loads and stores of memory."""
-ALL_REDUCE = 0
-"""The kind of a collective, in its attribute ``comm_type``."""
+ALL_REDUCE, REDUCE, ALL_GATHER, GATHER, SCATTER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER = range(8)
+REDUCE_SCATTER_BLOCK, BARRIER = 8, 9
+"""Kinds of a collective, in its attribute ``comm_type``."""
 _SCALARS: tuple[str, ...] = ("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64")
 _SCALARS += ("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes")
 """Kinds of a value that an attribute may have; the field of each is two behind the field before, from 3."""

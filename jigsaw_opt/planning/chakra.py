@@ -1,7 +1,8 @@
 """A plan as execution traces of Chakra: one for each GPU, with what it computes and exchanges in the plan's order.
 
 Readers of such traces start a node once all nodes that it waits for have ended. So a block of which a bucket is ready
-before its end is several nodes, and the order of the plan on a GPU is stated as waits, too.
+before its end is several nodes, and the order of the plan on a GPU is stated as waits, too. The milestone of a
+barrier is a barrier among its GPUs, or on one GPU a block that takes no time.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from jigsaw_opt.documents.chakra_trace import ALL_REDUCE, COLLECTIVE, COMPUTE, RECEIVE, SEND, ChakraNode
+from jigsaw_opt.documents.chakra_trace import ALL_REDUCE, BARRIER, COLLECTIVE, COMPUTE, RECEIVE, SEND, ChakraNode
 from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations, compile_instance
@@ -41,12 +42,16 @@ class ChakraTraces:
 
 @dataclass(frozen=True, slots=True)
 class _NamedActivity:
-    """The name of an activity, and of a transfer its GPUs and bytes; a message has its sender first."""
+    """The name of an activity, and of a transfer its GPUs and bytes; a message has its sender first.
+
+    A milestone has GPUs as well, and no bytes.
+    """
 
     name: str
     gpus: tuple[Gpu, ...] = ()
     bytes: int = 0
     is_message: bool = False
+    is_milestone: bool = False
 
 
 def chakra_traces(instance: Instance, plan: Plan) -> ChakraTraces:
@@ -75,6 +80,7 @@ def chakra_traces(instance: Instance, plan: Plan) -> ChakraTraces:
     levels = [[[it.level for it in row.blocks] for row in job.iterations] for job in jobs if isinstance(job, JobPlan)]
     network = network_of(operations, gpus, levels, within_slots=True)
     starts = [it.start_us for job in jobs for row in job.iterations for it in (*row.blocks, *row.transfers)]
+    starts = network.with_milestones(starts, plan.period_us)
     named = _named(operations, gpus, [len(job.iterations) for job in jobs])
     return _Writer(operations, network, starts, named).traces()
 
@@ -96,6 +102,10 @@ def _named(operations: Operations, gpus: list[list[Gpu]], iterations: list[int])
                 found.append(
                     _NamedActivity(f"{graph.job.name} {iteration} {sent.name}", ends, sent.bytes, not sent.among)
                 )
+        for iteration in range(count):
+            for slots in graph.milestone_slots:
+                ends = tuple(own[slot] for slot in slots)
+                found.append(_NamedActivity(f"{graph.job.name} {iteration} barrier", ends, is_milestone=True))
     return found
 
 
@@ -158,12 +168,13 @@ class _Writer:
 
     def _kind(self, number: int, gpu: Gpu) -> tuple[int, dict[str, object]]:
         named = self._named[number]
-        if not named.gpus:
+        if len(named.gpus) < 2:
             return COMPUTE, {}
         size: dict[str, object] = {"comm_size": named.bytes}
         if not named.is_message:
             members = " ".join(str(self._rank[each]) for each in named.gpus)
-            return COLLECTIVE, {**size, "comm_type": ALL_REDUCE, "pg_name": members}
+            kind = BARRIER if named.is_milestone else ALL_REDUCE
+            return COLLECTIVE, {**size, "comm_type": kind, "pg_name": members}
         source, target = (self._rank[each] for each in named.gpus)
         kind = SEND if gpu == named.gpus[0] else RECEIVE
         return kind, {**size, "comm_src": source, "comm_dst": target, "comm_tag": number}

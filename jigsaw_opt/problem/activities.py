@@ -89,6 +89,9 @@ class ActivityNetwork:
         What was added, job by job, iteration by iteration, blocks before transfers.
     jobs
         By job added, how many activities there were before it.
+    milestones
+        Numbers of activities that are no block or transfer: they take no time, and stand behind the others of their job
+        (`CompiledTaskGraph.milestones`).
     memory_bytes
         By GPU, bytes of slots and of states of workers that it holds all the time.
     activation_bytes
@@ -101,6 +104,7 @@ class ActivityNetwork:
     waits: list[Wait] = field(default_factory=list)
     holds: list[MemoryHold] = field(default_factory=list)
     jobs: list[int] = field(default_factory=list)
+    milestones: list[int] = field(default_factory=list)
     memory_bytes: Counter[Gpu] = field(default_factory=Counter)
     activation_bytes: Counter[Gpu] = field(default_factory=Counter)
 
@@ -183,8 +187,16 @@ class ActivityNetwork:
                 for activity in once
             ]
 
+        behind, release = len(self.activities), graph.job.release_us
+        for iteration in range(graph.job.iterations):
+            self.activities += [Activity(job, iteration, 0, (), (), release) for _ in range(graph.milestones)]
+        self.milestones += range(behind, len(self.activities))
+
         def number(at: tuple[int, int]) -> int:
-            return begin + at[0] * graph.size + at[1]
+            iteration, operation = at
+            if operation < graph.size:
+                return begin + iteration * graph.size + operation
+            return behind + iteration * graph.milestones + operation - graph.size
 
         for before, after, periods in checking_deadline(graph.precedences(self.horizon, within_slots)):
             self.waits.append(Wait(number(before), number(after), periods))
@@ -235,6 +247,25 @@ class ActivityNetwork:
             start[number] = moment
             free |= dict.fromkeys(used, moment + activity.duration_us)
         return start
+
+    def with_milestones(self, starts: Sequence[int], period_us: int | None) -> list[int]:
+        """Return the starts of all activities, given those of blocks and transfers.
+
+        Parameters
+        ----------
+        starts
+            Of blocks and transfers in their order, in microseconds; they keep all waits.
+        period_us
+            Period in microseconds; None on the finite horizon.
+        """
+        given, others = iter(starts), set(self.milestones)
+        found = [own.release_us if n in others else next(given) for n, own in enumerate(self.activities)]
+        if others:
+            for before, after, periods, _ in self.waits:
+                if after in others:
+                    end = found[before] + self.activities[before].duration_us
+                    found[after] = max(found[after], end - periods * (period_us or 0))
+        return found
 
     def waits_of(self) -> list[list[tuple[int, int]]]:
         """Return by activity what it waits for within one period: the other one, and how long after its start."""

@@ -21,8 +21,15 @@ from jigsaw_opt.problem.task_graph import Barrier, TaskGraph, TaskGraphJob
 __all__ = ["CompiledTaskGraph", "NumberedHold", "Precedence", "compile_task_graph"]
 
 
+_MOST_PAIRS = 10_000
+"""Largest number of pairs of operations that state a barrier; above it, they wait for a milestone instead."""
+
+
 class Precedence(NamedTuple):
-    """`after` starts no earlier than `before` ends, so many periods later; both are (iteration, operation)."""
+    """`after` starts no earlier than `before` ends, so many periods later; both are (iteration, operation).
+
+    Numbers of milestones are behind those of all operations.
+    """
 
     before: tuple[int, int]
     after: tuple[int, int]
@@ -78,6 +85,20 @@ class CompiledTaskGraph:
     def size(self) -> int:
         """Number of operations of one iteration."""
         return len(self.takes_part)
+
+    @property
+    def milestones(self) -> int:
+        """Number of milestones of one iteration, which take no time: one for each barrier with very many pairs.
+
+        The operations that begin an iteration wait for its milestone, and this for those that end the iteration before.
+        Milestones are not part of plans.
+        """
+        return len(self.milestone_slots)
+
+    @property
+    def milestone_slots(self) -> tuple[tuple[int, ...], ...]:
+        """``milestone_slots[milestone]``: numbers of the slots that the barrier is among."""
+        return tuple(slots for slots, _, _ in self._barriers[1])
 
     @cached_property
     def blocks_of(self) -> tuple[tuple[int, ...], ...]:
@@ -170,9 +191,15 @@ class CompiledTaskGraph:
         """Yield what waits for what, and so many iterations later: edges and barrier, each once."""
         yield from self.edges
         known = set(self.edges)
-        for before, after in self._barrier:
+        pairs, milestones = self._barriers
+        for before, after in pairs:
             if (before, after, 1) not in known:
                 yield before, after, 1
+        for milestone, (_, last, first) in enumerate(milestones, self.size):
+            for before in last:
+                yield before, milestone, 1
+            for after in first:
+                yield milestone, after, 0
 
     @cached_property
     def _after(self) -> list[list[int]]:
@@ -210,22 +237,31 @@ class CompiledTaskGraph:
         return longest
 
     @cached_property
-    def _barrier(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of operations between which the barrier lies; what follows from edges of lag 0 is left out."""
+    def _barriers(self) -> tuple[tuple[tuple[int, int], ...], list[tuple[tuple[int, ...], list[int], list[int]]]]:
+        """Pairs of operations between which a barrier lies; by milestone, its slots and what ends and begins there.
+
+        What follows from edges of lag 0 is left out.
+        """
         barrier: Barrier = self.shape.barrier
         if barrier == "none":
-            return ()
-        groups = self.blocks_of if barrier == "slot" else (tuple(range(self.size)),)
+            return (), []
+        slots = range(len(self.shape.slots))
+        groups: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((slot,), self.blocks_of[slot]) for slot in slots]
+        if barrier == "job":
+            groups = [(tuple(slots), tuple(range(self.size)))]
         found: dict[tuple[int, int], None] = {}
-        for group in groups:
+        milestones = []
+        for own, group in groups:
             members = set(group)
             inside = [(a, b) for a, b, lag in self.edges if lag == 0 and a in members and b in members]
             before, after = {a for a, _ in inside}, {b for _, b in inside}
             # Only operations without a follower or a predecessor in the group need a pair; edges order the others.
             last, first = [o for o in group if o not in before], [o for o in group if o not in after]
-            for a in checking_deadline(last):
-                found |= dict.fromkeys((a, b) for b in first)
-        return tuple(found)
+            if len(last) * len(first) > _MOST_PAIRS:
+                milestones.append((own, last, first))
+            else:
+                found |= dict.fromkeys((a, b) for a in last for b in first)
+        return tuple(found), milestones
 
 
 def compile_task_graph(job: TaskGraphJob) -> CompiledTaskGraph:

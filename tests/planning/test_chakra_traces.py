@@ -9,11 +9,11 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import save_plan
-from jigsaw_opt.documents.chakra_trace import COLLECTIVE, COMPUTE, RECEIVE, SEND, decode_trace, encode_trace
+from jigsaw_opt.documents.chakra_trace import BARRIER, COLLECTIVE, COMPUTE, RECEIVE, SEND, decode_trace, encode_trace
 from jigsaw_opt.documents.readers.chakra import read_chakra
 from jigsaw_opt.instances import load
 from jigsaw_opt.planning.chakra import ChakraTraces, chakra_traces
-from jigsaw_opt.problem import Plan
+from jigsaw_opt.problem import Cluster, Instance, Plan, Server, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.solve import solve
 
 NAMES = ["tiny/013", "tiny/016", "pipeline/two-servers", "pipeline/sharded"]
@@ -67,6 +67,23 @@ def test_traces_have_the_times_and_the_order_of_the_plan(name: str) -> None:
     assert last == max(end for _, end in spans)
     # Waits alone, without the planned starts, lead to no later end.
     assert 0.5 * last < earliest_end(traces) <= last
+
+
+def test_a_barrier_between_many_blocks_is_one_node_for_each_gpu() -> None:
+    slots = (Slot("a"), Slot("b"))
+    blocks = tuple(TaskGraphBlock(f"{slot.name}{n}", (slot.name,), {"v": 1}) for slot in slots for n in range(60))
+    job = TaskGraphJob("j", TaskGraph(slots, blocks, (), (), "job"), 2)
+    instance = Instance("many", Cluster((Server("s", "v", 2, 1, 10**6),)), {}, (job,))
+    plan = solve(instance, "greedy").plan
+    assert plan is not None
+    traces = chakra_traces(instance, plan)
+    assert traces.unsaid == 0
+    # The second iteration waits for the barrier, and this for all blocks of the first one.
+    for nodes in traces.nodes:
+        (barrier,) = (it for it in nodes if it.kind == COLLECTIVE and it.after)
+        assert barrier.attributes["comm_type"] == BARRIER and barrier.start_us == 60
+        assert all(barrier.number in it.after for it in nodes if it.name.startswith("j 1 ") and it.kind == COMPUTE)
+    assert earliest_end(traces) == 120
 
 
 @pytest.mark.parametrize("name", NAMES)

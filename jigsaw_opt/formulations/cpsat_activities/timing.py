@@ -48,9 +48,16 @@ def add_waits(model: cp_model.CpModel, job_vars: TaskGraphVariables, axis: TimeA
     axis
         The times that operations are laid down on.
     """
-    for (first, before), (later, after), periods in job_vars.graph.precedences(axis.horizon):
-        one, other = job_vars.starts[first][before], job_vars.starts[later][after]
-        model.add(other.start + axis.later(periods) >= job_vars.end(first, before))
+    graph = job_vars.graph
+    most = 2 * graph.size * graph.job.iterations
+    rows = [
+        [*starts, *(axis.start(model, graph.job.release_us, most) for _ in range(graph.milestones))]
+        for starts in job_vars.starts
+    ]
+    sizes = [*job_vars.size, *(0 for _ in range(graph.milestones))]
+    for (first, before), (later, after), periods in graph.precedences(axis.horizon):
+        one, other = rows[first][before], rows[later][after]
+        model.add(other.start + axis.later(periods) >= one.start + sizes[before])
         if isinstance(axis, ModuloAxis) and one is not other:
             # It follows, for residues are less than a period; the engine's relaxation gains by it.
             model.add(other.turns + periods >= one.turns)

@@ -380,16 +380,18 @@ def _pattern(operations: Operations, job: BackgroundJob, levels: tuple[int, ...]
         network.add_data_parallel(job.graph, job.gpus, [levels])
     else:
         network.add_task_graph(job.graph, job.gpus, within_slots=False)
-    waits = network.waits_of()
+    # The milestones of barriers stand behind all operations, and mean nothing within one iteration.
+    activities = network.activities[: len(network.activities) - len(network.milestones)]
+    waits = [[wait for wait in own if wait[0] < len(activities)] for own in network.waits_of()[: len(activities)]]
     order = tuple(TopologicalSorter({n: [before for before, _ in own] for n, own in enumerate(waits)}).static_order())
     resources: list[tuple[Resource, ...]] = [
-        (*activity.gpus, *activity.links) if activity.duration_us else () for activity in network.activities
+        (*activity.gpus, *activity.links) if activity.duration_us else () for activity in activities
     ]
     last: dict[Resource, int] = {}
     for operation in order:
         # Operations of one iteration that share a GPU or link take it in this order.
         shared = {last[resource] for resource in resources[operation] if resource in last}
-        waits[operation] += [(before, network.activities[before].duration_us) for before in sorted(shared)]
+        waits[operation] += [(before, activities[before].duration_us) for before in sorted(shared)]
         last |= dict.fromkeys(resources[operation], operation)
-    lengths = tuple(activity.duration_us for activity in network.activities)
+    lengths = tuple(activity.duration_us for activity in activities)
     return _IterationPattern(order, lengths, tuple(resources), tuple(map(tuple, waits)), levels)

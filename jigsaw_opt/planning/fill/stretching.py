@@ -79,6 +79,8 @@ class KeptPlan:
             done += [
                 (block.start_us, block.end_us) for row in job.iterations for block in (*row.blocks, *row.transfers)
             ]
+            # Milestones use and hold nothing, so that any time will do.
+            done += [done[-1]] * (len(self._network.activities) - len(done))
         for activity, (start, end) in zip(self._network.activities, done, strict=True):
             used: tuple[Resource, ...] = (*activity.gpus, *activity.links) if activity.duration_us else ()
             for resource in used:

@@ -103,7 +103,7 @@ def _current_of(operations: Operations, objective: int, timetable: Timetable) ->
     gpus = [[names[name] for name in plan.gpus] for plan in timetable.plans]
     levels = levels_of(timetable)
     network = network_of(operations, gpus, levels)
-    flat, starts = flatten(network), starts_of(timetable)
+    flat, starts = flatten(network), network.with_milestones(starts_of(timetable), timetable.period_us)
     if timetable.period_us is not None:
         first: dict[int, int] = {}
         last: dict[int, int] = {}

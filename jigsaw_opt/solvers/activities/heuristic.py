@@ -103,6 +103,8 @@ class PlacedJobs:
         for begin, graph, order in zip(begins, operations.task_graphs, placement.orders, strict=True):
             for iteration in range(graph.job.iterations):
                 reserve += [begin + iteration * graph.size + operation for operation in order]
+        # Milestones hold no memory, wherever they stand.
+        reserve += self.network.milestones
         self.scheduler = ListScheduler(self.flat, reserve)
         self.ranks = Ranks(self.flat, operations.weights, reserve, operations.deadlines)
         # What a microsecond behind a deadline counts as: a schedule that keeps all is better.

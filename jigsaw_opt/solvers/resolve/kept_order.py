@@ -89,7 +89,7 @@ class KeptOrder:
     @cached_property
     def starts(self) -> list[int]:
         """Return, by activity, its start in the plan, in microseconds."""
-        return starts_of(self._old)
+        return self._network.with_milestones(starts_of(self._old), self._old.period_us)
 
     @property
     def period_us(self) -> int | None:
@@ -190,9 +190,11 @@ class KeptOrder:
         return [(name, max(lengths[len(blocks) + at :: size])) for at, name in enumerate(names)]
 
     def operation_name(self, activity: int) -> str:
-        """Return what an activity is: a block or transfer by its name, or a worker or bucket by its number."""
+        """Return what an activity is: a block, a transfer or a barrier, by its name or number."""
         job = self.flat.job[activity]
         blocks, transfers = self._operations_of(job)
+        if activity in self._network.milestones:
+            return "barrier"
         at = (activity - self.begins[job]) % (len(blocks) + len(transfers))
         kinds = ("worker", "bucket") if job < len(self.operations.jobs) else ("block", "transfer")
         if at < len(blocks):

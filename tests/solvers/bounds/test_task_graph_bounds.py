@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from random import Random
 from threading import Event
 
 import pytest
@@ -14,6 +15,7 @@ from jigsaw_opt.problem.clock import Clock, limited
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.task_graph import Barrier
 from jigsaw_opt.solvers.bounds import BoundBudget, BoundContext, lower_bound
+from jigsaw_opt.solvers.bounds.activities.flushes import _best_pair
 from jigsaw_opt.solvers.bounds.registry import names, relaxations
 from tests.random_task_graphs import random_task_graph_instance
 from tests.solvers.test_cpsat_task_graphs import instance_of, one_server, pipeline
@@ -32,6 +34,16 @@ def test_held_time_of_a_pipeline(memory: int) -> None:
     # The first stage holds a byte for all of 4 * (1 + 2), and has up to three bytes.
     job = TaskGraphJob("pipe", pipeline(4, 1, 1), 1)
     assert bound_of(instance_of(one_server(4, memory), job, horizon="cyclic"), "held_time") == 12 // memory
+
+
+def test_the_best_head_and_tail_are_those_of_all_pairs() -> None:
+    random = Random(1)
+    for number in range(300):
+        most = (3, 10, 50)[number % 3]
+        blocks = [tuple(random.randrange(most) for _ in range(3)) for _ in range(random.randrange(1, 12))]
+        pairs = product({head for head, _, _ in blocks}, {tail for _, _, tail in blocks})
+        both = [(a, b, [it for h, it, t in blocks if h >= a and t >= b]) for a, b in pairs]
+        assert _best_pair(blocks) == max((a + sum(own) + b, a, b) for a, b, own in both if own)
 
 
 def test_held_time_counts_what_divides_all_holds() -> None:

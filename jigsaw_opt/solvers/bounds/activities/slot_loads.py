@@ -57,6 +57,8 @@ class TaskGraphData:
         best = Channel((), max(way.rate for way in ways), min(way.latency_us for way in ways))
         self.least_us = [min(block.duration_us.values()) for block in graph.shape.blocks]
         self.least_us += [graph.transfer_us(operation, best) for operation in range(graph.blocks, graph.size)]
+        # Milestones take no time.
+        self.least_us += [0] * graph.milestones
         # Two iterations are the least in which a chain can come back to an operation.
         self.listed = min(graph.job.iterations, max(2, _MOST_LISTED // graph.size))
 
@@ -74,7 +76,7 @@ class TaskGraphData:
         Where not all iterations are listed, the part of a longest chain of those that are between two iterations of
         some operation is repeated: that one which is longest for its iterations.
         """
-        before, size = self._waits(self.listed, forward=True), self.graph.size
+        before, size = self._waits(self.listed, forward=True), len(self.least_us)
         heads = self._longest(before)
         last = max(range(len(heads)), key=lambda n: heads[n] + self.least_us[n % size])
         longest = heads[last] + self.least_us[last % size]
@@ -96,7 +98,7 @@ class TaskGraphData:
 
     def _waits(self, iterations: int, forward: bool) -> dict[int, list[int]]:
         """Return, by operation of so many iterations, those that it comes after, or before."""
-        graph, size = self.graph, self.graph.size
+        graph, size = self.graph, len(self.least_us)
         before: dict[int, list[int]] = {number: [] for number in range(size * iterations)}
         listed = replace(graph, job=altered(graph.job, iterations=iterations))
         for first, later, _ in listed.precedences("finite"):
@@ -106,7 +108,7 @@ class TaskGraphData:
         return before
 
     def _longest(self, before: Mapping[int, list[int]]) -> list[int]:
-        size = self.graph.size
+        size = len(self.least_us)
         passed = [0] * len(before)
         for number in TopologicalSorter(before).static_order():
             passed[number] = max(
