@@ -1,4 +1,4 @@
-"""Documents in files: loading and saving."""
+"""Documents in files, which gzip may have compressed: loading and saving."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    data, source = read_file(path), os.fspath(path)
+    data, source = _content(path)
     with expecting(data, source, "instance"):
         return decode_instance(data, source)
 
@@ -56,15 +56,12 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
 def load_plan(path: str | os.PathLike[str]) -> Plan:
     """Read a plan from a file, as its ``format`` says; one that lists all iterations if it says none.
 
-    The file may be compressed by gzip.
-
     Raises
     ------
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    source = os.fspath(path)
-    data = unpacked(read_file(path), source)
+    data, source = _content(path)
     with expecting(data, source, "plan", "phased-plan"):
         return decode_plan(data, source)
 
@@ -79,7 +76,7 @@ def load_replay(path: str | os.PathLike[str]) -> Replay:
     """
     from jigsaw_opt.documents.replay import decode_replay
 
-    data, source = read_file(path), os.fspath(path)
+    data, source = _content(path)
     with expecting(data, source, "replay", "phased-replay"):
         return decode_replay(data, source)
 
@@ -94,7 +91,13 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay | La
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    return decode_document(read_file(path), os.fspath(path))
+    return decode_document(*_content(path))
+
+
+def _content(path: str | os.PathLike[str]) -> tuple[bytes, str]:
+    """Return what a file holds, which gzip may have compressed, and what problems call it."""
+    source = os.fspath(path)
+    return unpacked(read_file(path), source), source
 
 
 def decode_document(data: bytes, source: str) -> Instance | Plan | Replay | LayerGraph:

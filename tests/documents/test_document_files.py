@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
 import pytest
 
+from jigsaw_opt.cli import main
 from jigsaw_opt.documents import (
+    encode_instance,
+    encode_plan,
     load_document,
     load_instance,
     load_plan,
@@ -25,6 +29,20 @@ def test_what_is_saved_is_loaded(tmp_path: Path, pair: Instance, pair_plan: Plan
     save_plan(pair_plan, tmp_path / "p.json")
     assert load_instance(tmp_path / "i.json") == load_document(tmp_path / "i.json") == pair
     assert load_plan(str(tmp_path / "p.json")) == load_document(tmp_path / "p.json") == pair_plan
+
+
+def test_what_gzip_has_compressed_is_loaded(tmp_path: Path, pair: Instance, pair_plan: Plan) -> None:
+    path = tmp_path / "it.json.gz"
+    path.write_bytes(gzip.compress(encode_plan(pair_plan)))
+    assert load_plan(path) == load_document(path) == pair_plan
+    assert main(["validate", str(path)]) == 0
+    path.write_bytes(gzip.compress(encode_instance(pair)))
+    assert load_instance(path) == pair
+    path.write_bytes(path.read_bytes()[:-20])
+    for load in (load_instance, load_plan, load_document):
+        with refuses(f"unreadable {path}"):
+            load(path)
+    assert main(["validate", str(path)]) == 3
 
 
 def test_a_broken_plan_is_judged_as_a_plan(tmp_path: Path) -> None:
