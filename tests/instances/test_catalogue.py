@@ -5,15 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.documents import instance_sha256, load_plan
-from jigsaw_opt.instances import best_known, load, names, sets
+from jigsaw_opt.documents import instance_sha256, load_plan, save_plan
+from jigsaw_opt.instances import best_known, best_plan, load, names, sets
 from jigsaw_opt.instances.bundle import rendered
 from jigsaw_opt.instances.catalogue import BEST_KNOWN, DATA, path_of, plan_path, read_best_known
 from jigsaw_opt.problem import FreeDepth, FullDepth, Instance, StaircaseDepth, compile_instance
+from jigsaw_opt.solvers.solve import solve
 from tests.refusals import misuse
 
 
@@ -123,15 +126,27 @@ def test_best_known_values_belong_to_the_bundled_instances() -> None:
         assert best_known(name) == best
 
 
-def _is_certified(name: str) -> bool:
-    """Whether a bundled plan shows the best known value, by the rules and the checker alone."""
+def _is_certified(name: str, folder: Path = DATA) -> bool:
+    """Whether the plan in a folder shows the best known value, by the rules and the checker alone."""
     known = read_best_known(BEST_KNOWN)[name]
-    plan = load_plan(plan_path(name))
+    plan = load_plan(plan_path(name, folder))
     return check(load(name), plan) == () and plan.objective == known.objective
 
 
 def test_a_plan_shows_every_best_known_value() -> None:
     assert [name for name in names() if not _is_certified(name)] == []
+
+
+def test_a_plan_that_is_worse_or_wrong_shows_nothing(tmp_path: Path) -> None:
+    best, worse = best_plan("tiny/000"), solve(load("tiny/000"), "greedy").plan
+    assert best is not None and worse is not None and worse.objective > best.objective
+    path = plan_path("tiny/000", tmp_path)
+    path.parent.mkdir()
+    told = []
+    for plan in (best, worse, replace(worse, objective=best.objective, bound=0)):
+        save_plan(plan, path)
+        told.append(_is_certified("tiny/000", tmp_path))
+    assert told == [True, False, False]
 
 
 def test_plans_are_small_and_of_bundled_instances() -> None:
