@@ -84,33 +84,43 @@ def run(arguments: argparse.Namespace) -> int:
     goes_on_from(arguments.output / ROWS)
     make_folder(arguments.output, (*TABLES, _PICTURE, _PAGE), arguments.sources)
     beyond: list[Beyond] = []
-    kind = MEASUREMENTS._replace(more=partial(_more, gate=gate, beyond=beyond))
+    more = partial(_more, gate=gate, beyond=beyond, folder=arguments.output)
+    kind = MEASUREMENTS._replace(more=more)
     picture, show = partial(_draw, folder=arguments.output, gate=gate), partial(_print, gate=gate)
     code = run_sweep(arguments, tasks, engine, kind, _line, show, picture)
-    return code or _tell_beyond(beyond) or (0 if gate is None else gate.code)
+    return code or _tell_beyond(beyond, arguments.output) or (0 if gate is None else gate.code)
 
 
-def _more(rows: Rows, gate: Gate | None, beyond: list[Beyond]) -> Mapping[str, Any]:
-    """Return what the summary says besides its cells, and note the runs that go beyond best known values."""
+def _more(rows: Rows, gate: Gate | None, beyond: list[Beyond], folder: Path) -> Mapping[str, Any]:
+    """Return what the summary says besides its cells; keep the plans of runs that go beyond best known values."""
+    import json
     from dataclasses import asdict
 
-    from jigsaw_opt.sweeps.bench.known import beyond_known
+    from jigsaw_opt.documents import write_atomically
+    from jigsaw_opt.sweeps.bench.known import better_plans, beyond_known
 
     beyond += beyond_known(rows)
+    for name, plan in better_plans(rows).items():
+        write_atomically(_better(folder, name), json.dumps(plan).encode())
     return {"beyond_known": [asdict(it) for it in beyond], **({} if gate is None else gate.judge(rows))}
 
 
-def _tell_beyond(beyond: list[Beyond]) -> int:
+def _better(folder: Path, name: str) -> Path:
+    """Return the file of a plan that beats the best known one of an instance."""
+    return folder / "better" / f"{name.replace('/', '-')}.json"
+
+
+def _tell_beyond(beyond: list[Beyond], folder: Path) -> int:
     """Say which best known values are out of date or contradicted; return the exit code."""
     from jigsaw_opt.cli.output import note
 
     for it in beyond:
         run = f"{it.instance}: {it.solver}, seed {it.seed}"
         if it.kind == "better":
-            note(
-                f"BETTER THAN BEST KNOWN: {run}: objective {it.found}, stored {it.stored}; solve and store it by"
-                f" python -m jigsaw_opt.instances.record {it.instance} --solver {it.solver} --seed {it.seed}"
-            )
+            plan = _better(folder, it.instance)
+            what = f"--plan {plan}" if plan.exists() else f"{it.instance} --solver {it.solver} --seed {it.seed}"
+            told = f"BETTER THAN BEST KNOWN: {run}: objective {it.found}, stored {it.stored}"
+            note(f"{told}; store the best plan by python -m jigsaw_opt.instances.record {what}")
         else:
             note(f"CONTRADICTION: {run}: {it.found}, stored {it.stored}: one of plan and bound is wrong")
     return CHECK_FAILED if beyond else 0

@@ -14,9 +14,14 @@ from typing import cast
 
 import pytest
 
+from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
-from jigsaw_opt.instances import best_known
+from jigsaw_opt.documents import encode_instance, load_plan
+from jigsaw_opt.instances import best_known, load
+from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.sweeps.bench.table import COLUMNS
+from jigsaw_opt.sweeps.bench.trial import measure
+from jigsaw_opt.sweeps.bench.trials import Design, Entry, trials
 from tests.extras import needs_plot, needs_ray
 from tests.refusals import ends
 
@@ -263,3 +268,24 @@ def test_a_run_beyond_a_best_known_value_is_an_exit_code(
     assert f"{told}: tiny/000: greedy, seed 0" in printed.err
     beyond = json.loads((tmp_path / "summary.json").read_text())["beyond_known"]
     assert [it["instance"] for it in beyond] == ["tiny/000"]
+
+
+def test_the_best_plan_beyond_a_best_known_value_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    best = best_known("tiny/000")
+    assert best is not None
+    stored = {"tiny/000": replace(best, objective=10**9)}
+    monkeypatch.setattr("jigsaw_opt.sweeps.bench.known.read_best_known", lambda _path: stored)
+    instance = load("tiny/000")
+    tasks = trials([Entry("tiny", "tiny/000", instance)], Design(("greedy", "cpsat"), (0,), (None,), work_limit=2.0))
+    made = [{"key": it.key, **it.labels, "error": None, **it.function(*it.arguments)} for it in tasks]
+    assert made[1]["objective"] < made[0]["objective"] and all("plan" in row for row in made)
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
+    assert bench(tmp_path, "tiny/000", "--solvers", "greedy,cpsat") == 7
+    (written,) = (tmp_path / "better").iterdir()
+    plan = load_plan(written)
+    assert written.name == "tiny-000.json" and check(instance, plan) == ()
+    assert plan.objective == made[1]["objective"]
+    assert "plan" not in measure(encode_instance(replace(instance, name="other")), "greedy", Options(threads=1))
+    assert f"--plan {written}" in capsys.readouterr().err

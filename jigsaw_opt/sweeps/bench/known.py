@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from jigsaw_opt.instances.catalogue import BEST_KNOWN, BestKnown, read_best_known
 
-__all__ = ["Beyond", "best_known_by_hash", "beyond_known"]
+__all__ = ["Beyond", "beats_known", "best_known_by_hash", "better_plans", "beyond_known"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,30 @@ class Beyond:
 def best_known_by_hash() -> dict[str, tuple[str, BestKnown]]:
     """Return name and best known values of each bundled instance, by the hash of the instance."""
     return {known.instance_sha256: (name, known) for name, known in read_best_known(BEST_KNOWN).items()}
+
+
+def beats_known(sha256: str, objective: int | None) -> bool:
+    """Return whether an objective is below the best known one of the bundled instance with that hash."""
+    found = best_known_by_hash().get(sha256)
+    return (
+        objective is not None and found is not None and (found[1].objective is None or objective < found[1].objective)
+    )
+
+
+def better_plans(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the best plan that beats the stored value, as a document, by the name of the bundled instance.
+
+    Parameters
+    ----------
+    rows
+        Rows of measured runs; those that beat a value hold their ``plan``.
+    """
+    known, found = best_known_by_hash(), dict[str, Mapping[str, Any]]()
+    for row in rows:
+        if row.get("plan") is not None and beats_known(row["instance_sha256"], row.get("objective")):
+            name = known[row["instance_sha256"]][0]
+            found[name] = min(found.get(name, row), row, key=lambda it: it["objective"])
+    return {name: row["plan"] for name, row in found.items()}
 
 
 def beyond_known(rows: Iterable[Mapping[str, Any]]) -> list[Beyond]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import resource
@@ -9,12 +10,14 @@ import time
 from typing import Any
 
 from jigsaw_opt import __version__
-from jigsaw_opt.documents import decode_instance
+from jigsaw_opt.documents import decode_instance, encode_plan
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.sweeps.bench.known import beats_known
 from jigsaw_opt.system.hardware import hardware
 
 __all__ = ["measure"]
@@ -55,9 +58,17 @@ def measure(document: bytes, solver: str, options: Options) -> dict[str, Any]:
 
 def _solved(instance: Instance, solver: str, options: Options) -> dict[str, Any]:
     try:
-        return _outcome(solve(instance, solver, options), options.time_limit)
+        result = solve(instance, solver, options)
     except JigsawError as error:
         return {"error": str(error)}
+    return {**_outcome(result, options.time_limit), **_better_plan(result.plan)}
+
+
+def _better_plan(plan: Plan | None) -> dict[str, Any]:
+    """Return a plan that beats the best known value, as nobody might find it again; nothing of others."""
+    if plan is None or not beats_known(plan.instance_sha256, plan.objective):
+        return {}
+    return {"plan": json.loads(encode_plan(plan))}
 
 
 def _outcome(result: Result, limit: float | None) -> dict[str, Any]:
