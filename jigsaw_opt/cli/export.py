@@ -164,6 +164,8 @@ def _chakra(arguments: argparse.Namespace) -> int:
     for rank, (path, nodes) in enumerate(zip(paths, made.nodes, strict=True)):
         note(f"rank {rank} is GPU {made.gpus[rank]}")
         emit(encode_trace(nodes), path)
+    if made.all_reduces:
+        note(f"{made.all_reduces} transfers among several GPUs are written as all-reduces, as a plan times them")
     if made.unsaid:
         note(f"{made.unsaid} waits between GPUs that share no transfer are not in the traces")
     return 0

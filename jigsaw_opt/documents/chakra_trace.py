@@ -57,8 +57,9 @@ class ChakraNode:
         Its name.
     kind
         Its type; the constants of this module are some.
-    after
-        Numbers of the nodes that it waits for, its ``data_deps``.
+    after, control
+        Numbers of the nodes that it waits for: its ``data_deps``, and its ``ctrl_deps``, which in traces of PyTorch are
+        the calls that it was made by.
     duration_us, start_us
         In microseconds; 0 where the trace says nothing.
     attributes
@@ -72,6 +73,7 @@ class ChakraNode:
     duration_us: int = 0
     start_us: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    control: tuple[int, ...] = ()
 
 
 def decode_trace(data: bytes, source: str = "trace.et") -> list[ChakraNode]:
@@ -122,10 +124,11 @@ def encode_trace(nodes: Sequence[ChakraNode]) -> bytes:
     """
     metadata, node, attribute = _messages()
     messages = [metadata(version="1.0.0")]
-    for it in nodes:
-        own = [attribute(name=name, **{_KINDS[name]: value}) for name, value in it.attributes.items()]
-        times = {"start_time_micros": it.start_us, "duration_micros": it.duration_us}
-        messages.append(node(id=it.number, name=it.name, type=it.kind, data_deps=it.after, attr=own, **times))
+    for each in nodes:
+        own = [attribute(name=name, **{_KINDS[name]: value}) for name, value in each.attributes.items()]
+        times = {"start_time_micros": each.start_us, "duration_micros": each.duration_us}
+        waits = {"data_deps": each.after, "ctrl_deps": each.control}
+        messages.append(node(id=each.number, name=each.name, type=each.kind, attr=own, **waits, **times))
     texts = [message.SerializeToString() for message in messages]
     return b"".join(_length(len(text)) + text for text in texts)
 
@@ -138,15 +141,17 @@ _KINDS = {
     "comm_dst": "int32_val",
     "comm_tag": "int32_val",
     "pg_name": "string_val",
+    "stream": "int64_val",
 }
 """The kinds of the attributes that are written, as Chakra's own reader takes them."""
 
 
 def _decoded(message: Any) -> ChakraNode:
-    values = ((it.name, it.WhichOneof("value"), it) for it in message.attr)
-    attributes = {name: getattr(it, kind) for name, kind, it in values if kind is not None}
+    values = ((each.name, each.WhichOneof("value"), each) for each in message.attr)
+    attributes = {name: getattr(each, kind) for name, kind, each in values if kind is not None}
     times = message.duration_micros, message.start_time_micros
-    return ChakraNode(message.id, message.name, message.type, tuple(message.data_deps), *times, attributes)
+    waits, control = tuple(message.data_deps), tuple(message.ctrl_deps)
+    return ChakraNode(message.id, message.name, message.type, waits, *times, attributes, control)
 
 
 def _framed(data: bytes) -> Iterator[bytes]:
@@ -207,6 +212,7 @@ def _messages() -> tuple[Any, Any, Any]:
         ("id", 1, "uint64", False),
         ("name", 2, "string", False),
         ("type", 3, "int32", False),  # an enumeration, which is written in the same way
+        ("ctrl_deps", 4, "uint64", True),
         ("data_deps", 5, "uint64", True),
         ("start_time_micros", 6, "uint64", False),
         ("duration_micros", 7, "uint64", False),

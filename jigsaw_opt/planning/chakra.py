@@ -31,12 +31,15 @@ class ChakraTraces:
         By rank, the name of its GPU; GPUs without work have no trace.
     nodes
         By rank, its nodes in the order of the plan.
+    all_reduces
+        How many transfers are written as all-reduces of their bytes.
     unsaid
         How many waits between GPUs no transfer stands for, so that the traces do not state them.
     """
 
     gpus: tuple[str, ...]
     nodes: tuple[tuple[ChakraNode, ...], ...]
+    all_reduces: int
     unsaid: int
 
 
@@ -44,7 +47,7 @@ class ChakraTraces:
 class _NamedActivity:
     """The name of an activity, and of a transfer its GPUs and bytes; a message has its sender first.
 
-    A milestone has GPUs as well, and no bytes.
+    A milestone has GPUs as well, and no bytes. What is of one GPU alone takes no time there.
     """
 
     name: str
@@ -140,7 +143,8 @@ class _Writer:
             for gpu in self._gpus_of[number]:
                 self._write(number, gpu)
             self._count_unsaid(number)
-        return ChakraTraces(self._names, tuple(map(tuple, self._nodes)), self.unsaid)
+        among = sum(len(each.gpus) > 1 and not (each.is_message or each.is_milestone) for each in self._named)
+        return ChakraTraces(self._names, tuple(map(tuple, self._nodes)), among, self.unsaid)
 
     def _write(self, number: int, gpu: Gpu) -> None:
         """Write an activity on one of its GPUs: a node for each part of a block, or one of a transfer."""

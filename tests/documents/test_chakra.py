@@ -10,10 +10,15 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.documents.chakra_trace import (
+    ALL_GATHER,
     ALL_REDUCE,
+    ALL_TO_ALL,
+    BARRIER,
+    BROADCAST,
     COLLECTIVE,
     COMPUTE,
     RECEIVE,
+    REDUCE_SCATTER,
     SEND,
     ChakraNode,
     decode_trace,
@@ -22,12 +27,13 @@ from jigsaw_opt.documents.chakra_trace import (
 from jigsaw_opt.documents.readers.chakra import read_chakra
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import TaskGraphJob
+from jigsaw_opt.problem.costs import transfer_us
 
 STORE = 3
 
 
-def reduced(number: int, size: int, *after: int, group: str = "0") -> ChakraNode:
-    attributes = {"is_cpu_op": False, "comm_type": ALL_REDUCE, "comm_size": size, "pg_name": group}
+def reduced(number: int, size: int, *after: int, group: str = "0", kind: int = ALL_REDUCE) -> ChakraNode:
+    attributes = {"is_cpu_op": False, "comm_type": kind, "comm_size": size, "pg_name": group}
     return ChakraNode(number, "all_reduce", COLLECTIVE, after, 0, 0, attributes)
 
 
@@ -37,7 +43,7 @@ def step(*, size: int = 8) -> list[ChakraNode]:
         ChakraNode(1, "aten::mm", COMPUTE, (), 900, 0, {"is_cpu_op": True}),
         ChakraNode(2, "gemm a/b", COMPUTE, (1,), 30),
         ChakraNode(3, "store", STORE, (2,)),
-        ChakraNode(4, "gemm", COMPUTE, (2, 3, 1), 20),
+        ChakraNode(4, "gemm", COMPUTE, (2, 3, 1), 20, control=(1,)),
         reduced(5, size, 3),
         ChakraNode(6, "step", COMPUTE, (2, 4, 5), 5),
     ]
@@ -68,6 +74,76 @@ def test_ranks_with_a_collective_are_a_job_of_blocks_and_transfers() -> None:
     own = {("{0}.2", "{0}.4"), ("{0}.2", "0.5"), ("{0}.4", "{0}.6"), ("0.5", "{0}.6")}
     assert waits == {(a.format(rank), b.format(rank)) for a, b in own for rank in (0, 1)}
     assert "left out: 2 operations of the CPU" in told and "left out: 2 nodes of metadata or memory" in told
+    assert "left out: 2 control dependencies of the CPU, which say who called whom" in told
+    assert not any("all-reduces" in sentence or "at once" in sentence for sentence in told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "moved_over_each_link"),
+    [
+        (ALL_REDUCE, 2 * 900 * 2 // 3),
+        (REDUCE_SCATTER, 900 * 2 // 3),
+        (ALL_TO_ALL, 900 * 2 // 3),
+        (ALL_GATHER, 900 * 2),
+        (BROADCAST, 900),
+        (BARRIER, 0),
+    ],
+)
+def test_a_collective_moves_as_many_bytes_as_its_kind_does_on_a_ring(kind: int, moved_over_each_link: int) -> None:
+    nodes = [ChakraNode(1, "f", COMPUTE, (), 5), reduced(2, 900, 1, kind=kind)]
+    told: list[str] = []
+    shape = read_chakra({"job.et": encode_trace(nodes)}, "v100", workers=3, tell=told.append)
+    (transfer,) = shape.transfers
+    # A byte a microsecond over one link.
+    assert transfer_us(transfer.bytes, 3, 3, 10**6, 0) == moved_over_each_link
+    names = {REDUCE_SCATTER: "reduce-scatter", ALL_TO_ALL: "all-to-all", ALL_GATHER: "all-gather"}
+    names |= {BROADCAST: "broadcast", BARRIER: "barrier"}
+    sentences = [sentence for sentence in told if "all-reduces" in sentence]
+    expected = [f"collectives that are timed as ring all-reduces: 1 {names[kind]}"] if kind in names else []
+    assert sentences == expected
+
+
+def test_collectives_without_a_known_kind_are_counted() -> None:
+    nodes = [reduced(1, 8, kind=77), ChakraNode(2, "x", COLLECTIVE, (1,), 0, 0, {"comm_size": 8})]
+    told: list[str] = []
+    shape = read_chakra(
+        {"job.et": encode_trace([*nodes, ChakraNode(3, "f", COMPUTE, (2,), 5)])}, "v100", workers=2, tell=told.append
+    )
+    assert [transfer.bytes for transfer in shape.transfers] == [8, 8]
+    kinds = "1 of a kind that is unknown, 1 of no stated kind"
+    assert f"collectives that are timed as ring all-reduces: {kinds}" in told
+    assert "2 transfers may start at once: the trace names no computation before" in told
+
+
+def test_operations_of_a_stream_and_control_dependencies_of_a_gpu_are_waits() -> None:
+    nodes = [
+        ChakraNode(9, "second", COMPUTE, (), 1, 0, {"stream": 7}),
+        ChakraNode(3, "first", COMPUTE, (), 1, 0, {"stream": 7}),
+        ChakraNode(5, "launch", COMPUTE, (), 1, 0, {"is_cpu_op": True, "stream": 7}),
+        ChakraNode(4, "apart", COMPUTE, (), 1, 0, {"stream": 20}, control=(3, 5, 77)),
+        ChakraNode(6, "free", COMPUTE, (), 1),
+    ]
+    told: list[str] = []
+    shape = read_chakra({"job.et": encode_trace(nodes)}, "v100", tell=told.append)
+    waits = {(edge.before, edge.after) for edge in shape.edges}
+    assert waits == {("0.3 first", "0.9 second"), ("0.3 first", "0.4 apart")}
+    assert "left out: 2 control dependencies of the CPU, which say who called whom" in told
+
+
+def test_a_message_without_a_peer_goes_to_the_other_rank_of_its_group() -> None:
+    own = {"pg_name": "7", "comm_size": 64}
+    first = [ChakraNode(1, "f", COMPUTE, (), 3), ChakraNode(2, "p2p", SEND, (1,), 0, 0, own)]
+    second = [ChakraNode(1, "p2p", RECEIVE, (), 0, 0, own), ChakraNode(2, "f", COMPUTE, (1,), 4)]
+    third = [ChakraNode(1, "f", COMPUTE, (), 3)]
+    traces = {f"j.{rank}.et": encode_trace(nodes) for rank, nodes in enumerate((first, third, second))}
+    (transfer,) = read_chakra(traces, "v100").transfers
+    assert (transfer.source, transfer.target, transfer.bytes) == ("0", "2", 64)
+
+
+def test_a_rank_without_a_trace_is_named() -> None:
+    traces = {f"job.{rank}.et": encode_trace(step()) for rank in (0, 2)}
+    with pytest.raises(InvalidInputError, match="of rank 2, and the trace of rank 1 is missing"):
+        read_chakra(traces, "v100")
 
 
 def test_a_send_and_its_receive_are_one_transfer() -> None:

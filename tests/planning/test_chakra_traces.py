@@ -110,7 +110,10 @@ def test_export_writes_a_file_for_each_gpu(tmp_path: Path, capsys: pytest.Captur
     names = {gpu for job in plan.jobs for gpu in job.gpus}
     assert sorted(path.name for path in folder.iterdir()) == [f"plan.{rank}.et" for rank in range(len(names))]
     assert decode_trace((folder / "plan.0.et").read_bytes())
-    assert "rank 0 is GPU" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "rank 0 is GPU" in told
+    among = sum(len(row.transfers) for job in plan.jobs if len(job.gpus) > 1 for row in job.iterations)
+    assert f"{among} transfers among several GPUs are written as all-reduces" in told
 
 
 def test_chakras_visualizer_draws_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,19 +2,30 @@
 
 What a GPU computes is a block. The collectives of the ranks of a process group are one transfer, the first of its kind
 of each rank with the first of the others, and so on; a send and its receive are one transfer, too. Whatever the GPU
-does not carry out is left out, and what waits for it waits for what it waits for.
+does not carry out is left out, and what waits for it waits for what it waits for. A control dependency on an operation
+of the CPU says who called whom, and is left out, too; one between operations of a GPU is a wait like any other.
+Operations of one stream of a GPU follow one another.
+
+A transfer among slots is timed as a ring all-reduce (specification: transfer), so another collective has the bytes of
+an all-reduce that moves as much over each link. The input of `S` bytes of each of `p` ranks makes a ring move
+`2 S (p - 1) / p` for an all-reduce, `S (p - 1) / p` for a reduce-scatter, a scatter or an all-to-all, `S (p - 1)` for
+an all-gather or a gather, and `S` for a broadcast or a reduce (Thakur, Rabenseifner and Gropp, *Optimization of
+collective communication operations in MPICH*, 2005; *Performance reported by NCCL tests*).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 
+from jigsaw_opt.documents import chakra_trace as chakra
 from jigsaw_opt.documents.chakra_trace import COLLECTIVE, COMPUTE, RECEIVE, SEND, ChakraNode, decode_trace
 from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphTransfer
 from jigsaw_opt.text import counted
 
@@ -24,6 +35,22 @@ _MOST_KEPT = 50_000
 """What waits for what is worked out with a bit for each pair of nodes."""
 _LONGEST_NAME = 48
 _MOST_SIZE = 2**53 - 1
+_METADATA = 1
+_NAMES = {
+    chakra.ALL_REDUCE: "all-reduce",
+    chakra.REDUCE: "reduce",
+    chakra.ALL_GATHER: "all-gather",
+    chakra.GATHER: "gather",
+    chakra.SCATTER: "scatter",
+    chakra.BROADCAST: "broadcast",
+    chakra.ALL_TO_ALL: "all-to-all",
+    chakra.REDUCE_SCATTER: "reduce-scatter",
+    chakra.REDUCE_SCATTER_BLOCK: "reduce-scatter",
+    chakra.BARRIER: "barrier",
+}
+"""Names of the kinds of collectives that are known."""
+_UNSTATED = -1
+"""The kind of a collective that states none."""
 _RANK = re.compile(r"\.([0-9]{1,9})\.et(\.gz)?$")
 
 
@@ -71,14 +98,18 @@ def read_chakra(
         for rank in ranks
         if rank.number in twice
     ]
+    ranks.sort(key=lambda rank: rank.number)
+    if not problems and ranks[-1].number >= len(ranks):
+        missing = next(number for number, rank in enumerate(ranks) if rank.number != number)
+        told = f"is of rank {ranks[-1].number}, and the trace of rank {missing} is missing"
+        problems.append(Problem(ranks[-1].source, told, "give the traces of all ranks", code="missing-field"))
     if problems:
         raise InvalidInputError(problems)
-    ranks.sort(key=lambda rank: rank.number)
     if len(ranks) == 1:
         ranks = [ranks[0].again(number) for number in range(workers)]
-    graph = _task_graph(ranks, gpu_type)
+    graph, kinds = _task_graph(ranks, gpu_type)
     if tell is not None:
-        _tell(ranks, len(traces), tell)
+        _tell(ranks, len(traces), kinds, tell)
     return graph
 
 
@@ -95,7 +126,7 @@ class _Rank:
     after
         By node, what it waits for, without what follows from that.
     left_out
-        How many nodes of what kind are left out.
+        How many nodes and dependencies of what kind are left out.
     """
 
     number: int
@@ -122,27 +153,75 @@ class _Rank:
         ]
         if problems:
             raise InvalidInputError(problems)
+        waits = {node.number: [*node.after, *_control(node, by_number)] for node in nodes}
         try:
-            order = list(TopologicalSorter({node.number: node.after for node in nodes}).static_order())
+            order = _in_order(by_number, waits)
         except CycleError as error:
             told = " -> ".join(map(str, error.args[1][:8]))
             raise InvalidInputError([Problem(source, f"nodes wait for each other: {told}", code="cycle")]) from error
+        last: dict[int, int] = {}
+        for node in (by_number[place] for place in order):
+            stream = _stream(node)
+            if stream is not None:
+                waits[node.number] += [last[stream]] if stream in last else []
+                last[stream] = node.number
         reasons = {node.number: _why_left_out(node) for node in nodes}
         kept = {node.number: node for node in nodes if reasons[node.number] is None}
         if len(kept) > _MOST_KEPT:
             told = f"has {len(kept)} nodes of a GPU; at most {_MOST_KEPT} are read"
             raise InvalidInputError([Problem(source, told, code="too-large")])
         left_out = Counter(reason for reason in reasons.values() if reason is not None)
-        return cls(number, source, kept, _waits(by_number, kept, order), left_out)
+        calls = sum(len(node.control) - len(_control(node, by_number)) for node in nodes)
+        left_out.update({"control dependencies of the CPU, which say who called whom": calls} if calls else {})
+        return cls(number, source, kept, _waits(waits, kept, order), left_out)
 
     def again(self, number: int) -> _Rank:
         """Return the same nodes as another rank."""
         return _Rank(number, self.source, self.kept, self.after, self.left_out)
 
+    def transfers_without_work(self) -> int:
+        """Return how many collectives and sends wait for no computation."""
+        behind: dict[int, bool] = {}  # by node, whether it waits for a computation
+        for number, own in self.after.items():
+            behind[number] = any(self.kept[before].kind == COMPUTE or behind[before] for before in own)
+        return sum(not behind[number] for number, node in self.kept.items() if node.kind in (SEND, COLLECTIVE))
+
     def called(self, number: int) -> str:
         """Return the name of a node in the task graph."""
         text = "".join(each if each.isprintable() and each != "/" else "_" for each in self.kept[number].name)
         return f"{self.number}.{number} {text[:_LONGEST_NAME]}".strip()
+
+
+def _control(node: ChakraNode, nodes: Mapping[int, ChakraNode]) -> list[int]:
+    """Return the control dependencies that a node waits for: those between operations of a GPU."""
+    found = [] if _of_cpu(node) else [number for number in node.control if number in nodes]
+    return [number for number in found if not _of_cpu(nodes[number])]
+
+
+def _of_cpu(node: ChakraNode) -> bool:
+    return bool(node.attributes.get("is_cpu_op")) or node.kind == _METADATA
+
+
+def _stream(node: ChakraNode) -> int | None:
+    """Return the stream that an operation of a GPU is on; earlier traces state it as its thread."""
+    stated = node.attributes.get("stream", node.attributes.get("tid"))
+    return stated if type(stated) is int and not _of_cpu(node) else None
+
+
+def _in_order(nodes: Mapping[int, ChakraNode], waits: Mapping[int, list[int]]) -> list[int]:
+    """Return all nodes, each behind those that it waits for; of several, that which began first or has least number.
+
+    So do Chakra's own readers issue them, by their numbers.
+    """
+    sorter = TopologicalSorter(waits)
+    sorter.prepare()
+    ready, order = list[tuple[int, int]](), list[int]()
+    while sorter.is_active():
+        for number in sorter.get_ready():
+            heappush(ready, (nodes[number].start_us, number))
+        order.append(heappop(ready)[1])
+        sorter.done(order[-1])
+    return order
 
 
 def _why_left_out(node: ChakraNode) -> str | None:
@@ -154,7 +233,7 @@ def _why_left_out(node: ChakraNode) -> str | None:
     return None if node.kind in (SEND, RECEIVE, COLLECTIVE) else "nodes of metadata or memory"
 
 
-def _waits(nodes: Mapping[int, ChakraNode], kept: Mapping[int, ChakraNode], order: list[int]) -> dict[int, list[int]]:
+def _waits(waits: Mapping[int, list[int]], kept: Mapping[int, ChakraNode], order: list[int]) -> dict[int, list[int]]:
     """Return which kept nodes each of them waits for, through those left out, without what follows from others."""
     places = [number for number in order if number in kept]
     place = {number: k for k, number in enumerate(places)}
@@ -163,7 +242,7 @@ def _waits(nodes: Mapping[int, ChakraNode], kept: Mapping[int, ChakraNode], orde
     after: dict[int, list[int]] = {}
     for number in order:
         asked = 0
-        for other in nodes[number].after:
+        for other in waits[number]:
             asked |= 1 << place[other] if other in place else last[other]
         mine, rest, found = 0, asked, []
         while rest:
@@ -177,73 +256,147 @@ def _waits(nodes: Mapping[int, ChakraNode], kept: Mapping[int, ChakraNode], orde
     return after
 
 
-def _task_graph(ranks: list[_Rank], gpu_type: str) -> TaskGraph:
-    blocks, transfers, problems = [], [], list[Problem]()
-    name_of: dict[tuple[int, int], str] = {}
-    collectives: dict[tuple[str, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    messages: dict[tuple[int, int, int], dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
-    for index, rank in enumerate(ranks):
-        for number, node in rank.kept.items():
-            if node.kind == COMPUTE:
-                name_of[index, number] = rank.called(number)
-                blocks.append(TaskGraphBlock(rank.called(number), (str(rank.number),), {gpu_type: node.duration_us}))
-            elif node.kind == COLLECTIVE:
-                alike = str(node.attributes.get("pg_name", "")), _whole(node, "comm_type")
-                collectives[alike][index].append(number)
-            else:
-                own, other = ("comm_src", "comm_dst") if node.kind == SEND else ("comm_dst", "comm_src")
-                if other not in node.attributes:
-                    told = f"does not say its {other}"
-                    problems.append(Problem(f"{rank.source}: node {number}", told, code="missing-field"))
-                    continue
-                ends = {own: node.attributes.get(own, rank.number), other: node.attributes[other]}
-                key = _number(ends["comm_src"]), _number(ends["comm_dst"]), _whole(node, "comm_tag")
-                messages[key][node.kind].append((index, number))
-    for (group, kind), parts in collectives.items():
+class _Matching:
+    """Blocks of all ranks, and transfers of those nodes that belong together.
+
+    Attributes
+    ----------
+    blocks, transfers
+        Of the task graph.
+    names
+        By rank and node, the name of its block or transfer.
+    kinds
+        How many collectives there are of each kind.
+    problems
+        What is wrong.
+    """
+
+    def __init__(self, ranks: list[_Rank], gpu_type: str) -> None:
+        self._ranks, self._pairs = ranks, _pairs(ranks)
+        self.blocks: list[TaskGraphBlock] = []
+        self.transfers: list[TaskGraphTransfer] = []
+        self.names: dict[tuple[int, int], str] = {}
+        self.kinds: Counter[int] = Counter()
+        self.problems: list[Problem] = []
+        collectives: dict[tuple[str, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        messages: dict[tuple[int, int, int], dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+        for index, rank in enumerate(ranks):
+            for number, node in rank.kept.items():
+                if node.kind == COMPUTE:
+                    name = self.names[index, number] = rank.called(number)
+                    self.blocks.append(TaskGraphBlock(name, (str(rank.number),), {gpu_type: node.duration_us}))
+                elif node.kind == COLLECTIVE:
+                    group, kind = str(node.attributes.get("pg_name", "")), node.attributes.get("comm_type", _UNSTATED)
+                    collectives[group, _number(kind)][index].append(number)
+                elif (ends := self._ends(rank, node)) is not None:
+                    messages[ends][node.kind].append((index, number))
+        for (group, kind), parts in collectives.items():
+            self._add_collectives(group, kind, parts)
+        for (source, target, _), sides in messages.items():
+            self._add_messages(source, target, sides[SEND], sides[RECEIVE])
+
+    def _ends(self, rank: _Rank, node: ChakraNode) -> tuple[int, int, int] | None:
+        """Return source, target and tag of a message; None where its peer is not known."""
+        own, other = ("comm_src", "comm_dst") if node.kind == SEND else ("comm_dst", "comm_src")
+        peer = node.attributes.get(other, _peer(node, rank.number, self._pairs))
+        if peer is None:
+            told = f"does not say its {other}, and no group of two ranks does"
+            self.problems.append(Problem(f"{rank.source}: node {node.number}", told, code="missing-field"))
+            return None
+        ends = {own: node.attributes.get(own, rank.number), other: peer}
+        return _number(ends["comm_src"]), _number(ends["comm_dst"]), _number(node.attributes.get("comm_tag", 0))
+
+    def _add_collectives(self, group: str, kind: int, parts: Mapping[int, list[int]]) -> None:
+        """Add the collectives of one kind of a process group, by rank."""
+        ranks = self._ranks
         if len(parts) < 2 or len({len(own) for own in parts.values()}) > 1:
             told = ", ".join(f"{len(own)} of rank {ranks[index].number}" for index, own in parts.items())
-            where = ranks[min(parts)].source
             named = f" of group {group!r}" if group else ""
-            told = f"collectives of kind {kind}{named} do not belong together: {told}"
-            problems.append(Problem(where, told, "give the traces of all ranks", code="mismatch"))
-            continue
+            told = f"collectives of kind {_NAMES.get(kind, kind)}{named} do not belong together: {told}"
+            where = ranks[min(parts)].source
+            self.problems.append(Problem(where, told, "give the traces of all ranks", code="mismatch"))
+            return
         for together in zip(*parts.values(), strict=True):
             each = list(zip(parts, together, strict=True))
-            size = _size(each, ranks, problems)
-            first, number = each[0]
-            name = ranks[first].called(number)
-            transfers.append(TaskGraphTransfer(name, size, among=tuple(str(ranks[index].number) for index, _ in each)))
-            name_of |= dict.fromkeys(each, name)
-    for (source, target, _), kinds in messages.items():
-        sent, received = kinds[SEND], kinds[RECEIVE]
+            among = tuple(str(ranks[index].number) for index in parts)
+            self._add(TaskGraphTransfer(self._called(each[0]), self._size(each, kind), among=among), each)
+            self.kinds[kind] += 1
+
+    def _add_messages(
+        self, source: int, target: int, sent: list[tuple[int, int]], received: list[tuple[int, int]]
+    ) -> None:
+        """Add what one rank sends another one with one tag."""
         if len(sent) != len(received) or source == target:
             index, number = (sent or received)[0]
             told = (
                 f"rank {source} sends {counted(len(sent), 'message')} to rank {target}, which receives {len(received)}"
             )
-            problems.append(Problem(f"{ranks[index].source}: node {number}", told, code="mismatch"))
-            continue
+            self.problems.append(Problem(f"{self._ranks[index].source}: node {number}", told, code="mismatch"))
+            return
         for pair in zip(sent, received, strict=True):
-            size = _size(list(pair), ranks, problems)
-            name = ranks[pair[0][0]].called(pair[0][1])
-            transfers.append(TaskGraphTransfer(name, size, source=str(source), target=str(target)))
-            name_of |= dict.fromkeys(pair, name)
-    if problems:
-        raise InvalidInputError(problems)
-    if not blocks:
+            name, size = self._called(pair[0]), self._size(list(pair))
+            self._add(TaskGraphTransfer(name, size, source=str(source), target=str(target)), pair)
+
+    def _called(self, part: tuple[int, int]) -> str:
+        index, number = part
+        return self._ranks[index].called(number)
+
+    def _size(self, parts: list[tuple[int, int]], kind: int | None = None) -> int:
+        return _size(parts, self._ranks, self.problems, kind)
+
+    def _add(self, transfer: TaskGraphTransfer, parts: Iterable[tuple[int, int]]) -> None:
+        self.transfers.append(transfer)
+        self.names |= dict.fromkeys(parts, transfer.name)
+
+
+def _task_graph(ranks: list[_Rank], gpu_type: str) -> tuple[TaskGraph, Counter[int]]:
+    """Return the task graph, and how many collectives there are of each kind."""
+    found = _Matching(ranks, gpu_type)
+    if found.problems:
+        raise InvalidInputError(found.problems)
+    if not found.blocks:
         raise InvalidInputError([Problem(ranks[0].source, "no GPU computes anything that takes time", code="empty")])
     edges = dict.fromkeys(
-        (name_of[index, before], name_of[index, number])
+        (found.names[index, before], found.names[index, number])
         for index, rank in enumerate(ranks)
         for number, waits in rank.after.items()
         for before in waits
     )
     slots = tuple(Slot(str(rank.number)) for rank in ranks)
-    return TaskGraph(slots, tuple(blocks), tuple(transfers), tuple(Edge(*pair) for pair in edges), "job")
+    parts = tuple(found.blocks), tuple(found.transfers), tuple(Edge(*pair) for pair in edges)
+    return TaskGraph(slots, *parts, "job"), found.kinds
 
 
-def _size(parts: list[tuple[int, int]], ranks: list[_Rank], problems: list[Problem]) -> int:
-    """Return the bytes of a transfer, which all of its ranks must state alike."""
+def _pairs(ranks: list[_Rank]) -> dict[str, set[int]]:
+    """Return the ranks of each process group that has just two."""
+    members: dict[str, set[int]] = defaultdict(set)
+    for rank in ranks:
+        for node in rank.kept.values():
+            if "pg_name" in node.attributes:
+                members[str(node.attributes["pg_name"])].add(rank.number)
+    return {name: own for name, own in members.items() if len(own) == 2}
+
+
+def _peer(node: ChakraNode, rank: int, pairs: Mapping[str, set[int]]) -> int | None:
+    """Return the other rank of a node's process group; None where there is not just one other."""
+    return next(iter(pairs.get(str(node.attributes.get("pg_name")), set()) - {rank}), None)
+
+
+def _all_reduce_bytes(kind: int, size: int, ranks: int) -> int:
+    """Return the bytes of a ring all-reduce that moves as much over each link as a collective of another kind."""
+    if kind in (chakra.REDUCE_SCATTER, chakra.REDUCE_SCATTER_BLOCK, chakra.SCATTER, chakra.ALL_TO_ALL):
+        return ceil_div(size, 2)
+    if kind in (chakra.ALL_GATHER, chakra.GATHER):
+        return ceil_div(size * ranks, 2)
+    if kind in (chakra.BROADCAST, chakra.REDUCE):
+        return ceil_div(size * ranks, 2 * (ranks - 1))
+    return 0 if kind == chakra.BARRIER else size
+
+
+def _size(parts: list[tuple[int, int]], ranks: list[_Rank], problems: list[Problem], kind: int | None = None) -> int:
+    """Return the bytes of a transfer, which all of its ranks must state alike; of a collective as an all-reduce."""
+    if kind == chakra.BARRIER:
+        return 0
     stated = {}
     for index, number in parts:
         node = ranks[index].kept[number]
@@ -257,21 +410,35 @@ def _size(parts: list[tuple[int, int]], ranks: list[_Rank], problems: list[Probl
     if len(set(stated.values())) > 1:
         told = "ranks state different sizes of one transfer: " + ", ".join(f"{w} {b}" for w, b in stated.items())
         problems.append(Problem(next(iter(stated)), told, code="mismatch"))
-    return max(stated.values())
-
-
-def _whole(node: ChakraNode, name: str) -> int:
-    return _number(node.attributes.get(name, 0))
+    size = max(stated.values())
+    if kind is None or problems:
+        return size
+    moved = _all_reduce_bytes(kind, size, len(parts))
+    if moved > _MOST_SIZE:
+        told = f"moves as much as an all-reduce of {moved} bytes; at most {_MOST_SIZE} are possible"
+        problems.append(Problem(next(iter(stated)), told, code="out-of-range"))
+    return moved
 
 
 def _number(value: object) -> int:
     return value if type(value) is int else -1
 
 
-def _tell(ranks: list[_Rank], files: int, tell: Callable[[str], None]) -> None:
+def _tell(ranks: list[_Rank], files: int, kinds: Counter[int], tell: Callable[[str], None]) -> None:
     if files == 1 and len(ranks) > 1:
         tell(f"{ranks[0].source} stands for each of {len(ranks)} ranks")
     left_out = sum((rank.left_out for rank in ranks[:files]), Counter[str]())
     for kind, number in left_out.items():
         tell(f"left out: {number} {kind}")
+    others = Counter[str]()
+    for collective, number in kinds.items():
+        unnamed = "of no stated kind" if collective == _UNSTATED else "of a kind that is unknown"
+        others[_NAMES.get(collective, unnamed)] += number
+    del others[_NAMES[chakra.ALL_REDUCE]]
+    if others:
+        told = ", ".join(f"{number} {name}" for name, number in others.items())
+        tell(f"collectives that are timed as ring all-reduces: {told}")
+    early = sum(rank.transfers_without_work() for rank in ranks[:files])
+    if early:
+        tell(f"{counted(early, 'transfer')} may start at once: the trace names no computation before")
     tell("memory is not known, so the job has none")
