@@ -7,7 +7,7 @@
 # make gate   plans and bounds of sixty small solves against stored values; before a change of solvers lands
 # make faults hostile input, faults and limits: what docs/reliability.md promises, tried in ten minutes
 # make constraints  the newest versions that go together, into constraints.txt; installs what only this needs
-# make test-lowest  the fast tests of rooms without engines of their own, with the lowest versions that pyproject.toml admits
+# make test-lowest  the fast tests with the lowest versions that pyproject.toml admits, without PyTorch and Ray
 # make dist   the source archive and the wheel, in out/dist
 # make release VERSION=0.3.0  sets version and date, commits, and makes the tag that the forge publishes
 # make peers  other solvers and ours on the set rack, side by side; installs what only this needs
@@ -17,7 +17,6 @@ CORE ?= .venv-core
 LOWEST ?= .venv-lowest
 # Where the extras make a difference; that every module of the other rooms loads without them is one of these tests.
 CORE_TESTS = tests/cli tests/executor tests/solvers tests/sweeps tests/views $(wildcard tests/test_*.py)
-LOWEST_TESTS = tests/checking tests/documents tests/formulations tests/planning tests/problem tests/routing tests/views
 PYTHON ?= python3
 BIN := $(VENV)/bin
 comma := ,
@@ -72,7 +71,7 @@ test-lowest: | $(BIN)/python
 	$(PIP) uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct -e '.[plot,routing,test]'
-	$(LOWEST)/bin/python -m pytest -n 2 -m "not slow" $(LOWEST_TESTS)
+	$(LOWEST)/bin/python -m pytest -n 2 -m "not slow"
 
 # Measures and fails nothing. Lines that run only in child processes or in compiled functions are not counted.
 coverage: install
