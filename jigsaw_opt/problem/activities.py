@@ -172,7 +172,7 @@ class ActivityNetwork:
         """
         begin, job = len(self.activities), len(self.jobs)
         self.jobs.append(begin)
-        once = [self._task_graph_activity(graph, operation, gpus, job) for operation in range(graph.size)]
+        once = self.operations_of(graph, gpus, job)
         for iteration in range(graph.job.iterations):
             self.activities += [
                 Activity(
@@ -206,6 +206,25 @@ class ActivityNetwork:
             for hold in graph.holds:
                 first, last = number((iteration, hold.start)), number((iteration, hold.end))
                 self.holds.append(MemoryHold(first, last, gpus[hold.slot], hold.bytes))
+
+    def operations_of(self, graph: CompiledTaskGraph, gpus: Sequence[Gpu], job: int = 0) -> list[Activity]:
+        """Return the operations of one iteration of a task-graph job, which are not added.
+
+        Parameters
+        ----------
+        graph
+            The compiled job.
+        gpus
+            GPU of each slot.
+        job
+            Index of the job.
+
+        Raises
+        ------
+        ValueError
+            No path joins two of its servers.
+        """
+        return [self._task_graph_activity(graph, operation, gpus, job) for operation in range(graph.size)]
 
     def _task_graph_activity(self, graph: CompiledTaskGraph, operation: int, gpus: Sequence[Gpu], job: int) -> Activity:
         """Return an operation of a task-graph job in its first iteration."""
@@ -340,8 +359,7 @@ def assemble_task_graphs(
     plans = []
     for graph, decision in zip(operations.task_graphs, decisions, strict=True):
         network = ActivityNetwork(operations.routes, operations.horizon)
-        network.add_task_graph(graph, decision.gpus, within_slots=False)
-        lengths = [activity.duration_us for activity in network.activities[: graph.size]]
+        lengths = [activity.duration_us for activity in network.operations_of(graph, decision.gpus)]
         iterations = []
         for row in decision.starts:
             done = [Execution(start, start + length) for start, length in zip(row, lengths, strict=True)]

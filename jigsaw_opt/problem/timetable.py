@@ -17,7 +17,17 @@ from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, TaskGraphJobPlan, Transfer
 from jigsaw_opt.system.former_names import former_attribute, former_keywords
 
-__all__ = ["Gpu", "JobDecision", "Timetable", "assemble", "decisions_of", "job_end", "lateness_us", "objective_of"]
+__all__ = [
+    "Gpu",
+    "JobDecision",
+    "Timetable",
+    "assemble",
+    "decisions_of",
+    "job_end",
+    "lateness_us",
+    "objective_of",
+    "objective_of_ends",
+]
 
 Gpu = tuple[int, int]
 """A GPU as (index of the server, index in the server)."""
@@ -146,11 +156,35 @@ def objective_of(
     ValueError
         The objective is the period and there is none.
     """
+    return objective_of_ends(operations, [*map(job_end, jobs), *map(job_end, task_graph_jobs)], period_us)
+
+
+def objective_of_ends(operations: Operations, ends: Sequence[int], period_us: int | None = None) -> int:
+    """Return the objective of a timetable of which the ends of all jobs are known (specification: objective).
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    ends
+        End of each job, data-parallel ones before task-graph ones, in microseconds.
+    period_us
+        The period in microseconds; None on the finite horizon.
+
+    Returns
+    -------
+    int
+        In microseconds (times weight for a weighted sum).
+
+    Raises
+    ------
+    ValueError
+        The objective is the period and there is none.
+    """
     if operations.objective == "period":
         if period_us is None:
             raise ValueError("a cyclic plan needs its period")
         return period_us
-    ends = [*map(job_end, jobs), *map(job_end, task_graph_jobs)]
     if operations.objective == "makespan":
         return max(ends)
     return sum(weight * end for weight, end in zip(operations.weights, ends, strict=True))

@@ -11,7 +11,7 @@ from jigsaw_opt.formulations.cpsat_activities import spans_suffice
 from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
 from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Timetable, lateness_us, objective_of
+from jigsaw_opt.problem.timetable import Timetable, lateness_us, objective_of_ends
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, network_of
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.modulo import ModuloScheduler
@@ -172,8 +172,12 @@ class PlacedJobs:
 
     def _value(self, starts: Sequence[int], period: int | None, least: float) -> tuple[float, Timetable | None]:
         placed, begins = self.placement, self.network.jobs
-        timetable = timetable_of(self.operations, begins, placed.gpus, starts, period, placed.levels)
-        value = objective_of(self.operations, timetable.jobs, period, timetable.task_graph_jobs)
+        ends = [0] * len(begins)
+        for job, start, length in zip(self.flat.job, starts, self.flat.duration_us, strict=True):
+            ends[job] = max(ends[job], start + length)
+        value = objective_of_ends(self.operations, ends, period)
         if self._penalty and period is None:
-            value += self._penalty * lateness_us(self.operations, timetable.ends)
-        return value, timetable if value < least else None
+            value += self._penalty * lateness_us(self.operations, ends)
+        if value >= least:
+            return value, None
+        return value, timetable_of(self.operations, begins, placed.gpus, starts, period, placed.levels)

@@ -293,17 +293,22 @@ class _ReserveSafety:
     """Check that the rest of the reserve can still be done behind an activity."""
 
     def __init__(self, flat: FlatActivities, reserves: Sequence[list[int]]) -> None:
-        self.flat, self.reserves = flat, reserves
-        self.first = [0] * len(reserves)
+        self.flat, self.reserves = flat, list(reserves)
+        self.skipped = [0] * len(reserves)
         self.seen = [0] * len(flat.opens)
         self.epoch = 0
+        most = [0] * len(reserves)
+        for gpu, amount, _ in chain.from_iterable(flat.opens):
+            most[gpu] += amount
+        # Where all there is to hold fits at once, so does every part of it.
+        self.scarce = [held > room for held, room in zip(most, flat.room, strict=True)]
 
     def holds(self, memory: HeldMemory, activity: int) -> bool:
         """Return whether the reserve still suffices where the activity, which fits, is done now."""
         # What leaves no GPU with more than before leaves the reserve as much room as it had.
         if not memory.grows(activity):
             return True
-        gpus = {gpu for gpu, _, _ in self.flat.opens[activity]}
+        gpus = {gpu for gpu, _, _ in self.flat.opens[activity] if self.scarce[gpu]}
         return all(self._holds_on(gpu, memory, activity) for gpu in gpus)
 
     def _holds_on(self, gpu: int, memory: HeldMemory, activity: int) -> bool:
@@ -332,11 +337,14 @@ class _ReserveSafety:
     def _reserve_before(self, gpu: int, memory: HeldMemory, activity: int) -> Iterator[int]:
         """Yield what is left of the reserve of a GPU up to an activity."""
         reserve, done = self.reserves[gpu], memory.done
-        # What is done stays so, and the first that is not only moves on.
-        while done[reserve[self.first[gpu]]]:
-            self.first[gpu] += 1
-        place = self.first[gpu]
-        while reserve[place] != activity:
-            if not done[reserve[place]]:
-                yield reserve[place]
-            place += 1
+        # What is done stays so, and is left out once walks have passed over it often enough to pay for it.
+        if self.skipped[gpu] > len(reserve):
+            reserve = self.reserves[gpu] = [other for other in reserve if not done[other]]
+            self.skipped[gpu] = 0
+        for other in reserve:
+            if other == activity:
+                return
+            if done[other]:
+                self.skipped[gpu] += 1
+            else:
+                yield other
