@@ -110,6 +110,9 @@ def read_chakra(
     graph, kinds = _task_graph(ranks, gpu_type)
     if tell is not None:
         _tell(ranks, len(traces), kinds, tell)
+        early = _transfers_without_work(graph)
+        if early:
+            tell(f"{counted(early, 'transfer')} may start at once: the trace names no computation before")
     return graph
 
 
@@ -178,13 +181,6 @@ class _Rank:
     def again(self, number: int) -> _Rank:
         """Return the same nodes as another rank."""
         return _Rank(number, self.source, self.kept, self.after, self.left_out)
-
-    def transfers_without_work(self) -> int:
-        """Return how many collectives and sends wait for no computation."""
-        behind: dict[int, bool] = {}  # by node, whether it waits for a computation
-        for number, own in self.after.items():
-            behind[number] = any(self.kept[before].kind == COMPUTE or behind[before] for before in own)
-        return sum(not behind[number] for number, node in self.kept.items() if node.kind in (SEND, COLLECTIVE))
 
     def called(self, number: int) -> str:
         """Return the name of a node in the task graph."""
@@ -424,6 +420,19 @@ def _number(value: object) -> int:
     return value if type(value) is int else -1
 
 
+def _transfers_without_work(graph: TaskGraph) -> int:
+    """Return how many transfers wait for no block."""
+    after: dict[str, list[str]] = defaultdict(list)
+    for edge in graph.edges:
+        after[edge.before].append(edge.after)
+    todo, reached = [block.name for block in graph.blocks], set[str]()
+    while todo:
+        later = [name for name in after[todo.pop()] if name not in reached]
+        reached.update(later)
+        todo += later
+    return sum(transfer.name not in reached for transfer in graph.transfers)
+
+
 def _tell(ranks: list[_Rank], files: int, kinds: Counter[int], tell: Callable[[str], None]) -> None:
     if files == 1 and len(ranks) > 1:
         tell(f"{ranks[0].source} stands for each of {len(ranks)} ranks")
@@ -438,7 +447,4 @@ def _tell(ranks: list[_Rank], files: int, kinds: Counter[int], tell: Callable[[s
     if others:
         told = ", ".join(f"{number} {name}" for name, number in others.items())
         tell(f"collectives that are timed as ring all-reduces: {told}")
-    early = sum(rank.transfers_without_work() for rank in ranks[:files])
-    if early:
-        tell(f"{counted(early, 'transfer')} may start at once: the trace names no computation before")
     tell("memory is not known, so the job has none")
