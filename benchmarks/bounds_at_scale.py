@@ -81,7 +81,7 @@ def main() -> None:
     options = parser.parse_args()
     heads = ["instance", "workers", "cheap", "s", "stronger", "s", "more", "plan", "gap", "stronger gap", "reason"]
     asked = instances(options.set, options.seeds, options.servers)
-    print_table(heads, (row(it, options.work) for it in asked if it.objective != "weighted_completion"))
+    print_table(heads, (row(each, options.work) for each in asked if each.objective != "weighted_completion"))
 
 
 if __name__ == "__main__":

@@ -126,7 +126,9 @@ def profiles() -> Iterator[Sequence[object]]:
         for rate, gpus in product((12500, 266000), (8, 16, 32, 64)):
             costs = profiled_costs(runs, BurstSetting(gpus, batch, rate))
             plans, spent = timed(partial(plans_of, costs))
-            found = [cell for it in plans for cell in (f"{it.iteration_us / 1e3:.2f}", f"{it.job_amplification:.2f}")]
+            found = [
+                cell for plan in plans for cell in (f"{plan.iteration_us / 1e3:.2f}", f"{plan.job_amplification:.2f}")
+            ]
             yield (f"{model} {batch}", gpus, rate, *found, f"{spent:.2f}")
 
 
@@ -144,7 +146,7 @@ def filled(seconds: float) -> Iterator[Sequence[object]]:
         instance = burst_instance(plan, "burst", "cyclic")
         alone = solve(instance, options=options).objective
         assert alone is not None
-        used = [sum(it.gpu_us for it in plan.options if it.gpus > gpu) for gpu in range(gpus)]
+        used = [sum(option.gpu_us for option in plan.options if option.gpus > gpu) for gpu in range(gpus)]
         pieces = [int(0.9 * (alone - busy) / PIECE_US) for busy in used]
         for gpu, count in enumerate(pieces):
             if count:
@@ -160,7 +162,7 @@ def filled(seconds: float) -> Iterator[Sequence[object]]:
             alone,
             filled.objective,
             filled.bound,
-            *(f"{100 * it:.1f} %" for it in share),
+            *(f"{100 * each:.1f} %" for each in share),
         )
 
 

@@ -78,8 +78,10 @@ def two_uplinks(instance: Instance) -> Instance:
         return f"{name}-2" if name in switches else name
 
     second = [
-        replace(it, name=f"{it.name}-2", ends=(other(it.ends[0]), other(it.ends[1])), bandwidth=it.bandwidth // 2)
-        for it in cluster.links
+        replace(
+            link, name=f"{link.name}-2", ends=(other(link.ends[0]), other(link.ends[1])), bandwidth=link.bandwidth // 2
+        )
+        for link in cluster.links
     ]
     both = (*cluster.switches, *(f"{name}-2" for name in cluster.switches))
     cluster = replace(cluster, switches=both, links=(*cluster.links, *second))
@@ -102,7 +104,9 @@ def survivable(name: str, slack: float, options: Options) -> None:
         print(f"{title}{'-':>12}  {kept.status}", flush=True)
         return
     assert plain.plan is not None
-    breaking = sum(bool(it.stopped or it.broken) for it in each_failure(effects_on(instance, plain.plan), ("link",)))
+    breaking = sum(
+        bool(each.stopped or each.broken) for each in each_failure(effects_on(instance, plain.plan), ("link",))
+    )
     cost = kept.objective / plain.objective - 1
     print(f"{title}{kept.objective:>12}{cost:>9.1%}{kept.bound:>12}{breaking:>10}", flush=True)
 

@@ -45,7 +45,9 @@ def alone_and_together() -> tuple[tuple[Picture, ...], Picture]:
     for number, job in enumerate(whole.jobs):
         drawn = _solved(replace(whole, jobs=(job,)))
         begin = alone[-1].end_us if alone else 0
-        lanes = tuple(replace(lane, intervals=[_moved(it, begin) for it in lane.intervals]) for lane in drawn.lanes)
+        lanes = tuple(
+            replace(lane, intervals=[_moved(interval, begin) for interval in lane.intervals]) for lane in drawn.lanes
+        )
         alone.append(replace(drawn, lanes=lanes, end_us=begin + drawn.end_us, numbers=(number,)))
     return tuple(alone), _solved(whole)
 
@@ -135,11 +137,11 @@ def search() -> bytes:
 def bounds() -> bytes:
     """What each instant relaxation proves by itself, as a share of the best bound of all instant ones."""
     operations = {name: compile_instance(load(f"rack/{name}")) for name in RACKS}
-    best = {name: lower_bound(it).value for name, it in operations.items()}
+    best = {name: lower_bound(operation).value for name, operation in operations.items()}
     alone = {
         kind: [
-            lower_bound(it, [other for other in names() if other != kind]).value / best[name]
-            for name, it in operations.items()
+            lower_bound(operation, [other for other in names() if other != kind]).value / best[name]
+            for name, operation in operations.items()
         ]
         for kind in names()
     }
@@ -148,7 +150,7 @@ def bounds() -> bytes:
     def draw(axes: Axes) -> None:
         wide = 0.8 / len(shown)
         for k, (kind, shares) in enumerate(shown.items()):
-            axes.bar([at + k * wide for at in range(len(RACKS))], [100 * it for it in shares], wide, label=kind)
+            axes.bar([at + k * wide for at in range(len(RACKS))], [100 * share for share in shares], wide, label=kind)
         axes.set_xticks([at + 0.4 - wide / 2 for at in range(len(RACKS))], RACKS)
         axes.set_ylabel("% of the best instant bound")
         axes.legend(loc="lower right")

@@ -83,8 +83,10 @@ def pipelines() -> Iterator[Foreground]:
     """Pipelines in 1F1B, and with their weights' gradients apart and the schedule free."""
     results = json.loads(shared("pipeline/reference_results.json").read_text(encoding="utf-8"))["zero_bubble"]
     for (stages, micro_batches, forward), (unit_us, piece_us) in PIPELINES.items():
-        same = (it for it in results if (it["p"], it["m"], it["f"]) == (stages, micro_batches, forward))
-        entry = min(same, key=lambda it: it["max_mem"])
+        same = (
+            result for result in results if (result["p"], result["m"], result["f"]) == (stages, micro_batches, forward)
+        )
+        entry = min(same, key=lambda each: each["max_mem"])
         f, b, w, sent = (tuple([unit_us * entry[key]] * stages) for key in ("f", "b", "w", "comm"))
         held, weights = (entry["mem_f"],) * stages, (-entry["mem_w"],) * stages
         whole = PipelineCosts(f, tuple(map(sum, zip(b, w, strict=True))), (), sent[1:], activation_bytes=held)
@@ -100,7 +102,7 @@ def in_order(instance: Instance, layout: PipelineLayout) -> Instance:
     """The instance of a pipeline with the passes of each GPU in the order of 1F1B."""
     job = instance.jobs[0]
     assert isinstance(job, TaskGraphJob)
-    rows = [[f"{it.kind}{it.micro_batch}.{it.stage}" for it in row] for row in ORDERS["1f1b"](layout)]
+    rows = [[f"{each.kind}{each.micro_batch}.{each.stage}" for each in row] for row in ORDERS["1f1b"](layout)]
     known = set(job.shape.edges)
     more = [Edge(one, other) for row in rows for one, other in pairwise(row)]
     edges = (*job.shape.edges, *(edge for edge in more if edge not in known))
@@ -138,8 +140,8 @@ def several(foreground: Foreground, count: int) -> Foreground:
     if count == 1:
         return foreground
     one, numbers = foreground.instance, range(count)
-    servers = tuple(replace(it, name=f"{it.name}{k}") for k in numbers for it in one.cluster.servers)
-    jobs = tuple(replace(it, name=f"{it.name}{k}") for k in numbers for it in one.jobs)
+    servers = tuple(replace(server, name=f"{server.name}{k}") for k in numbers for server in one.cluster.servers)
+    jobs = tuple(replace(job, name=f"{job.name}{k}") for k in numbers for job in one.jobs)
     return replace(
         foreground,
         name=f"{count} x {foreground.name}",
@@ -199,7 +201,7 @@ def main() -> None:
     parser.add_argument("--draw", type=Path, metavar="FILE", help="draw the first with pieces, 10 %% allowed, as PNG")
     arguments = parser.parse_args()
     groups = pipelines(), *(bursts(gpus, arguments.background_batch) for gpus in arguments.gpus)
-    chosen = [it for group in groups for it in group if arguments.only in it.name]
+    chosen = [each for group in groups for each in group if arguments.only in each.name]
     options = Options(time_limit=arguments.seconds, threads=arguments.workers)
     if arguments.write is not None:
         save_instance(with_background(chosen[0], "pieces"), arguments.write)

@@ -50,7 +50,9 @@ def of_piper(path: Path) -> LayerGraph:
         sent[edge.source] = max(sent[edge.source], edge.bytes)
     layers = []
     for node, output in zip(graph.nodes, sent, strict=True):
-        plain, again = (next(it for it in node.options[1] if it.name.startswith(name)) for name in ("van", "act"))
+        plain, again = (
+            next(option for option in node.options[1] if option.name.startswith(name)) for name in ("van", "act")
+        )
         forward, whole = (round(1e6 * time) for time in (again.time - plain.time, plain.time))
         sizes = (int(plain.static_bytes), int(plain.flight_bytes))
         layers.append(MeasuredLayer(str(node.number), forward, whole - forward, *sizes, None, int(output)))
@@ -96,8 +98,8 @@ def compare_chains(count: int) -> None:
             choices = replace(choices, devices=2, micro_batches=(2,), virtual=(2,))
         least = [
             makespan
-            for it in configurations(choices, graph)
-            for makespan in least_by_cut(graph, choices, it.layout.gpu_of).values()
+            for configuration in configurations(choices, graph)
+            for makespan in least_by_cut(graph, choices, configuration.layout.gpu_of).values()
         ]
         try:
             found = plan_pipeline(graph, choices, Options(work_limit=20, threads=1))
@@ -118,7 +120,7 @@ def main() -> None:
     if arguments.chains is not None:
         compare_chains(arguments.chains)
         return
-    print_table(HEADS, rows([int(it) for it in arguments.devices.split(",")], arguments.seconds))
+    print_table(HEADS, rows([int(each) for each in arguments.devices.split(",")], arguments.seconds))
 
 
 if __name__ == "__main__":

@@ -110,8 +110,8 @@ def measure(kind: str, seed: int, load: int, work: float, most: int) -> Row:
     starts = [[rng.randrange(job.cycle_us) for job in jobs] for _ in range(5)]
     return Row(
         shifts,
-        mean(slowdown(jobs, bandwidths, it) for it in starts),
-        mean(slowdown(jobs, bandwidths, it, Exclusive()) for it in starts),
+        mean(slowdown(jobs, bandwidths, start) for start in starts),
+        mean(slowdown(jobs, bandwidths, start, Exclusive()) for start in starts),
         slowdown(jobs, bandwidths, shifts.shifts_us),
         slowdown(jobs, bandwidths, shifts.shifts_us, drift=DRIFT),
         best_ratios(made, [job.cycle_us for job in jobs], Options(work_limit=work, threads=1), most),

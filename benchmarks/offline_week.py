@@ -59,7 +59,7 @@ def main() -> None:
 def simulated(setting: Setting, text: str) -> dict[str, float]:
     """When each job ends under a policy, in microseconds."""
     jobs, outcome = setting.workload.jobs, outcome_of(Simulation(setting.under(text)))
-    return {jobs[it.index].name: it.finish_us for it in outcome.jobs if it.finish_us is not None}
+    return {jobs[job.index].name: job.finish_us for job in outcome.jobs if job.finish_us is not None}
 
 
 def instance_of(setting: Setting, depth: Depth, moves: bool) -> Instance:
@@ -86,7 +86,9 @@ def ends_of(result: Result) -> dict[str, float]:
     """When each job ends in a phased plan, in microseconds."""
     if result.plan is None:
         return {}
-    return {job.name: replace(it, jobs=(job,)).end_us for _, _, it in result.plan.all_phases() for job in it.jobs}
+    return {
+        job.name: replace(phase, jobs=(job,)).end_us for _, _, phase in result.plan.all_phases() for job in phase.jobs
+    }
 
 
 def tell(setting: Setting, name: str, ends: dict[str, float], bound: int | None, seconds: float) -> None:

@@ -46,7 +46,7 @@ def answer(entry: dict[str, Any]) -> Partition:
     """Ours to what an answer was asked."""
     return partition(
         graph_of(entry["input"]),
-        [Level(*it) for it in zip(entry["machines_per_level"], entry["bandwidth_bytes_per_s"], strict=True)],
+        [Level(*each) for each in zip(entry["machines_per_level"], entry["bandwidth_bytes_per_s"], strict=True)],
         activations=entry["activation_comm_modelled"],
         replicate=not entry["no_replication"],
         memory=entry["memory_bytes"],

@@ -82,9 +82,9 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="only each so-many-th of these")
     arguments = parser.parse_args()
     entries = json.loads(shared("pipeline/reference_results.json").read_text(encoding="utf-8"))["zero_bubble"]
-    chosen = [it for it in entries if 3 * it["p"] * it["m"] <= arguments.most and it["heuristic_span"]]
+    chosen = [entry for entry in entries if 3 * entry["p"] * entry["m"] <= arguments.most and entry["heuristic_span"]]
     if arguments.sizes:
-        chosen = [it for it in chosen if f"{it['p']}x{it['m']}" in arguments.sizes]
+        chosen = [each for each in chosen if f"{each['p']}x{each['m']}" in arguments.sizes]
     print_table(HEADS, rows(chosen[:: arguments.every], arguments.solver, arguments.seconds))
 
 

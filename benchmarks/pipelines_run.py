@@ -319,7 +319,7 @@ def prediction(width: int, samples: int, batches: int, rounds: int) -> None:
     print(f"load: {os.getloadavg()[0]:.2f}; {batches} micro-batches, medians of 3 runs of {rounds} steps")
     for case in sorted(cases, key=lambda case: case.plan.objective):
         off = medians[case.name] / case.plan.objective - 1
-        kinds = ", ".join(f"{kind} {100 * it.error:.1f} %" for kind, it in errors[case.name].items())
+        kinds = ", ".join(f"{kind} {100 * error.error:.1f} %" for kind, error in errors[case.name].items())
         print(f"{case.name:12} {case.plan.objective:8} us {medians[case.name]:8.0f} us {100 * off:+6.1f} %   ({kinds})")
     pairs = [(a, b) for a, b in combinations(sorted(cases, key=lambda case: case.plan.objective), 2)]
     right = sum(medians[a.name] < medians[b.name] for a, b in pairs)

@@ -141,7 +141,7 @@ def draw(sums: dict[tuple[str, ...], Sums], path: Path) -> None:
     for kind, panel in zip(POLICIES, panels, strict=True):
         for mechanism, marker in zip(MECHANISMS, "osv^x", strict=True):
             found = [sums[str(count), kind, mechanism.name] for count in FAILURES]
-            shares = [100 * it.delivered / max(1, it.routable) for it in found]
+            shares = [100 * each.delivered / max(1, each.routable) for each in found]
             panel.plot(range(len(FAILURES)), shares, marker=marker, label=mechanism.name)
         panel.set(title=kind, xlabel="failed links", xticks=range(len(FAILURES)), xticklabels=FAILURES, ylim=(0, 103))
     panels[0].set_ylabel("arrived, % of routable")

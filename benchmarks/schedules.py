@@ -91,7 +91,7 @@ def rows(gpus: int, batches: int, kind: str, times: tuple[int, int, int, int], s
 def all_rows(arguments: argparse.Namespace) -> Iterator[Row]:
     """Equal and measured costs of all sizes."""
     profiles = measured()
-    for gpus, multiple in product(*(map(int, it.split(",")) for it in (arguments.gpus, arguments.multiples))):
+    for gpus, multiple in product(*(map(int, gpu.split(",")) for gpu in (arguments.gpus, arguments.multiples))):
         kinds = {"equal": (1000, 1000, 1000, 0)}
         if gpus in profiles:
             kinds["measured"] = profiles[gpus]

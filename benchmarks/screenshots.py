@@ -65,7 +65,7 @@ def main() -> None:
         sys.exit(f"needs {', '.join(missing)}: Debian's chromium and chromium-driver, and the extra dev")
     for name in arguments.only or PAGES:
         with TemporaryDirectory() as work:
-            wrong = next(filter(None, (_run(it, work) for it in PAGES[name].commands)), "")
+            wrong = next(filter(None, (_run(command, work) for command in PAGES[name].commands)), "")
             path = Path(work, PAGES[name].path)
             if wrong or not path.is_file():
                 print(f"{name}: no page: {wrong or 'not written'}")

@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--policy", nargs="*", default=["sia", "gavel"])
     options = parser.parse_args()
     shared("cluster/sia")
-    print_table(HEADS, (row(*it) for it in product(options.workloads, options.policy)))
+    print_table(HEADS, (row(*each) for each in product(options.workloads, options.policy)))
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def figures(found: Sequence[BatchOutcome | None]) -> str:
     failed = f"  ({len(found) - len(made)} without a schedule)" if len(made) < len(found) else ""
     if not made:
         return f"{'-':>10}{'-':>12}{failed}"
-    return f"{mean(it.makespan for it in made):>10.1f}{mean(mean(it.ends) for it in made):>12.1f}{failed}"
+    return f"{mean(each.makespan for each in made):>10.1f}{mean(mean(each.ends) for each in made):>12.1f}{failed}"
 
 
 def show(label: str, algorithm: Algorithm, batches: Sequence[Batch]) -> None:
@@ -147,7 +147,7 @@ def ratios(seeds: range) -> None:
     print(f"the theorem allows SJF-BCO a ratio of {mean(proved):.1f} or more on average, n_g u")
     print(f"{'':<32}{'mean':>10}{'largest':>12}{'optimal':>10}")
     for name, values in found.items():
-        print(f"{name:<32}{mean(values):>10.3f}{max(values):>12.3f}{sum(it == 1 for it in values):>10}")
+        print(f"{name:<32}{mean(values):>10.3f}{max(values):>12.3f}{sum(value == 1 for value in values):>10}")
 
 
 FIGURES: dict[str, Callable[[range], None]] = {

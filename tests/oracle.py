@@ -129,7 +129,7 @@ def _add_job(
 
 
 def _draws(operations: Operations, job: OperationGraph, gpu: Gpu) -> dict[str, int]:
-    (model,) = (it.model for it in operations.instance.data_parallel if it.name == job.name)
+    (model,) = (each.model for each in operations.instance.data_parallel if each.name == job.name)
     server = operations.cluster.servers[gpu[0]]
     watts = (operations.instance.models[model].power_w or {}).get(server.gpu_type, 0)
     return {cap.name: watts for cap in operations.cluster.power_caps or () if server.name in cap.servers}

@@ -79,20 +79,20 @@ def _expanded(job: AnyJobPlan, period_us: int, repetitions: int) -> AnyJobPlan:
 
     iterations = tuple(
         replace(
-            it,
-            blocks=tuple(later(x, r * period_us) for x in it.blocks),
-            transfers=tuple(later(x, r * period_us) for x in it.transfers),
+            iteration,
+            blocks=tuple(later(x, r * period_us) for x in iteration.blocks),
+            transfers=tuple(later(x, r * period_us) for x in iteration.transfers),
         )
         for r in range(repetitions)
-        for it in job.iterations
+        for iteration in job.iterations
     )
     return replace(job, iterations=iterations)  # type: ignore[arg-type]
 
 
 def operations(job: AnyJobPlan) -> Iterator[tuple[int, int]]:
     """Start and end of every operation of one repetition."""
-    for it in job.iterations:
-        yield from ((x.start_us, x.end_us) for x in (*it.blocks, *it.transfers))
+    for iteration in job.iterations:
+        yield from ((x.start_us, x.end_us) for x in (*iteration.blocks, *iteration.transfers))
 
 
 def job_end(job: AnyJobPlan) -> int:
@@ -102,15 +102,15 @@ def job_end(job: AnyJobPlan) -> int:
 
 def _uses(instance: Instance, job: AnyJobPlan) -> Iterator[tuple[str, int, int]]:
     """GPU or link, start and end, of every operation of a repetition; those transfers are all over all slots."""
-    for it in job.iterations:
-        for number, block in enumerate(it.blocks):
+    for iteration in job.iterations:
+        for number, block in enumerate(iteration.blocks):
             yield _gpu_of(instance, job, number), block.start_us, block.end_us
-        for transfer in it.transfers:
+        for transfer in iteration.transfers:
             yield from ((f"link {link}", transfer.start_us, transfer.end_us) for link in _links(instance, job))
 
 
 def _gpu_of(instance: Instance, job: AnyJobPlan, number: int) -> str:
-    asked = next(it for it in instance.jobs if it.name == job.name)
+    asked = next(each for each in instance.jobs if each.name == job.name)
     if isinstance(asked, TaskGraphJob):
         slots = [slot.name for slot in asked.shape.slots]
         return job.gpus[slots.index(asked.shape.blocks[number].slots[0])]
@@ -229,14 +229,14 @@ def _need(
             for hold in asked.shape.holds if asked.name in active else ():
                 first, last = blocks.index(hold.start), blocks.index(hold.end)
                 if asked.shape.blocks[first].slots[0] == asked.shape.slots[worker].name:
-                    for it in active[asked.name].iterations:
-                        for moment in range(it.blocks[first].start_us, it.blocks[last].end_us):
+                    for iteration in active[asked.name].iterations:
+                        for moment in range(iteration.blocks[first].start_us, iteration.blocks[last].end_us):
                             held[moment % phase.period_us] += hold.bytes
             continue
         model = instance.models[asked.model]
         steady += model.state_factor * sum(segment.parameter_bytes for segment in model.segments)
         counted = [active[asked.name]] if asked.name in active else parts
-        level = max(it.blocks[worker].level for job in counted for it in job.iterations)  # type: ignore[union-attr]
+        level = max(iteration.blocks[worker].level for job in counted for iteration in job.iterations)  # type: ignore[union-attr]
         sizes = [segment.activation_bytes for segment in model.segments]
         cut = len(sizes) - model.levels[level - 1]
         activations.append(sum(sizes[cut:]) + max(sizes[:cut], default=0))

@@ -36,7 +36,7 @@ def random_orders(pipeline: PipelineProblem, seed: int) -> Orders:
     left = [Pass(kind, b, s) for kind in pipeline.kinds for b in batches for s in stages]
     done = set[Pass]()
     while left:
-        ready = [it for it in left if _before(it, layout) <= done]
+        ready = [each for each in left if _before(each, layout) <= done]
         chosen = draw.choice(ready)
         left.remove(chosen)
         done.add(chosen)

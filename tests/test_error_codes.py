@@ -62,7 +62,7 @@ def test_a_problem_of_a_plug_in_needs_no_code() -> None:
     assert refused(UsageError("is wrong")) == ["invalid"]
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
 def test_codes_are_kept_in_copies_and_in_other_processes(again) -> None:  # type: ignore[no-untyped-def]
     problem = Problem("$.jobs", "is wrong", code="empty")
     usage = again(UsageError("must be above 0", problem, code="out-of-range", path="seed"))

@@ -111,7 +111,7 @@ def test_an_argument_of_another_type_is_refused_with_what_gives_one(
 ) -> None:
     known = {"pair": jo.load_instance(DATA / "pair.json"), "plan": jo.load_plan(DATA / "pair.plan.json")}
     with pytest.raises(jo.UsageError) as caught:
-        getattr(jo, name)(*(known.get(it, it) if it else it for it in arguments))
+        getattr(jo, name)(*(known.get(argument, argument) if argument else argument for argument in arguments))
     assert str(caught.value).startswith(told)
 
 
@@ -372,7 +372,7 @@ def test_former_keywords_of_data_classes_work_and_warn() -> None:
             assert getattr(make(**others, **{former: True}), now) is True
     with pytest.warns(FormerNameWarning), pytest.raises(jo.UsageError) as caught:
         jo.Options(robust=True, survivable=False)
-    assert [(it.code, it.path) for it in caught.value.problems] == [("not-together", "survivable")]
+    assert [(problem.code, problem.path) for problem in caught.value.problems] == [("not-together", "survivable")]
 
 
 def test_the_command_line_says_which_plugin_uses_former_names(

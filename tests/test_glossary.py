@@ -26,7 +26,7 @@ LINE = re.compile(r"^\* \*\*(.+?)\*\*(?: \((.+?)\))?: (.*\.) (\[[^\]]+\]\([^)]+\
 
 def entries() -> list[Entry]:
     text = GLOSSARY.read_text(encoding="utf-8")
-    found = [Entry(*it.groups()) for it in LINE.finditer(text)]
+    found = [Entry(*each.groups()) for each in LINE.finditer(text)]
     assert len(found) == len(re.findall(r"^\* ", text, re.MULTILINE))
     return found
 

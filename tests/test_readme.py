@@ -21,7 +21,7 @@ HERE = "in the folder of this repository"
 def blocks() -> list[tuple[str, str, bool]]:
     """Kind and code of every block, and whether it wants the repository's folder."""
     text = (ROOT / "README.md").read_text()
-    return [(it[1], it[2], HERE in text[: it.start()].rsplit("\n\n", 2)[-2]) for it in BLOCK.finditer(text)]
+    return [(each[1], each[2], HERE in text[: each.start()].rsplit("\n\n", 2)[-2]) for each in BLOCK.finditer(text)]
 
 
 def commands(code: str) -> list[list[str]]:
@@ -35,9 +35,9 @@ def test_every_line_runs_from_an_empty_folder(tmp_path: Path) -> None:
         pytest.importorskip(module)
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     count = 0
-    for kind, code, here in blocks():
+    for kind, code, block in blocks():
         runs = [["-m", "jigsaw_opt", *words] for words in commands(code)] if kind == "console" else [["-c", code]]
-        for words in [] if here else runs:
+        for words in [] if block else runs:
             done = subprocess.run(
                 [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
             )
@@ -47,7 +47,7 @@ def test_every_line_runs_from_an_empty_folder(tmp_path: Path) -> None:
 
 
 def test_lines_for_the_repository_name_what_is_there() -> None:
-    (code,) = [code for _, code, here in blocks() if here]
+    (code,) = [code for _, code, block in blocks() if block]
     named = {word for words in commands(code) for word in words if word.startswith("examples/")}
     assert named and all((ROOT / word).is_file() for word in named)
 

@@ -277,7 +277,7 @@ def _overlapping(busy: list[tuple[int, int]], period: int | None) -> bool:
         return any(end > start for (_, end), (start, _) in pairwise(sorted(busy)))
     turns = sorted((start % period, end - start) for start, end in busy)
     again = [(start + period, length) for start, length in turns[:1]]
-    return any(here + length > there for (here, length), (there, _) in pairwise([*turns, *again]))
+    return any(each + length > there for (each, length), (there, _) in pairwise([*turns, *again]))
 
 
 def _memory(instance: Json, plan: Json, period: int | None) -> Iterator[str]:

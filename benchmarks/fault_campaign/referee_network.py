@@ -75,9 +75,9 @@ def route_between(links: Sequence[Json], policy: Json, start: str, end: str) -> 
         grown: dict[tuple[str, int], tuple[list[str], list[Json]]] = {}
         for names, route in sorted(walks.values(), key=lambda walk: walk[0]):
             for link in usable:
-                for here, there in (link["ends"], link["ends"][::-1]):
+                for each, there in (link["ends"], link["ends"][::-1]):
                     at = place([*names, there])
-                    if here == names[-1] and there not in barred and at not in seen:
+                    if each == names[-1] and there not in barred and at not in seen:
                         longer = ([*names, there], [*route, link])
                         grown[at] = min(grown.get(at, longer), longer, key=lambda walk: walk[0])
         if not grown:

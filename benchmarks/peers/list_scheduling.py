@@ -94,20 +94,20 @@ def list_timetable(operations: Operations, order: Sequence[int], one_by_one: boo
             return None
         placed.append(job)
     _one_by_one(cluster, placed) if one_by_one else _in_turn(cluster, placed)
-    decisions = {it.index: it.decision for it in placed}
+    decisions = {each.index: each.decision for each in placed}
     jobs = assemble(operations, [decisions[index] for index in range(len(operations.jobs))])
     return Timetable(jobs, max(map(job_end, jobs)) if operations.horizon == "cyclic" else None)
 
 
 def _one_by_one(cluster: _Cluster, placed: Sequence[_Placed]) -> None:
-    for it in placed:
-        end = it.job.release_us
-        for iteration in range(it.job.iterations):
-            end = _schedule(cluster, it, iteration, end)
+    for each in placed:
+        end = each.job.release_us
+        for iteration in range(each.job.iterations):
+            end = _schedule(cluster, each, iteration, end)
 
 
 def _in_turn(cluster: _Cluster, placed: Sequence[_Placed]) -> None:
-    waiting = [(it.job.release_us, rank, 0) for rank, it in enumerate(placed)]
+    waiting = [(each.job.release_us, rank, 0) for rank, each in enumerate(placed)]
     heapq.heapify(waiting)
     while waiting:
         barrier, rank, iteration = heapq.heappop(waiting)
@@ -182,33 +182,33 @@ def _choose(cluster: _Cluster, job: OperationGraph) -> list[Gpu] | None:
     return None
 
 
-def _schedule(cluster: _Cluster, it: _Placed, iteration: int, barrier: int) -> int:
+def _schedule(cluster: _Cluster, placed: _Placed, iteration: int, barrier: int) -> int:
     """Append one iteration to its GPUs and links; returns its end."""
-    ends = [max(barrier, cluster.free[gpu]) + table[-1] for gpu, table in zip(it.gpus, it.tables, strict=True)]
-    slots = sorted(range(it.job.slots), key=ends.__getitem__)
-    levels, starts = [0] * it.job.slots, [0] * it.job.slots
+    ends = [max(barrier, cluster.free[gpu]) + table[-1] for gpu, table in zip(placed.gpus, placed.tables, strict=True)]
+    slots = sorted(range(placed.job.slots), key=ends.__getitem__)
+    levels, starts = [0] * placed.job.slots, [0] * placed.job.slots
     end = barrier
-    for slot, level in zip(slots, it.rows[iteration], strict=True):
-        gpu = it.gpus[slot]
+    for slot, level in zip(slots, placed.rows[iteration], strict=True):
+        gpu = placed.gpus[slot]
         levels[slot], starts[slot] = level, max(barrier, cluster.free[gpu])
-        cluster.free[gpu] = starts[slot] + it.tables[slot][level - 1]
+        cluster.free[gpu] = starts[slot] + placed.tables[slot][level - 1]
         end = max(end, cluster.free[gpu])
-    it.levels.append(levels)
-    it.starts.append(starts)
-    it.transfers.append([])
+    placed.levels.append(levels)
+    placed.starts.append(starts)
+    placed.transfers.append([])
     previous = barrier
-    for operation in it.job.transfers:
-        previous = _append_transfer(cluster, it, operation.bucket, previous)
+    for operation in placed.job.transfers:
+        previous = _append_transfer(cluster, placed, operation.bucket, previous)
     return max(end, previous)
 
 
-def _append_transfer(cluster: _Cluster, it: _Placed, bucket: int, previous: int) -> int:
+def _append_transfer(cluster: _Cluster, placed: _Placed, bucket: int, previous: int) -> int:
     """Append one transfer to its links; returns its end."""
-    levels, starts = it.levels[-1], it.starts[-1]
-    ready = [s + t[bucket - 1] for s, t, level in zip(starts, it.tables, levels, strict=True) if level >= bucket]
-    start = max([previous, *ready, *(cluster.link_free[link] for link in it.channel.links)])
-    end = start + it.job.transfer_us(bucket, contributors(levels, bucket), it.channel)
-    for link in it.channel.links:
+    levels, starts = placed.levels[-1], placed.starts[-1]
+    ready = [s + t[bucket - 1] for s, t, level in zip(starts, placed.tables, levels, strict=True) if level >= bucket]
+    start = max([previous, *ready, *(cluster.link_free[link] for link in placed.channel.links)])
+    end = start + placed.job.transfer_us(bucket, contributors(levels, bucket), placed.channel)
+    for link in placed.channel.links:
         cluster.link_free[link] = end
-    it.transfers[-1].append(start)
+    placed.transfers[-1].append(start)
     return end

@@ -150,25 +150,25 @@ class OrderedInsertion:
             self._put_in(found)
             self.done.append(found)
         if self.operations.objective == "weighted_completion":
-            return sum(self.operations.jobs[it.index].weight * it.end for it in self.done)
-        return max(it.end for it in self.done)
+            return sum(self.operations.jobs[each.index].weight * each.end for each in self.done)
+        return max(each.end for each in self.done)
 
     def timetable(self) -> Timetable:
         """The timetable once all jobs are in."""
-        decisions = {it.index: JobDecision(it.gpus, it.levels, it.starts, it.transfers) for it in self.done}
+        decisions = {each.index: JobDecision(each.gpus, each.levels, each.starts, each.transfers) for each in self.done}
         jobs = assemble(self.operations, [decisions[index] for index in range(len(self.operations.jobs))])
         return Timetable(jobs, max(map(job_end, jobs)) if self.operations.horizon == "cyclic" else None)
 
-    def _put_in(self, it: _Inserted) -> None:
-        for gpu in it.gpus:
-            self.hosted[gpu].append(self.operations.jobs[it.index])
-        for calendar, interval in it.busy:
+    def _put_in(self, inserted: _Inserted) -> None:
+        for gpu in inserted.gpus:
+            self.hosted[gpu].append(self.operations.jobs[inserted.index])
+        for calendar, interval in inserted.busy:
             insort(calendar.busy, interval)
 
-    def _take_out(self, it: _Inserted) -> None:
-        for gpu in it.gpus:
+    def _take_out(self, inserted: _Inserted) -> None:
+        for gpu in inserted.gpus:
             self.hosted[gpu].pop()
-        for calendar, interval in it.busy:
+        for calendar, interval in inserted.busy:
             calendar.busy.remove(interval)
 
     def _best(self, index: int) -> _Inserted | None:
@@ -221,19 +221,21 @@ class OrderedInsertion:
                 self._insert_iteration(it, full, None, channel)
         return it if it.end < before else None
 
-    def _insert_iteration(self, it: _Inserted, row: list[int], totals: list[int] | None, channel: Channel) -> None:
+    def _insert_iteration(
+        self, inserted: _Inserted, row: list[int], totals: list[int] | None, channel: Channel
+    ) -> None:
         """Insert an iteration behind the last one: the deepest block on the GPU free first, or of the least total."""
-        job, barrier = self.operations.jobs[it.index], it.end
-        kinds = [self.operations.cluster.servers[s].gpu_type for s, _ in it.gpus]
+        job, barrier = self.operations.jobs[inserted.index], inserted.end
+        kinds = [self.operations.cluster.servers[s].gpu_type for s, _ in inserted.gpus]
         tables = [job.blocks[0].duration_us[kind] for kind in kinds]
-        calendars = [self.gpus[gpu] for gpu in it.gpus]
+        calendars = [self.gpus[gpu] for gpu in inserted.gpus]
         deepest = [(calendars[k].earliest(barrier, tables[k][-1]) + tables[k][-1], k) for k in range(job.slots)]
         levels, starts, moves = [0] * job.slots, [0] * job.slots, []
         for level, (_, k) in zip(row, sorted(deepest, key=lambda e: (totals[e[1]] if totals else 0, e)), strict=True):
             levels[k], starts[k] = level, calendars[k].earliest(barrier, tables[k][level - 1])
             busy = starts[k], starts[k] + tables[k][level - 1]
-            it.busy.append((calendars[k], busy))
-            it.end = max(it.end, busy[1])
+            inserted.busy.append((calendars[k], busy))
+            inserted.end = max(inserted.end, busy[1])
         before = barrier
         for bucket in range(1, len(job.transfers) + 1):
             ready = max(starts[k] + tables[k][bucket - 1] for k in range(job.slots) if levels[k] >= bucket)
@@ -241,11 +243,11 @@ class OrderedInsertion:
             start = self._together(channel, max(before, ready), duration)
             before = start + duration
             moves.append(start)
-            it.busy += [(self.links[link], (start, before)) for link in channel.links if duration]
-        it.end = max(it.end, before)
-        it.levels.append(levels)
-        it.starts.append(starts)
-        it.transfers.append(moves)
+            inserted.busy += [(self.links[link], (start, before)) for link in channel.links if duration]
+        inserted.end = max(inserted.end, before)
+        inserted.levels.append(levels)
+        inserted.starts.append(starts)
+        inserted.transfers.append(moves)
 
     def _together(self, channel: Channel, moment: int, duration: int) -> int:
         """Start of the first gap of all links of a channel."""

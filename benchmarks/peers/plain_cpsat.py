@@ -82,12 +82,12 @@ class PlainModel:
         """Timetable of a solution, given the value of each variable."""
         decisions = [
             JobDecision(
-                [next(self.gpus[g] for g, literal in slot.items() if value(literal)) for slot in it.on],
-                [[next(d for d, literal in slot.items() if value(literal)) for slot in row] for row in it.levels],
-                [[value(start) for start in row] for row in it.starts],
-                [[value(start) for start in row] for row in it.transfers],
+                [next(self.gpus[g] for g, literal in slot.items() if value(literal)) for slot in job.on],
+                [[next(d for d, literal in slot.items() if value(literal)) for slot in row] for row in job.levels],
+                [[value(start) for start in row] for row in job.starts],
+                [[value(start) for start in row] for row in job.transfers],
             )
-            for it in self.jobs
+            for job in self.jobs
         ]
         return Timetable(assemble(self.operations, decisions))
 
@@ -123,44 +123,44 @@ class PlainModel:
         self._depth_rule(it)
         return it
 
-    def _shapes(self, it: PlainJob) -> None:
+    def _shapes(self, job: PlainJob) -> None:
         """One literal for each way to choose the servers in use and those that hold two workers or more."""
-        servers = sorted({self.gpus[g][0] for g in it.on[0]})
-        count = {s: sum(slot[g] for slot in it.on for g in slot if self.gpus[g][0] == s) for s in servers}
+        servers = sorted({self.gpus[g][0] for g in job.on[0]})
+        count = {s: sum(slot[g] for slot in job.on for g in slot if self.gpus[g][0] == s) for s in servers}
         literals = []
-        for workers in _worker_classes(servers, it.job.slots):
+        for workers in _worker_classes(servers, job.job.slots):
             channel = self.operations.routes.channel(workers)
             if channel is None:
                 continue
             literal = self.proto.new_bool_var("")
             literals.append(literal)
-            it.channels.setdefault(channel, []).append(literal)
+            job.channels.setdefault(channel, []).append(literal)
             for s in servers:
-                low, high = {0: (0, 0), 1: (1, 1), 2: (2, it.job.slots)}[workers.get(s, 0)]
+                low, high = {0: (0, 0), 1: (1, 1), 2: (2, job.job.slots)}[workers.get(s, 0)]
                 self.proto.add_linear_constraint(count[s], low, high).only_enforce_if(literal)
         self.proto.add_exactly_one(literals)
 
-    def _iteration(self, it: PlainJob, barrier: cp_model.LinearExprT, end: cp_model.IntVar) -> None:
-        levels = [dict(enumerate(self._bools(it.job.levels), 1)) for _ in it.job.blocks]
-        starts = [self._moment() for _ in it.job.blocks]
-        it.levels.append(levels)
-        it.starts.append(starts)
+    def _iteration(self, job: PlainJob, barrier: cp_model.LinearExprT, end: cp_model.IntVar) -> None:
+        levels = [dict(enumerate(self._bools(job.job.levels), 1)) for _ in job.job.blocks]
+        starts = [self._moment() for _ in job.job.blocks]
+        job.levels.append(levels)
+        job.starts.append(starts)
         transfers: list[cp_model.IntVar] = []
         previous = barrier
-        for operation in it.job.transfers:
+        for operation in job.job.transfers:
             transfers.append(self._moment())
             self.proto.add(transfers[-1] >= previous)
-            previous = self._transfer(it, operation.bucket, levels, transfers[-1])
-        it.transfers.append(transfers)
+            previous = self._transfer(job, operation.bucket, levels, transfers[-1])
+        job.transfers.append(transfers)
         self.proto.add(end >= previous)
         for slot, start in enumerate(starts):
             self.proto.add_exactly_one(levels[slot].values())
             self.proto.add(start >= barrier)
-            self._block(it, slot, levels[slot], start, end, transfers)
+            self._block(job, slot, levels[slot], start, end, transfers)
 
     def _block(
         self,
-        it: PlainJob,
+        job: PlainJob,
         slot: int,
         levels: dict[int, cp_model.IntVar],
         start: cp_model.IntVar,
@@ -170,19 +170,19 @@ class PlainModel:
         size, stop = self._moment(), self._moment()
         self.proto.add(stop == start + size)
         self.proto.add(end >= stop)
-        for g, on in it.on[slot].items():
+        for g, on in job.on[slot].items():
             self.on_gpu[g].append(self.proto.new_optional_interval_var(start, size, stop, on, ""))
-            times = it.job.blocks[slot].duration_us[self._type(g)]
+            times = job.job.blocks[slot].duration_us[self._type(g)]
             for d, level in levels.items():
                 self.proto.add(size == times[d - 1]).only_enforce_if([on, level])
                 for transfer, ready in zip(transfers[:d], times, strict=False):
                     self.proto.add(transfer >= start + ready).only_enforce_if([on, level])
 
     def _transfer(
-        self, it: PlainJob, bucket: int, levels: list[dict[int, cp_model.IntVar]], start: cp_model.IntVar
+        self, job: PlainJob, bucket: int, levels: list[dict[int, cp_model.IntVar]], start: cp_model.IntVar
     ) -> cp_model.IntVar:
         """A transfer from `start`; returns its end."""
-        counts = self._bools(it.job.slots)
+        counts = self._bools(job.job.slots)
         self.proto.add_exactly_one(counts)
         reached = sum(literal for slot in levels for d, literal in slot.items() if d >= bucket)
         self.proto.add(reached == sum(c * literal for c, literal in enumerate(counts, 1)))
@@ -190,11 +190,11 @@ class PlainModel:
         self.proto.add(end == start + size)
         lasting = self.proto.new_bool_var("")
         self.proto.add(size == 0).only_enforce_if(~lasting)
-        for channel, shapes in it.channels.items():
+        for channel, shapes in job.channels.items():
             for (c, count), shape in product(enumerate(counts, 1), shapes):
-                self.proto.add(size == it.job.transfer_us(bucket, c, channel)).only_enforce_if([count, shape])
+                self.proto.add(size == job.job.transfer_us(bucket, c, channel)).only_enforce_if([count, shape])
         for k, intervals in enumerate(self.on_link):
-            shapes = [shape for channel, shapes in it.channels.items() if k in channel.links for shape in shapes]
+            shapes = [shape for channel, shapes in job.channels.items() if k in channel.links for shape in shapes]
             intervals.extend(self._on_link(start, size, end, lasting, shape) for shape in shapes)
         return end
 
@@ -208,15 +208,15 @@ class PlainModel:
     ) -> cp_model.IntervalVar:
         return self.proto.new_optional_interval_var(start, size, end, self._both(lasting, shape), "")
 
-    def _depth_rule(self, it: PlainJob) -> None:
-        rule, deepest = it.job.rule, it.job.levels
-        for row in it.levels:
+    def _depth_rule(self, job: PlainJob) -> None:
+        rule, deepest = job.job.rule, job.job.levels
+        for row in job.levels:
             if rule.multiset is None:
                 self.proto.add(sum(slot[deepest] for slot in row) >= rule.min_contributors)
                 continue
             for d, count in Counter(rule.multiset).items():
                 self.proto.add(sum(slot[d] for slot in row) == count)
-        totals = [sum(d * x for row in it.levels for d, x in row[k].items()) for k in range(it.job.slots)]
+        totals = [sum(d * x for row in job.levels for d, x in row[k].items()) for k in range(job.job.slots)]
         self.proto.add(sum(totals) >= rule.min_total)
         if rule.balance is not None:
             for first, second in combinations(totals, 2):
@@ -226,12 +226,12 @@ class PlainModel:
         memory = self.operations.cluster.servers[self.gpus[g][0]].gpu_memory
         peak = self.proto.new_int_var(0, memory, "")
         state = []
-        for it in self.jobs:
-            for k, slot in enumerate(it.on):
+        for job in self.jobs:
+            for k, slot in enumerate(job.on):
                 if g not in slot:
                     continue
-                state.append(it.job.state_bytes * slot[g])
-                for row, (d, size) in product(it.levels, enumerate(it.job.activation_bytes, 1)):
+                state.append(job.job.state_bytes * slot[g])
+                for row, (d, size) in product(job.levels, enumerate(job.job.activation_bytes, 1)):
                     # With both literals on the inequality, OR-Tools 9.15 calls feasible instances infeasible.
                     both = self._both(slot[g], row[k][d])
                     self.proto.add(peak >= size).only_enforce_if(both)
@@ -239,11 +239,11 @@ class PlainModel:
 
     def _objective(self) -> None:
         if self.operations.objective == "weighted_completion":
-            self.proto.minimize(sum(it.job.weight * it.end for it in self.jobs))
+            self.proto.minimize(sum(job.job.weight * job.end for job in self.jobs))
             return
         makespan = self._moment()
-        for it in self.jobs:
-            self.proto.add(makespan >= it.end)
+        for job in self.jobs:
+            self.proto.add(makespan >= job.end)
         self.proto.minimize(makespan)
 
 

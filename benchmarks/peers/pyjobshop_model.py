@@ -106,7 +106,7 @@ class ShopModel:
 
     def plan(self, built: CPModel, value: Callable[[cp_model.LinearExprT], int]) -> Timetable:
         """Timetable of a solution of the engine's model that PyJobShop built."""
-        return Timetable(assemble(self.operations, [self._decision(it, built, value) for it in self.jobs]))
+        return Timetable(assemble(self.operations, [self._decision(job, built, value) for job in self.jobs]))
 
     def _job(self, job: OperationGraph, place: Sequence[Gpu] | None) -> ShopJob:
         rows = shallow_levels(job)
@@ -143,17 +143,17 @@ class ShopModel:
     def _depends(self, mode: pyjobshop.Mode, on: Sequence[pyjobshop.Mode]) -> None:
         self.model.add_mode_dependency(mode, list(on))
 
-    def _iterations(self, it: ShopJob) -> None:
+    def _iterations(self, job: ShopJob) -> None:
         """Blocks, transfers and the barriers between iterations (specification: iteration)."""
-        shop = self.model.add_job(weight=it.job.weight, release_date=it.job.release_us)
+        shop = self.model.add_job(weight=job.job.weight, release_date=job.job.release_us)
         barrier: Choice[None] | None = None
-        for row in it.rows:
-            roles = [self._block(it, shop, k, level) for k, level in enumerate(row)]
+        for row in job.rows:
+            roles = [self._block(job, shop, k, level) for k, level in enumerate(row)]
             for one, other in combinations(roles, 2):
                 self.model.add_different_resources(one.task, other.task)
-            it.roles.append(roles)
-            transfers = self._transfers(it, shop, row)
-            it.transfers.append(transfers)
+            job.roles.append(roles)
+            transfers = self._transfers(job, shop, row)
+            job.transfers.append(transfers)
             if barrier is not None:
                 for role in roles:
                     self.model.add_end_before_start(barrier.task, role.task)
@@ -162,68 +162,68 @@ class ShopModel:
             for task in (*(role.task for role in roles), *(transfer.task for transfer in transfers[-1:])):
                 self.model.add_end_before_start(task, barrier.task)
 
-    def _block(self, it: ShopJob, shop: pyjobshop.Job, role: int, level: int) -> Choice[int]:
+    def _block(self, job: ShopJob, shop: pyjobshop.Job, role: int, level: int) -> Choice[int]:
         """A block with a mode for each GPU; those of the first iteration take the memory of the whole horizon."""
         choice: Choice[int] = self._task(shop)
-        first = not it.roles
+        first = not job.roles
         # Roles that never differ need no choice among GPUs that are fixed.
-        alike = len(it.gpus) == it.job.slots and all(len(set(row)) == 1 for row in it.rows)
-        for gpu in it.gpus[role : role + 1] if alike else it.gpus:
+        alike = len(job.gpus) == job.job.slots and all(len(set(row)) == 1 for row in job.rows)
+        for gpu in job.gpus[role : role + 1] if alike else job.gpus:
             resources = (self.machines[gpu], self.memories[gpu]) if first else (self.machines[gpu],)
-            demands = (0, it.job.state_bytes) if first else (0,)
-            self._mode(choice, gpu, resources, self._times(it, gpu)[level - 1], demands)
+            demands = (0, job.job.state_bytes) if first else (0,)
+            self._mode(choice, gpu, resources, self._times(job, gpu)[level - 1], demands)
         return choice
 
-    def _transfers(self, it: ShopJob, shop: pyjobshop.Job, row: Sequence[int]) -> list[Choice[Servers]]:
+    def _transfers(self, job: ShopJob, shop: pyjobshop.Job, row: Sequence[int]) -> list[Choice[Servers]]:
         """The transfers of an iteration in their order, with a mode for each set of servers."""
         transfers: list[Choice[Servers]] = []
-        for operation in it.job.transfers:
+        for operation in job.job.transfers:
             choice: Choice[Servers] = self._task(shop)
-            for servers, channel in it.channels.items():
-                duration = it.job.transfer_us(operation.bucket, contributors(row, operation.bucket), channel)
+            for servers, channel in job.channels.items():
+                duration = job.job.transfer_us(operation.bucket, contributors(row, operation.bucket), channel)
                 # A transfer of no length may lie inside another one.
                 self._mode(choice, servers, [self.links[k] for k in channel.links if duration], duration)
-            for role, level in zip(it.roles[-1], row, strict=True):
+            for role, level in zip(job.roles[-1], row, strict=True):
                 if level >= operation.bucket:
                     # A delay cannot follow the mode, so the slowest GPU sets it.
-                    ready = max(self._times(it, gpu)[operation.bucket - 1] for gpu in it.gpus)
+                    ready = max(self._times(job, gpu)[operation.bucket - 1] for gpu in job.gpus)
                     self.model.add_start_before_start(role.task, choice.task, ready)
             if transfers:
                 self.model.add_end_before_start(transfers[-1].task, choice.task)
             transfers.append(choice)
         return transfers
 
-    def _times(self, it: ShopJob, gpu: int) -> Sequence[int]:
-        return it.job.blocks[0].duration_us[self.types[gpu]]
+    def _times(self, job: ShopJob, gpu: int) -> Sequence[int]:
+        return job.job.blocks[0].duration_us[self.types[gpu]]
 
-    def _one_place(self, it: ShopJob) -> None:
+    def _one_place(self, job: ShopJob) -> None:
         """The GPUs of every iteration are those of the first one (specification: placement)."""
-        for roles in it.roles[1:]:
+        for roles in job.roles[1:]:
             for role in roles:
                 for gpu, (_, mode) in role.modes.items():
-                    self._depends(mode, [other.modes[gpu][1] for other in it.roles[0]])
+                    self._depends(mode, [other.modes[gpu][1] for other in job.roles[0]])
 
-    def _one_set_of_servers(self, it: ShopJob) -> None:
+    def _one_set_of_servers(self, job: ShopJob) -> None:
         """All transfers take the modes of the set of servers that hold a worker (specification: ring)."""
         chosen: Choice[Servers] = self._task()
-        for servers in it.channels:
+        for servers in job.channels:
             self._mode(chosen, servers, ())
-        for role in it.roles[0]:
+        for role in job.roles[0]:
             for gpu, (_, mode) in role.modes.items():
                 self._depends(mode, [m for servers, (_, m) in chosen.modes.items() if self.gpus[gpu][0] in servers])
         for servers, (_, mode) in chosen.modes.items():
             for server in servers:
-                here = [gpu for gpu in it.gpus if self.gpus[gpu][0] == server]
-                self._depends(mode, [role.modes[gpu][1] for role in it.roles[0] for gpu in here])
-            for transfer in (choice for row in it.transfers for choice in row):
+                here = [gpu for gpu in job.gpus if self.gpus[gpu][0] == server]
+                self._depends(mode, [role.modes[gpu][1] for role in job.roles[0] for gpu in here])
+            for transfer in (choice for row in job.transfers for choice in row):
                 self._depends(mode, [transfer.modes[servers][1]])
 
     def _activations(self, gpu: int) -> None:
         """The largest activations of the workers on a GPU take memory once (specification: memory)."""
         users = [
-            (it.job.activation_bytes[level - 1], role.modes[gpu][1])
-            for it in self.jobs
-            for row, roles in zip(it.rows, it.roles, strict=True)
+            (job.job.activation_bytes[level - 1], role.modes[gpu][1])
+            for job in self.jobs
+            for row, roles in zip(job.rows, job.roles, strict=True)
             for level, role in zip(row, roles, strict=True)
             if gpu in role.modes
         ]
@@ -233,7 +233,7 @@ class ShopModel:
         for size, mode in users:
             self._depends(mode, [m for at, (_, m) in peak.modes.items() if at >= size])
 
-    def _decision(self, it: ShopJob, built: CPModel, value: Callable[[cp_model.LinearExprT], int]) -> JobDecision:
+    def _decision(self, job: ShopJob, built: CPModel, value: Callable[[cp_model.LinearExprT], int]) -> JobDecision:
         variables = built.variables
 
         def start(index: int) -> int:
@@ -242,12 +242,12 @@ class ShopModel:
         def gpu_of(role: Choice[int]) -> int:
             return next(gpu for gpu, (mode, _) in role.modes.items() if value(variables.mode_vars[mode]))
 
-        levels, starts, gpus = [], [], [gpu_of(role) for role in it.roles[0]]
-        for row, roles in zip(it.rows, it.roles, strict=True):
+        levels, starts, gpus = [], [], [gpu_of(role) for role in job.roles[0]]
+        for row, roles in zip(job.rows, job.roles, strict=True):
             by_gpu = {gpu_of(role): (level, start(role.index)) for level, role in zip(row, roles, strict=True)}
             levels.append([by_gpu[gpu][0] for gpu in gpus])
             starts.append([by_gpu[gpu][1] for gpu in gpus])
-        transfers = [[start(transfer.index) for transfer in row] for row in it.transfers]
+        transfers = [[start(transfer.index) for transfer in row] for row in job.transfers]
         return JobDecision([self.gpus[gpu] for gpu in gpus], levels, starts, transfers)
 
 

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rows(options: argparse.Namespace) -> Iterator[Sequence[object]]:
     files = options.files or shared("cluster/instances/gavel").glob("*.json")
-    return (row(*it) for it in product(sorted(files, key=lambda file: file.stat().st_size), OBJECTIVES))
+    return (row(*each) for each in product(sorted(files, key=lambda file: file.stat().st_size), OBJECTIVES))
 
 
 def row(file: Path, objective: str) -> Sequence[object]:

@@ -94,8 +94,8 @@ def fair_ends(bandwidths: Sequence[int], flows: Sequence[Flow]) -> list[Fraction
 
 def flow_case(bandwidths: Sequence[int], flows: Sequence[Flow]) -> Case:
     tasks = [
-        {"release": start / 10**6, "after": [], "links": it.links, "bytes": size, "rate": it.rate}
-        for start, size, it in flows
+        {"release": start / 10**6, "after": [], "links": flow.links, "bytes": size, "rate": flow.rate}
+        for start, size, flow in flows
     ]
     return {"bandwidths": bandwidths, "tasks": tasks}
 
@@ -108,7 +108,7 @@ def plan_network(instance: Instance, plan: Plan) -> tuple[ActivityNetwork, list[
     jobs = [of[job.name] for job in operations.jobs] + [of[graph.job.name] for graph in operations.task_graphs]
     levels = [[[block.level for block in row.blocks] for row in job.iterations] for job in jobs[: len(operations.jobs)]]
     network = network_of(operations, [[place[name] for name in job.gpus] for job in jobs], levels, within_slots=True)
-    starts = [it.start_us for job in jobs for row in job.iterations for it in (*row.blocks, *row.transfers)]
+    starts = [block.start_us for job in jobs for row in job.iterations for block in (*row.blocks, *row.transfers)]
     return network, starts
 
 
@@ -117,22 +117,22 @@ def plan_case(network: ActivityNetwork, starts: Sequence[int], in_turn: bool) ->
 
     GPUs and links take activities in turn as early as they may, or everything begins when the plan says so.
     """
-    cuts: list[set[int]] = [{it.duration_us} for it in network.activities]
+    cuts: list[set[int]] = [{activity.duration_us} for activity in network.activities]
     for before, _, periods, offset in network.waits:
         if periods == 0 and offset is not None:
             cuts[before].add(offset)
     parts = [sorted(own) for own in cuts]
     tasks: list[Case] = []
     of: list[list[int]] = []
-    for it, own, start in zip(network.activities, parts, starts):
+    for each, own, start in zip(network.activities, parts, starts):
         seconds = [(b - a) / 10**6 for a, b in zip((0, *own), own)]
-        common = {"release": (it.release_us if in_turn else start) / 10**6}
-        if it.gpus:
-            new = [{**common, "after": [], "gpu": "/".join(map(str, gpu)), "parts": seconds} for gpu in it.gpus]
+        common = {"release": (each.release_us if in_turn else start) / 10**6}
+        if each.gpus:
+            new = [{**common, "after": [], "gpu": "/".join(map(str, gpu)), "parts": seconds} for gpu in each.gpus]
         else:
-            rate = min([network.routes.cluster.links[k].bandwidth for k in it.links], default=10**9)
-            size = it.duration_us * rate
-            new = [{**common, "after": [], "links": it.links, "bytes": size // 10**6, "rate": rate}]
+            rate = min([network.routes.cluster.links[k].bandwidth for k in each.links], default=10**9)
+            size = each.duration_us * rate
+            new = [{**common, "after": [], "links": each.links, "bytes": size // 10**6, "rate": rate}]
         of.append(list(range(len(tasks), len(tasks) + len(new))))
         tasks += new
     waits = [
@@ -142,8 +142,8 @@ def plan_case(network: ActivityNetwork, starts: Sequence[int], in_turn: bool) ->
     ]
     last: dict[object, int] = {}
     for number in in_order(starts):
-        it = network.activities[number]
-        for used in (*it.gpus, *it.links) if it.duration_us and in_turn else ():
+        each = network.activities[number]
+        for used in (*each.gpus, *each.links) if each.duration_us and in_turn else ():
             if used in last:
                 waits.append((last[used], number, -1))
             last[used] = number
@@ -228,7 +228,7 @@ def plan_row(group: str, in_turn: bool) -> Sequence[object]:
     pairs = []
     for (network, starts), (_, of), tasks in zip(networks, cases, answers([case for case, _ in cases])):
         ours = network.earliest(in_order(starts)) if in_turn else starts
-        ends = [(start + it.duration_us) / 10**6 for start, it in zip(ours, network.activities)]
+        ends = [(start + each.duration_us) / 10**6 for start, each in zip(ours, network.activities)]
         pairs += [(tasks[task][-1], end) for own, end in zip(of, ends) for task in own]
     how = "in their order" if in_turn else "at their starts"
     return f"plans of `{group}`, {how}", len(plans), len(pairs), worst(pairs)

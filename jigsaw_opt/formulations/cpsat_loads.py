@@ -206,7 +206,7 @@ class _WorkerCounts:
     def _add_routes(self) -> None:
         """Keep workers of one job off servers that no route joins (specification: route-policies)."""
         for first, second in self.operations.routes.under(self.job.route_policy).apart(self.gpus):
-            add_apart(self.model, self._here(first), self._here(second))
+            add_apart(self.model, self._on_server(first), self._on_server(second))
 
     def _counts(self, gpu: int) -> Terms:
         return [count for (g, _), count in self.count.items() if g == gpu]
@@ -232,9 +232,9 @@ class _WorkerCounts:
 
     def on(self, server: int) -> Terms:
         """Return the literals of the GPUs of a server."""
-        return list(self._here(server))
+        return list(self._on_server(server))
 
-    def _here(self, server: int) -> list[cp_model.IntVar]:
+    def _on_server(self, server: int) -> list[cp_model.IntVar]:
         return [literal for gpu, literal in self.assigned.items() if self.server_of[gpu] == server]
 
     def add_iterations(self) -> None:

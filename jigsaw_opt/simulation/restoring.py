@@ -132,7 +132,9 @@ def _check_times(tree: Plain, setting: Setting, place: Place, report: Report) ->
     for k, record in enumerate(tree["books"]["outcome"]["jobs"]):
         if not jobs[record["job"]].submit_us <= record["start_us"] <= record["finish_us"]:
             report.add((records, k), "it is submitted, starts and ends in another order", code="wrong-order")
-    started = {active["job"]: life["start_us"] for active, life in zip(tree["active"], tree["lives"], strict=True)}
+    started = {
+        active["job"]: statistics["start_us"] for active, statistics in zip(tree["active"], tree["lives"], strict=True)
+    }
     for k, one in enumerate(tree["running"]):
         start_us = started[one["job"]]
         if start_us is None or not start_us <= one["start_us"] <= one["settled_us"]:
@@ -144,7 +146,7 @@ def _check_active(tree: Plain, setting: Setting, place: Place, report: Report) -
     now_us = tree["now_us"]
     crowd_now = Meter.restored(tree["books"]["crowd"], len(tree["active"])).at(now_us)
     arrived = set(tree["trigger"]["arrived"])
-    for k, (one, life) in enumerate(zip(tree["active"], tree["lives"], strict=True)):
+    for k, (one, statistics) in enumerate(zip(tree["active"], tree["lives"], strict=True)):
         job = setting.workload.jobs[one["job"]]
         where = ((place, "active"), k)
         age_us, work = now_us - job.submit_us, setting.performance.work(job)
@@ -158,8 +160,8 @@ def _check_active(tree: Plain, setting: Setting, place: Place, report: Report) -
                 f"job {job.name!r} has {work} units of work in all; {one['done']} are done",
                 code="contradiction",
             )
-        begun, start_us = one["starts"] > 0, life["start_us"]
+        begun, start_us = one["starts"] > 0, statistics["start_us"]
         if begun != (start_us is not None) or (begun and one["job"] in arrived):
             report.add((where, "starts"), f"job {job.name!r} has started, or it has not", code="contradiction")
-        if (start_us is not None and start_us < job.submit_us) or life["crowd_before"] > crowd_now:
+        if (start_us is not None and start_us < job.submit_us) or statistics["crowd_before"] > crowd_now:
             report.add(((place, "lives"), k), f"job {job.name!r} is older than it can be", code="contradiction")

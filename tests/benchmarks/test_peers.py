@@ -183,7 +183,7 @@ def test_runs_are_kept_and_half_a_line_is_dropped(tmp_path: Path) -> None:
     store = Store(path)
     assert list(store.runs.values()) == [kept]
     store.add(run("other"))
-    assert [it.method for it in Store(path).runs.values()] == ["peer", "other"]
+    assert [run.method for run in Store(path).runs.values()] == ["peer", "other"]
 
 
 def test_a_crash_is_told(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def test_a_plan_becomes_tasks_that_wait_in_turn_or_for_their_starts() -> None:
     assert {task["release"] for task in turns["tasks"]} == {0}
     assert of == [[number] for number in range(len(starts))]
     lengths = [sum(task["parts"]) if "parts" in task else task["bytes"] / task["rate"] for task in turns["tasks"]]
-    assert lengths == pytest.approx([it.duration_us / 10**6 for it in network.activities])
+    assert lengths == pytest.approx([activity.duration_us / 10**6 for activity in network.activities])
     waits = [sum(len(task["after"]) for task in case["tasks"]) for case in (planned, turns)]
     assert len(network.waits) == waits[0] < waits[1]
 
@@ -67,7 +67,7 @@ def test_simgrid_agrees_on_a_plan_and_sees_what_meets_on_a_link(name: str) -> No
     plan = solve(instance, "greedy").plan
     assert plan is not None
     network, starts = simgrid_replay.plan_network(instance, plan)
-    ends = [(start + it.duration_us) / 10**6 for start, it in zip(starts, network.activities)]
+    ends = [(start + each.duration_us) / 10**6 for start, each in zip(starts, network.activities)]
     case, of = simgrid_replay.plan_case(network, starts, in_turn=False)
     twice = [dict(task, after=[]) for task in case["tasks"]]  # everything again at the same times
     (found,), (both,) = (

@@ -117,7 +117,7 @@ def test_the_checker_and_the_expansion_agree(seed: int) -> None:
         phase = draw.choice(draw.choice(tree[G])["phases"])
         phase["start_us"] = max(0, phase["start_us"] + draw.choice((0, 0, -5, 5, 20)))
         plan = plan_for(instance, tree)
-        plan = replace(plan, objective=max(it.end_us for _, _, it in plan.all_phases()), bound=0)
+        plan = replace(plan, objective=max(phase.end_us for _, _, phase in plan.all_phases()), bound=0)
         verdicts.append(accepts(instance, plan))
         assert (check(instance, plan) == ()) == verdicts[-1], tree
     assert 0 < sum(verdicts) < len(verdicts)

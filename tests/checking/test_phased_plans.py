@@ -275,4 +275,4 @@ def test_no_phase_starts_before_the_plan() -> None:
     first, *others = plan.groups
     early = replace(first.phases[0], start_us=-10)
     begun = replace(plan, groups=(replace(first, phases=(early, *first.phases[1:])), *others))
-    assert ("phases", "$.groups[0].phases[0].start_us") in {(it.rule, it.path) for it in check(INSTANCE, begun)}
+    assert ("phases", "$.groups[0].phases[0].start_us") in {(each.rule, each.path) for each in check(INSTANCE, begun)}

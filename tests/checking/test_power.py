@@ -52,7 +52,7 @@ def rules(
     instance: Instance, jobs: Sequence[JobPlan | TaskGraphJobPlan], objective: int, period: int | None = None
 ) -> list[str]:
     plan = Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", objective, 0, period, tuple(jobs))
-    return [f"{it.rule} {it.path}" for it in check(instance, plan)]
+    return [f"{violation.rule} {violation.path}" for violation in check(instance, plan)]
 
 
 def test_a_cap_is_kept_up_to_its_last_watt() -> None:

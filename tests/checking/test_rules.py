@@ -308,6 +308,6 @@ def test_a_plan_without_any_operation_may_say_nothing_of_its_kind(pair: Instance
         for job in pair_plan.jobs
     )
     found = check(pair, pair_plan.with_jobs(empty))
-    assert {(it.rule, it.path) for it in found} >= {
+    assert {(each.rule, each.path) for each in found} >= {
         ("document", f"$.jobs[{k}].iterations[0].blocks") for k in range(len(empty))
     }

@@ -39,7 +39,9 @@ def test_the_barrier_passes_over_an_iteration_that_lacks_operations() -> None:
             lambda plan: plan["jobs"][0]["iterations"][1]["blocks"].pop(),
             lambda tree, barrier=barrier: tree["jobs"][0]["shape"].update(barrier=barrier),
         )
-        assert [(it.rule, it.path) for it in found if it.rule != "objective"] == [("document", f"{SECOND}.blocks")]
+        assert [(each.rule, each.path) for each in found if each.rule != "objective"] == [
+            ("document", f"{SECOND}.blocks")
+        ]
 
 
 def run(plan: Json, iteration: int, kind: str, number: int, **times: int) -> None:

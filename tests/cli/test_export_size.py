@@ -30,7 +30,7 @@ def test_a_program_above_the_limit_is_refused_with_its_size(
     command = ("export", "server/demo", "--to", kind, "-o", output, "--max-coefficients", most - 1)
     ends("2: too-large most_coefficients", *command)
     told = capsys.readouterr().err
-    assert all(f"{it:,}" in told for it in (size.columns, size.rows, most, most - 1))
+    assert all(f"{column:,}" in told for column in (size.columns, size.rows, most, most - 1))
     assert "--max-coefficients" in told and "MB" in told
     assert not output.exists()
     assert run("server/demo", "--to", kind, "-o", output, "--max-coefficients", most) == 0

@@ -43,7 +43,7 @@ def test_words_for_people(document: Path, capsys: pytest.CaptureFixture[str]) ->
     options = ["--slowdown", "1", "--work-limit", "20", "--threads", "1"]
     assert main(["fill", str(document), "--foreground", "front", *options]) == 0
     told = capsys.readouterr().out
-    assert [float(it) for it in re.findall(r"\b15\b|1\.0000", told)][-3:] == [15, 15, 1]
+    assert [float(each) for each in re.findall(r"\b15\b|1\.0000", told)][-3:] == [15, 15, 1]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,10 @@ def test_runs_of_bench_are_ranked_with_those_of_others(tmp_path: Path, capsys: p
     capsys.readouterr()
     assert main(["leaderboard", str(folder), str(other), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [(it["rank"], it["contestant"]["solver"]) for it in told["standings"]] == [(1, "greedy"), (2, "x|y")]
+    assert [(standing["rank"], standing["contestant"]["solver"]) for standing in told["standings"]] == [
+        (1, "greedy"),
+        (2, "x|y"),
+    ]
     assert told["standings"][0]["contestant"]["hardware"].endswith("cores")
     page = tmp_path / "board.md"
     assert main(["leaderboard", str(folder), str(other), "-o", str(page)]) == 0

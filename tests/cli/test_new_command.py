@@ -57,7 +57,7 @@ def test_jobs_wider_than_the_cluster(tmp_path: Path, capsys: pytest.CaptureFixtu
     words = ["new", "--jobs", str(table), "--cluster", "1x8:v100", "-o", str(output)]
     ends(f"3: unsupported {table}:3", *words)
     told = capsys.readouterr().err
-    assert all(it in told for it in ("'b'", "16 GPUs", " 8", "--too-wide skip"))
+    assert all(each in told for each in ("'b'", "16 GPUs", " 8", "--too-wide skip"))
     assert not output.exists()
     assert main([*words, "--too-wide", "skip"]) == 0
     assert f"{table}: 1 of 2 jobs" in capsys.readouterr().err
@@ -112,7 +112,7 @@ def test_everything_that_is_wrong_with_words_and_files(tmp_path: Path, capsys: p
 
 
 def test_a_second_deadline_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [it for word in ("a=1h", "2h", "a=3h", "4h") for it in ("--deadline", word)]
+    words = [each for word in ("a=1h", "2h", "a=3h", "4h") for each in ("--deadline", word)]
     ends("3: duplicate-name --deadline; duplicate-name --deadline", "new", "--job", "a:resnet50:4:1", *words)
     lines = capsys.readouterr().err.splitlines()[-2:]
     assert "'a=3h'" in lines[0] and "'4h'" in lines[1]

@@ -38,24 +38,28 @@ SPELLED = ("seconds", "microseconds", "bytes", "minutes", "hours", "units", "amp
 
 def test_options_say_what_they_are_and_their_default() -> None:
     fragments = [
-        name for name, it in OPTIONS.items() if (it.help or "of ").startswith(("of ", "for ", "per ", "a sec"))
+        name for name, option in OPTIONS.items() if (option.help or "of ").startswith(("of ", "for ", "per ", "a sec"))
     ]
     silent = [
-        name for name, it in OPTIONS.items() if it.default not in (None, "", []) and "default: " not in str(it.help)
+        name
+        for name, option in OPTIONS.items()
+        if option.default not in (None, "", []) and "default: " not in str(option.help)
     ]
     bare = [
-        name for name, it in OPTIONS.items() if it.default not in (None, "", []) and str(it.help).startswith("default")
+        name
+        for name, option in OPTIONS.items()
+        if option.default not in (None, "", []) and str(option.help).startswith("default")
     ]
     assert OPTIONS
     assert (fragments, silent, bare) == ([], [], [])
 
 
 def test_options_of_durations_and_sizes_say_their_unit() -> None:
-    numbers = [(name, it) for name, it in OPTIONS.items() if it.type in (int, float)]
+    numbers = [(name, option) for name, option in OPTIONS.items() if option.type in (int, float)]
     measured = [
-        (name, it) for name, it in numbers if any(word in name.rpartition("--")[2].split("-") for word in UNITS)
+        (name, number) for name, number in numbers if any(word in name.rpartition("--")[2].split("-") for word in UNITS)
     ]
     assert measured
     assert [
-        name for name, it in measured if not any(unit in f"{it.metavar} {it.help}".lower() for unit in SPELLED)
+        name for name, each in measured if not any(unit in f"{each.metavar} {each.help}".lower() for unit in SPELLED)
     ] == []

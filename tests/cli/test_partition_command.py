@@ -97,7 +97,10 @@ def test_a_layer_profile_becomes_a_pipeline(tmp_path: Path, capsys: pytest.Captu
     assert main(["partition", str(path), "--machines", "2", *MACHINES[2:], "--no-replication", "-o", str(cut)]) == 0
     stages = json.loads(cut.read_text())["stages"]
     assert [stage["nodes"] for stage in stages] == [["layers.0", "layers.1"], ["layers.2", "layers.3"]]
-    assert [(it["weight_us"], it["state_bytes"], it["output_bytes"]) for it in stages] == [(21, 600, 7), (25, 600, 0)]
+    assert [(stage["weight_us"], stage["state_bytes"], stage["output_bytes"]) for stage in stages] == [
+        (21, 600, 7),
+        (25, 600, 0),
+    ]
     given = ["pipeline", str(cut), "--schedule", "zb-h1", "--micro-batches", "1", "--json"]
     took = {}
     for first in ([], ["--first-stage", "whole"], ["--first-stage", "split"]):
@@ -155,7 +158,7 @@ def test_operators_are_placed_on_the_devices_of_a_workload(
     assert main(["partition", str(path), *options, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["max_load_ms"] == printed["bound_ms"] == load
-    assert sorted(node for it in printed["devices"] for node in it["nodes"]) == [0, 1, 2, 3]
+    assert sorted(node for each in printed["devices"] for node in each["nodes"]) == [0, 1, 2, 3]
 
 
 def test_a_workload_states_its_devices(tmp_path: Path) -> None:

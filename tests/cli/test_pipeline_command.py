@@ -29,11 +29,11 @@ def with_type(model: Model, gpu_type: str) -> Model:
     """The model on one more type of GPU, with the times of another."""
     segments = [
         replace(
-            it,
-            forward_us={**it.forward_us, gpu_type: next(iter(it.forward_us.values()))},
-            backward_us={**it.backward_us, gpu_type: next(iter(it.backward_us.values()))},
+            segment,
+            forward_us={**segment.forward_us, gpu_type: next(iter(segment.forward_us.values()))},
+            backward_us={**segment.backward_us, gpu_type: next(iter(segment.backward_us.values()))},
         )
-        for it in model.segments
+        for segment in model.segments
     ]
     return replace(model, segments=tuple(segments))
 
@@ -82,7 +82,7 @@ def test_the_first_stage_has_its_whole_backward_pass_at_once(
         assert main([*given, "--schedule", "zb-h1", *first, "-o", str(instance)]) == 0
         [job] = load_instance(instance).jobs
         assert isinstance(job, TaskGraphJob)
-        lengths = {it.name: it.duration_us["gpu"] for it in job.shape.blocks}
+        lengths = {block.name: block.duration_us["gpu"] for block in job.shape.blocks}
         assert {kind: lengths[f"{kind}0.0"] for kind in "BW"} == times
     ends("2: not-together --first-stage", *given[:5], "--first-stage", "whole")
 
@@ -237,7 +237,7 @@ def test_a_time_is_a_size_where_a_byte_takes_a_microsecond(tmp_path: Path, capsy
 def test_gpus_of_the_right_type_must_suffice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base, mixed = load("server/plain"), tmp_path / "mixed.json"
     other = replace(base.cluster.servers[0], name="other", gpu_type="other", gpus=2)
-    model = {name: with_type(it, "other") for name, it in base.models.items()}
+    model = {name: with_type(each, "other") for name, each in base.models.items()}
     save_instance(
         replace(base, cluster=replace(base.cluster, servers=(*base.cluster.servers, other)), models=model), mixed
     )
@@ -254,7 +254,7 @@ def test_gpus_of_the_right_type_must_suffice(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.slow
 def test_the_page_goes_from_a_profile_to_a_picture(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
-    (block,) = [it for it in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) if "--into" in it]
+    (block,) = [each for each in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) if "--into" in each]
     (tmp_path / "small.graph.txt").write_text(PROFILE)
     (tmp_path / "jigsaw").write_text(f'#!/bin/sh\nexec {sys.executable} -m jigsaw_opt "$@"\n')
     (tmp_path / "jigsaw").chmod(0o755)
@@ -283,8 +283,8 @@ def test_cuts_and_schedule_of_a_profile(tmp_path: Path, capsys: pytest.CaptureFi
     assert main([*given, "--json"]) == 0
     document = printed(capsys)
     assert document["bound_us"] <= document["makespan_us"] == document["schedules"][-1]["makespan_us"]
-    assert [it["device"] for it in document["stages"]] == [0, 1]
-    assert [it["layers"] for it in document["stages"]] == [["node2"], ["node3"]]
+    assert [stage["device"] for stage in document["stages"]] == [0, 1]
+    assert [stage["layers"] for stage in document["stages"]] == [["node2"], ["node3"]]
 
 
 @pytest.mark.parametrize(

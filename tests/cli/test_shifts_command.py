@@ -33,12 +33,12 @@ def test_plans_in_turn_are_written_and_right(
     written = ["-o", str(best), "--best-plan", str(plan), "--json"]
     assert main(["shifts", str(document), *LIMITS, *written]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [it["job"] for it in told["jobs"]] == ["a", "b"]
+    assert [job["job"] for job in told["jobs"]] == ["a", "b"]
     assert told["links"] == [] and told["mean_compatibility"] == {"unshifted": 1.0, "shifted": 1.0, "bound": 1.0}
     # Nothing is shared, so sharing slows nobody; the period is that of the longer job.
-    assert all(it["shifted_us"] == it["fair_us"] == it["alone_us"] for it in told["jobs"])
+    assert all(job["shifted_us"] == job["fair_us"] == job["alone_us"] for job in told["jobs"])
     assert told["ratios"]["slowdown"] <= told["common_period"]["slowdown"]
-    assert [job.iterations for job in load_instance(best).jobs] == [it["ratio"] for it in told["jobs"]]
+    assert [job.iterations for job in load_instance(best).jobs] == [job["ratio"] for job in told["jobs"]]
     assert main(["check", str(best), str(plan)]) == 0
     assert main(["shifts", str(document), "--plan", str(plan), *LIMITS, "--json"]) == 0
     assert json.loads(capsys.readouterr().out.partition("\n")[2])["placements"] == 1

@@ -170,7 +170,7 @@ def _linked() -> Instance:
 
 
 def test_every_command_is_known_to_compute_or_not() -> None:
-    (subparsers,) = (it for it in parser_of(COMMANDS)._actions if isinstance(it, _SubParsersAction))
+    (subparsers,) = (action for action in parser_of(COMMANDS)._actions if isinstance(action, _SubParsersAction))
     assert {*COMPUTING, *AT_ONCE} == {*subparsers.choices}
     assert not {*COMPUTING} & {*AT_ONCE}
 
@@ -189,7 +189,7 @@ def test_a_signal_ends_what_would_go_on_for_a_day(
     command: str, case: Case, sent: signal.Signals, files: dict[str, str], tmp_path: Path
 ) -> None:
     known = {**files, "OUT": str(tmp_path / "out")}
-    arguments = [known.get(it, it) for it in case.arguments]
+    arguments = [known.get(argument, argument) for argument in case.arguments]
     done = subprocess.run(
         [sys.executable, "-c", _DRIVER, case.place, str(int(sent)), command, *arguments],
         capture_output=True,

@@ -118,7 +118,7 @@ def test_why_a_simulation_of_a_sweep_failed_is_told(tmp_path: Path, capsys: pyte
     arguments = ["--workload", str(trace), "--policy", "sia", "-o", str(tmp_path / "out")]
     assert main(["simulate", "--sweep", "--cluster", "1x4:v100", *arguments]) == 0
     told = capsys.readouterr().err
-    assert all(it in told for it in ("'sia'", "'goodput'", "'seconds'"))
+    assert all(each in told for each in ("'sia'", "'goodput'", "'seconds'"))
 
 
 def interrupt_at_take(number: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_ranks_with_a_collective_are_a_job_of_blocks_and_transfers() -> None:
     told: list[str] = []
     shape = read_chakra({f"job.{rank}.et": encode_trace(step()) for rank in (1, 0)}, "v100", tell=told.append)
     assert [slot.name for slot in shape.slots] == ["0", "1"]
-    assert [(it.name, it.duration_us) for it in shape.blocks[:3]] == [
+    assert [(block.name, block.duration_us) for block in shape.blocks[:3]] == [
         ("0.2 gemm a_b", {"v100": 30}),
         ("0.4 gemm", {"v100": 20}),
         ("0.6 step", {"v100": 5}),

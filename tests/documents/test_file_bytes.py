@@ -107,4 +107,4 @@ def test_lines_are_as_many_as_memory_for_their_text_allows(monkeypatch: pytest.M
 def test_an_empty_name_is_the_folder_at_hand() -> None:
     with pytest.raises(InvalidInputError) as caught:
         read_file("")
-    assert [(it.path, it.code) for it in caught.value.problems] == [(".", "unreadable")]
+    assert [(problem.path, problem.code) for problem in caught.value.problems] == [(".", "unreadable")]

@@ -584,7 +584,7 @@ def test_times_of_a_pass_are_means_over_those_of_a_step() -> None:
     mark = event("ProfilerStep#1", 0, 300, "user_annotation")
     told: list[str] = []
     found = read_kineto_layers(trace(mark, *one, *other), of_a_pass=True, tell=told.append)
-    assert [(it.forward_us, it.backward_us) for it in found] == [(4, 10 + 1), (10, 2 + 8 + 1)]
+    assert [(each.forward_us, each.backward_us) for each in found] == [(4, 10 + 1), (10, 2 + 8 + 1)]
     assert any(carries(each, "2 backward", "passes") for each in told)
 
 

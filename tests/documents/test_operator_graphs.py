@@ -90,7 +90,7 @@ def test_costs_are_read_and_limited_to_fewer_gpus() -> None:
     assert read.layers[0].options == (LayerOption(1, 9, 3, 6, 0), LayerOption(2, 4.5, 1.5, 3, 1))
     limited = read.limited(2)
     assert limited.gpus == 2
-    assert [[it.gpus for it in layer.options] for layer in limited.layers] == [[1, 2], [1, 2]]
+    assert [[option.gpus for option in layer.options] for layer in limited.layers] == [[1, 2], [1, 2]]
     assert limited.layers[1].transfer_us == ((0, 1), (3, 4))
     assert read.limited(1).layers[1].transfer_us == ((0,),)
     assert read.limited(8) == read

@@ -114,7 +114,7 @@ def optimum(instance: Instance) -> int:
 def test_a_job_shop_is_a_chain_of_blocks_a_job() -> None:
     instance = read_jsplib(SHOP, "file", "three")
     shape = shop_of(instance).shape
-    assert [(it.name, it.slots, it.duration_us["machine"]) for it in shape.blocks][:3] == [
+    assert [(block.name, block.slots, block.duration_us["machine"]) for block in shape.blocks][:3] == [
         ("0.0", ("m0",), 3),
         ("0.1", ("m1",), 2),
         ("1.0", ("m1",), 4),
@@ -137,7 +137,7 @@ def test_a_project_keeps_the_resources_that_bind_and_the_order_through_empty_act
     instance = read_psplib(PROJECT, "file", "project")
     shape = shop_of(instance).shape
     # R 1 has room for one of two activities; R 2 has room for all, so that activity 4 has a GPU of its own.
-    assert {it.name: it.slots for it in shape.blocks} == {"2": ("R 1",), "3": ("R 1",), "4": ("of 4",)}
+    assert {block.name: block.slots for block in shape.blocks} == {"2": ("R 1",), "3": ("R 1",), "4": ("of 4",)}
     assert shape.edges == ()
     assert optimum(instance) == 7
     waiting = PROJECT.replace("   5        1          1           6\n", "   5        1          1           4\n")
@@ -203,7 +203,7 @@ def test_what_is_wrong_or_does_not_fit_is_listed(
 ) -> None:
     with pytest.raises(InvalidInputError) as caught:
         read(text, "file", "name")
-    assert [(it.path, it.code) for it in caught.value.problems] == told
+    assert [(problem.path, problem.code) for problem in caught.value.problems] == told
 
 
 def test_readers_of_others_read_the_same(tmp_path: Path) -> None:
@@ -213,12 +213,12 @@ def test_readers_of_others_read_the_same(tmp_path: Path) -> None:
     theirs = fjsplib.read(tmp_path / "shop")
     blocks = shop_of(read_fjsplib(FLEXIBLE, "file", "name")).shape.blocks
     assert [pair for job in theirs.jobs for (pair,) in job] == [
-        (int(it.slots[0][1:]), it.duration_us["machine"]) for it in blocks
+        (int(block.slots[0][1:]), block.duration_us["machine"]) for block in blocks
     ]
     project = psplib.parse(tmp_path / "project")
-    times = {str(k): it.modes[0].duration for k, it in enumerate(project.activities, 1) if it.modes[0].duration}
+    times = {str(k): each.modes[0].duration for k, each in enumerate(project.activities, 1) if each.modes[0].duration}
     blocks = shop_of(read_psplib(PROJECT, "file", "name")).shape.blocks
-    assert {it.name: it.duration_us["machine"] for it in blocks} == times
+    assert {block.name: block.duration_us["machine"] for block in blocks} == times
 
 
 @pytest.mark.parametrize("name", ["shop/job-6x4", "shop/flow-8x3"])
@@ -243,7 +243,7 @@ def test_a_job_shop_that_is_written_reads_back(name: str) -> None:
 def test_what_is_no_shop_is_refused_with_its_reasons(write: Callable[[Instance], str], name: str, path: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         write(load(name))
-    assert (path, "does-not-fit") in [(it.path, it.code) for it in caught.value.problems]
+    assert (path, "does-not-fit") in [(problem.path, problem.code) for problem in caught.value.problems]
 
 
 def test_a_project_is_no_job_shop_and_a_model_of_minizinc() -> None:
@@ -289,6 +289,8 @@ def test_shops_go_in_and_out_on_the_command_line(tmp_path: Path, capsys: pytest.
     assert main(["convert", "fjsplib", str(shop)]) == 3
     assert main(["convert", "jsplib", str(shop), str(shop), "--gpu-type", "v100", "--to", "layers"]) == 2
     told = capsys.readouterr().err
-    assert all(f"{it} does not go with jsplib" in told for it in ("--gpu-type", "--to")) and "takes one file" in told
+    assert (
+        all(f"{each} does not go with jsplib" in told for each in ("--gpu-type", "--to")) and "takes one file" in told
+    )
     assert main(["convert", "kineto", str(shop)]) == 2
     assert "give --gpu-type" in capsys.readouterr().err

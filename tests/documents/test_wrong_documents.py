@@ -519,5 +519,5 @@ def test_every_field_of_a_schema_has_a_description_with_its_unit(kind: Kind) -> 
     assert len(fields) > 10
     assert [name for name, field in fields if not field.get("description")] == []
     units = [(name, _UNITS.get(name.rpartition("_")[2], "")) for name, _ in fields]
-    missing = [it for it, (_, field) in zip(units, fields, strict=True) if it[1] not in field["description"]]
+    missing = [each for each, (_, field) in zip(units, fields, strict=True) if each[1] not in field["description"]]
     assert missing == []

@@ -94,8 +94,8 @@ def burst(request: ReplayRequest, entry: dict[str, Any]) -> tuple[list[int], flo
     made["loss"](nn.Sequential(*whole)(inputs), targets).backward()
     pairs = [
         (a.grad, b.grad)
-        for n, it in process.modules.items()
-        for a, b in zip(it.parameters(), whole[n].parameters(), strict=True)
+        for n, module in process.modules.items()
+        for a, b in zip(module.parameters(), whole[n].parameters(), strict=True)
     ]
     return (
         list(process.modules),

@@ -187,7 +187,10 @@ def test_only_contributors_reduce_and_the_volume_is_that_of_the_specification(
             monkeypatch.setattr(dist, "get_rank", lambda worker=worker: worker)
             exchange.run(bucket, levels, torch.ones(size))
         reaching = {rank for rank, level in zip(ranks, levels, strict=True) if level >= bucket}
-        by_kind = {kind: [it for it in sent if it[0] == kind] for kind in ("reduce", "send", "receive", "give", "take")}
+        by_kind = {
+            kind: [transfer for transfer in sent if transfer[0] == kind]
+            for kind in ("reduce", "send", "receive", "give", "take")
+        }
         moved = {kind: sum(nbytes for *_, nbytes in those) for kind, those in by_kind.items()}
         c, w, whole = len(reaching), len(ranks), 4 * size
         if c == w:

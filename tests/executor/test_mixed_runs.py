@@ -147,17 +147,17 @@ def require_order(of: tuple[Instance, Plan], found: Replay) -> None:
     count = 0
     for rank in range(len(order.gpus)):
         times = []
-        for step in (it for window in order.windows(extent) for it in order.steps(rank, window, extent)):
+        for step in (each for window in order.windows(extent) for each in order.steps(rank, window, extent)):
             done = found.timeline.jobs[step.job].iterations[step.iteration]
             if isinstance(step, PassStep):
                 assert not isinstance(done, MeasuredIteration)
                 name = schedule.planned_in(step.iteration)[step.action]
-                times += [(it.start_us, it.end_us) for it in done.blocks if it.name == name]
+                times += [(block.start_us, block.end_us) for block in done.blocks if block.name == name]
             else:
                 times.append((done.blocks[step.slot].start_us, done.blocks[step.slot].end_us))
         assert all(one[1] <= other[0] for one, other in pairwise(times)), "one behind the other"
         count += len(times)
-    assert count == PASSES * sum(len(it.blocks) for job in plan.jobs for it in job.iterations)
+    assert count == PASSES * sum(len(iteration.blocks) for job in plan.jobs for iteration in job.iterations)
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ def test_every_job_of_a_filled_plan_trains_as_without_the_others(
     [pipe] = replayed(tmp_path, part(filled, "pipe"), "--seed", 2).timeline.jobs
     others = replayed(tmp_path, part(filled, "spb", "piece")).timeline.jobs
     assert digests == {job.name: job.parameters_sha256 for job in (*others, pipe)}
-    losses = {job.name: [it.loss for _, it in job.steps()] for job in together.timeline.jobs}
+    losses = {job.name: [step.loss for _, step in job.steps()] for job in together.timeline.jobs}
     assert losses["pipe"] == [step.loss for _, step in pipe.steps()] and len(losses["pipe"]) == PASSES
     baseline = together.baseline
     assert baseline is not None and [job.name for job in baseline.timeline.jobs] == ["pipe"]
@@ -183,7 +183,7 @@ def test_every_job_of_a_filled_plan_trains_as_without_the_others(
     planned, measured = together.slow_down() or (0, None)
     assert planned == filled[1].objective / baseline.summary.predicted_us
     assert measured == baseline.together.measured_us / baseline.summary.measured_us
-    assert {name: it.iterations for name, it in together.cycles.items()} == {"spb": 2, "piece": 1, "pipe": 1}
+    assert {name: cycle.iterations for name, cycle in together.cycles.items()} == {"spb": 2, "piece": 1, "pipe": 1}
 
 
 @pytest.mark.slow
@@ -271,7 +271,7 @@ def test_whatever_ends_a_run_leaves_one_message(
         broken = altered(instance, jobs=(*instance.jobs[:-1], pipe))
         own = files(tmp_path, (broken, replace(plan, instance_sha256=instance_sha256(broken))))
         assert run("run", *own, "--trust", "piped:net", "--minutes", 1, "--warm-up", 1) == 1
-        lines = [it for it in capsys.readouterr().err.strip().splitlines() if "accuracy" not in it]
+        lines = [line for line in capsys.readouterr().err.strip().splitlines() if "accuracy" not in line]
         assert len(lines) == 1 and told in lines[0]
 
 
@@ -284,7 +284,8 @@ def test_an_interrupted_run_keeps_what_was_measured(
     def interrupt() -> None:
         deadline = time.monotonic() + 60
         while (
-            len({it.name.partition("-iteration")[0] for it in saved.glob("job*")}) < 5 and time.monotonic() < deadline
+            len({each.name.partition("-iteration")[0] for each in saved.glob("job*")}) < 5
+            and time.monotonic() < deadline
         ):
             time.sleep(0.01)
         signal.pthread_kill(main, signal.SIGINT)
@@ -310,7 +311,7 @@ def test_a_part_of_a_plan_alone_takes_the_least_period_of_its_order(listed: tupl
     [pipe] = found.plan.jobs
     [step] = pipe.iterations
     assert isinstance(pipe, TaskGraphJobPlan) and isinstance(step, TaskGraphIteration)
-    late = [tuple(replace(it, start_us=2 * it.start_us, end_us=it.start_us + it.end_us) for it in own)
+    late = [tuple(replace(each, start_us=2 * each.start_us, end_us=each.start_us + each.end_us) for each in own)
             for own in (step.blocks, step.transfers)]  # fmt: skip
     slow = found.plan.with_jobs((replace(pipe, iterations=(TaskGraphIteration(*late),)),)).with_period(40_800)
     again = alone_part(found.instance, slow, ["pipe"])
@@ -333,12 +334,13 @@ def as_planned(part: PhasePart, request: ReplayRequest, stretch: int) -> list[Pa
             for k, row in enumerate(job.iterations)
         ):
             if isinstance(row, TaskGraphIteration) and isinstance(asked, TaskGraphJob):
-                times = dict(zip((it.name for it in asked.shape.blocks), row.blocks, strict=True))
+                times = dict(zip((each.name for each in asked.shape.blocks), row.blocks, strict=True))
                 for rank in range(2):
                     own = [
-                        (it, times[schedule.planned_in(iteration)[it]]) for it in schedule.actions_of(rank, iteration)
+                        (each, times[schedule.planned_in(iteration)[each]])
+                        for each in schedule.actions_of(rank, iteration)
                     ]
-                    ran = [(name, turn + it.start_us, turn + it.end_us) for name, it in own]
+                    ran = [(name, turn + each.start_us, turn + each.end_us) for name, each in own]
                     takes = "F" if rank else "B"
                     waits = [(name, start, start) for name, start, _ in ran if takes in name]
                     parts[rank].steps.append(StepRecord(iteration, ran, waits, 0.5 if rank else None))
@@ -348,9 +350,9 @@ def as_planned(part: PhasePart, request: ReplayRequest, stretch: int) -> list[Pa
                 mine, block = parts[part_gpus(request).index(gpu)], row.blocks[slot]
                 moments = turn + block.start_us, turn + block.end_us
                 mine.blocks.append(BlockRecord(number, iteration, slot, block.level, *moments, 0.5))
-                for it in row.transfers:
-                    key = TransferKey(number, iteration, it.bucket)
-                    mine.transfers.append(TransferRecord(key, turn + it.start_us, turn + it.end_us))
+                for transfer in row.transfers:
+                    key = TransferKey(number, iteration, transfer.bucket)
+                    mine.transfers.append(TransferRecord(key, turn + transfer.start_us, turn + transfer.end_us))
     return parts
 
 
@@ -405,4 +407,4 @@ def test_the_foreground_is_named_or_has_a_cycle_time_limit(listed: tuple[Instanc
     limited = altered(instance, jobs=(*instance.jobs[:2], altered(instance.jobs[2], pace_us=10**6)))
     assert foreground_of(replace(request, instance=limited)) == ("pipe",)
     problems = replace(request, baseline=None, foreground=("a",)).problems()
-    assert ("missing-option", "foreground") in {(it.code, it.path) for it in problems}
+    assert ("missing-option", "foreground") in {(problem.code, problem.path) for problem in problems}

@@ -70,12 +70,12 @@ def test_jobs_that_pause_and_move_train_as_in_one_place(tmp_path: Path, capsys: 
     command = written(tmp_path, asked, plan)
     assert run(*command, "--warm-up", 1, "--json", "-o", output) == 0
     told = json.loads(capsys.readouterr().out)
-    for number, it in enumerate(asked.data_parallel):
-        expected = trained_alone(asked, number, levels_of(plan, it.name, 10))
-        assert told["parameters_sha256"][it.name] == [expected] * it.workers
-    restarts = [[(it["job"], it["restart_us"]) for it in phase["restarts"]] for phase in told["phases"]]
+    for number, each in enumerate(asked.data_parallel):
+        expected = trained_alone(asked, number, levels_of(plan, each.name, 10))
+        assert told["parameters_sha256"][each.name] == [expected] * each.workers
+    restarts = [[(restart["job"], restart["restart_us"]) for restart in phase["restarts"]] for phase in told["phases"]]
     assert restarts == [[], [("moves", RESTART_US), ("swaps", 0)], [("rests", RESTART_US)]]
-    assert all(it["measured_us"] >= phase["seam_us"] for phase in told["phases"] for it in phase["restarts"])
+    assert all(restart["measured_us"] >= phase["seam_us"] for phase in told["phases"] for restart in phase["restarts"])
     jsonschema.validate(json.loads(output.read_text()), schema("phased-replay"))
     replay = load_document(output)
     assert isinstance(replay, Replay) and replay.phases[1].restarts and encode_replay(replay) == output.read_bytes()
@@ -116,7 +116,9 @@ def test_a_training_of_your_own_takes_its_data_and_generators_along(
     places = {placed.name: placed.gpus for placed in group.phases[0].jobs}
     found = []
     for changes in ({}, places):
-        jobs = [tuple(replace(it, gpus=changes.get(it.name, it.gpus)) for it in phase.jobs) for phase in group.phases]
+        jobs = [
+            tuple(replace(job, gpus=changes.get(job.name, job.gpus)) for job in phase.jobs) for phase in group.phases
+        ]
         phases = tuple(replace(phase, jobs=own) for phase, own in zip(group.phases, jobs, strict=True))
         plan = replace(by_hand(asked), groups=(PhaseGroup(phases),))
         assert run(*written(tmp_path, asked, plan), "--trust", "own_trainings:noisy", "--warm-up", 1, "--json") == 0
@@ -157,7 +159,7 @@ def test_ends_count_restarts_and_who_is_away_takes_no_memory() -> None:
     reports = [RankReport(here, {}, 1, [0, 0]), RankReport(there, {(0, 0): "", (1, 0): ""}, 1, [0, 0])]
     found = replay_of(ReplayRequest(asked, plan, passes=2), None, None, reports, {})
     assert found is not None
-    away = [[(it.job, it.measured_us) for it in phase.restarts] for phase in found.phases]
+    away = [[(restart.job, restart.measured_us) for restart in phase.restarts] for phase in found.phases]
     assert away == [[], [("moves", 995_000)], [("rests", 1_993_000)]]
     spans = [(phase.measured_begin_us, phase.measured_end_us) for phase in found.phases]
     assert spans == [(0, 7000), (15_000, 17_000), (17_000, 21_500)]

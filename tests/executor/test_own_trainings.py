@@ -225,7 +225,7 @@ def test_jobs_of_both_kinds_share_gpus(tmp_path: Path, capsys: pytest.CaptureFix
 def test_gradients_are_means_over_each_buckets_contributors(tmp_path: Path) -> None:
     problem, saved = owned("seeded"), tmp_path / "saved"
     replay = carried_out(tmp_path, problem, "--iterations", 4, "--checkpoint", saved)
-    levels = [[block.level for block in it.blocks] for it in replay.timeline.jobs[0].iterations]
+    levels = [[block.level for block in iteration.blocks] for iteration in replay.timeline.jobs[0].iterations]
     assert all(sorted(both) == [2, 3] for both in levels)
     wanted = written_out([both.index(3) for both in levels])
     for rank in range(2):

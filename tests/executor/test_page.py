@@ -73,9 +73,9 @@ def test_the_example_of_stages_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = {"train": "net:stages", "arguments": {}, "cuts": []}
     given = {"rank": 1, "world": 2, "device": torch.device("cpu")}
     own = own_stages(entry, "$", given, [1], 2, ReplaySettings())
-    assert [tuple(it.weight.shape) for it in own.modules.values()] == [(1, 64)]  # type: ignore[union-attr]
+    assert [tuple(each.weight.shape) for each in own.modules.values()] == [(1, 64)]  # type: ignore[union-attr]
     assert sum(len(group["params"]) for group in own.optimiser.param_groups) == 2
-    assert [tuple(it.shape) for it in own.source.take()] == [(16, 16), (16, 1)]
+    assert [tuple(each.shape) for each in own.source.take()] == [(16, 16), (16, 1)]
 
 
 def test_what_the_table_of_the_exchange_names_can_be_imported() -> None:

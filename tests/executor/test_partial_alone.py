@@ -143,10 +143,10 @@ def test_cuts_are_found_and_described(count: int) -> None:
     model(torch.ones(2, 6)).sum().backward()
     found = model.describe()
     assert len(found.levels) == count + 1 and found.levels[-1].cut is None
-    assert [it.level for it in found.levels] == list(range(1, count + 2))
-    assert [it.parameters for it in found.levels][-1] == 6 * 42
-    held = [it.parameters for it in found.levels]
-    assert held == sorted(set(held)) and all(it.gradient_bytes == 4 * it.parameters for it in found.levels)
+    assert [level.level for level in found.levels] == list(range(1, count + 2))
+    assert [level.parameters for level in found.levels][-1] == 6 * 42
+    held = [level.parameters for level in found.levels]
+    assert held == sorted(set(held)) and all(level.gradient_bytes == 4 * level.parameters for level in found.levels)
     assert found.levels[-1].share == 1
     table = str(found).splitlines()
     assert len(table) == count + 2 and table[-1].split()[:3] == [str(count + 1), "the", "input"]

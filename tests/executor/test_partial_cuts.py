@@ -55,7 +55,7 @@ def test_blocks_that_are_far_from_even_are_cut_within() -> None:
 def test_the_share_of_a_level_is_that_of_the_backward_pass() -> None:
     parts = gpt({"blocks": 10, "norm": 20, "table": 30, "positions": 10}, ["blocks.2", "blocks.3"])
     assert parts.backward_us == (280, 120, 160)
-    assert [it.share for it in describe(parts).levels] == [160 / 560, 280 / 560, 1]
+    assert [level.share for level in describe(parts).levels] == [160 / 560, 280 / 560, 1]
 
 
 def test_a_part_without_parameters_takes_no_time_by_itself() -> None:
@@ -94,6 +94,6 @@ def test_outputs_that_hold_no_tensor_are_trained_but_not_timed() -> None:
 
     model = PartialBackprop(Holding(nn.Linear(2, 2), nn.Linear(2, 2)), ["1"])
     model(torch.ones(1, 2)).value.sum().backward()
-    assert [it.share for it in model.describe().levels] == [None, None] and "?" in str(model.describe())
+    assert [level.share for level in model.describe().levels] == [None, None] and "?" in str(model.describe())
     with misuse("unsupported cuts"):
         PartialBackprop(Holding(nn.Linear(2, 2), nn.Linear(2, 2)), 1)(torch.ones(1, 2))

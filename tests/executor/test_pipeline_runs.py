@@ -152,7 +152,7 @@ def test_a_run_is_measured_and_goes_on_from_a_checkpoint(
     assert names == {"3.weight", "3.bias"}
     planned = load_plan(own[1]).jobs[0].iterations[0].blocks
     for origin, (_, step) in zip(whole.timeline.origins_us, job.steps(), strict=True):
-        assert all(found.start_us >= origin + it.start_us for found, it in zip(step.blocks, planned, strict=True))
+        assert all(found.start_us >= origin + each.start_us for found, each in zip(step.blocks, planned, strict=True))
 
 
 @pytest.mark.slow
@@ -317,10 +317,10 @@ def reports(of: Case, iterations: int, late: int) -> list[RankReport]:
         steps, origins = [], []
         for number in range(iterations):
             zero = 10_000 * number
-            own = [it for it in actions if it in times]
-            ran = [(it, zero + times[it][0], zero + times[it][1] + late) for it in own]
+            own = [action for action in actions if action in times]
+            ran = [(each, zero + times[each][0], zero + times[each][1] + late) for each in own]
             takes = {"0I", "0B", "1F"}
-            waits = [(it, start - 60, start) for it, start, _ in ran if it[:2] in takes]
+            waits = [(each, start - 60, start) for each, start, _ in ran if each[:2] in takes]
             steps.append(StepRecord(number, ran, waits, 0.5 if rank == 1 else None))
             origins.append(zero)
         part = Part([], [], origins, iterations, steps=steps)
@@ -357,8 +357,8 @@ def test_a_replay_is_drawn_below_its_plan() -> None:
     lanes = {lane.name: lane for lane in drawn.lanes}
     for gpu in ("server/0", "server/1"):
         planned, measured = lanes[gpu].intervals, lanes[f"{gpu} measured"].intervals
-        assert [it.number for it in measured] == [it.number for it in planned] and len(planned) == 12
-        assert [it.start_us for it in measured] == [it.start_us for it in planned]
+        assert [each.number for each in measured] == [each.number for each in planned] and len(planned) == 12
+        assert [each.start_us for each in measured] == [each.start_us for each in planned]
     assert ("F off by", "0.0 %") in drawn.facts
     assert timeline_html(drawn).count("measured")
 

@@ -242,7 +242,7 @@ def _interrupted_while_the_server_imports(process: Any) -> None:
 @pytest.mark.parametrize(
     "start",
     [_interrupted_before, _interrupted_after, _interrupted_while_the_server_imports],
-    ids=lambda it: it.__name__,
+    ids=lambda each: each.__name__,
 )
 def test_an_interrupt_while_processes_start_leaves_none_behind(
     start: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch

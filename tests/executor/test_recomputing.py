@@ -45,8 +45,8 @@ def trained(split: bool, again: bool) -> tuple[Counted, Tensor, list[Tensor]]:
     torch.manual_seed(0)
     module = Counted()
     inputs = [torch.randn(5, 6).requires_grad_() for _ in range(2)]
-    outputs = [recomputed(module, it) if again else module(it) for it in inputs]
-    assert [it() is None for it in module.between] == [again, again], "what is computed again is let go of"
+    outputs = [recomputed(module, value) if again else module(value) for value in inputs]
+    assert [each() is None for each in module.between] == [again, again], "what is computed again is let go of"
     found: Any = ()
     for given, output in zip(inputs, outputs, strict=True):
         gradient = torch.randn(5, 6)
@@ -98,7 +98,7 @@ def test_a_plan_that_recomputes_trains_the_same_within_less_memory(split: bool, 
         written = ("-o", files[0], "--plan", files[1], "--cuts", files[2])
         assert run("pipeline", tmp_path / "layers.json", *asked, "--work-limit", 0.2, "-q", *written) == 0
         stages = json.loads(files[2].read_text())["stages"]
-        assert [it["recompute"] for it in stages] == [again == "all"] * 2
+        assert [stage["recompute"] for stage in stages] == [again == "all"] * 2
         ran = ("--trust", "piped:deep", "--partition", files[2], "--warm-up", 1, "--iterations", 2, "-o", files[3])
         assert run("run", *files[:2], *ran) == 0
         found = load_replay(files[3])

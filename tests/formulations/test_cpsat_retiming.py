@@ -83,11 +83,11 @@ def busy_of(
         places = gpus_of(operations, job)
         channel = operations.routes.channel(Counter(s for s, _ in places))
         assert channel is not None
-        for it in job.iterations:
-            for (s, k), block in zip(places, it.blocks, strict=True):
+        for iteration in job.iterations:
+            for (s, k), block in zip(places, iteration.blocks, strict=True):
                 gpus.setdefault(1000 * s + k, []).extend(around(block.start_us, block.end_us, plan.period_us))
             for link in channel.links:
-                for move in it.transfers:
+                for move in iteration.transfers:
                     links.setdefault(link, []).extend(around(move.start_us, move.end_us, plan.period_us))
     return gpus, links
 
@@ -124,7 +124,7 @@ def retimed(instance: Instance, places: Places, limit: int) -> int | None:
     if timings is None:
         return None
     decisions = [
-        JobDecision(gpus, it.levels, it.blocks, it.transfers) for gpus, it in zip(places, timings, strict=True)
+        JobDecision(gpus, each.levels, each.blocks, each.transfers) for gpus, each in zip(places, timings, strict=True)
     ]
     period = limit if operations.horizon == "cyclic" else None
     return passed(instance, Timetable(assemble(operations, decisions), period))
@@ -284,9 +284,9 @@ def test_a_hint_is_a_solution() -> None:
     model.hint(
         [
             cpsat_retiming.RetimedTiming(
-                [tuple(block.level for block in it.blocks) for it in job.iterations],
-                [[block.start_us for block in it.blocks] for it in job.iterations],
-                [[move.start_us for move in it.transfers] for it in job.iterations],
+                [tuple(block.level for block in iteration.blocks) for iteration in job.iterations],
+                [[block.start_us for block in iteration.blocks] for iteration in job.iterations],
+                [[move.start_us for move in iteration.transfers] for iteration in job.iterations],
             )
             for job in plan.jobs
         ]
@@ -294,6 +294,6 @@ def test_a_hint_is_a_solution() -> None:
     solver = new_solver()
     solver.parameters.fix_variables_to_their_hinted_value = True
     assert solver.solve(model.proto) == cp_model.OPTIMAL
-    assert [list(map(tuple, it.levels)) for it in model.plan(solver.value)] == [
-        [tuple(block.level for block in it.blocks) for it in job.iterations] for job in plan.jobs
+    assert [list(map(tuple, each.levels)) for each in model.plan(solver.value)] == [
+        [tuple(block.level for block in iteration.blocks) for iteration in job.iterations] for job in plan.jobs
     ]

@@ -114,7 +114,7 @@ def test_smith_rule_on_one_gpu(proven: Optimum) -> None:
     models = {f"m{k}": one_segment(1, time - 1) for k, time in enumerate(times)}
     jobs = tuple(Job(f"j{k}", f"m{k}", 1, 1, weight=weight) for k, weight in enumerate(weights))
     cluster = Cluster((Server("s", "v", 1, 1000, 1),))
-    smith = sorted(zip(times, weights, strict=True), key=lambda it: it[0] / it[1])
+    smith = sorted(zip(times, weights, strict=True), key=lambda each: each[0] / each[1])
     ends = [sum(time for time, _ in smith[: k + 1]) for k in range(len(smith))]
     expected = sum(end * weight for end, (_, weight) in zip(ends, smith, strict=True))
     assert proven(Instance("smith", cluster, models, jobs, "finite", "weighted_completion")) == expected

@@ -57,9 +57,17 @@ def test_layers_are_units_whose_weights_take_a_share_of_the_backward_pass() -> N
     gpu, units = GPU_TYPES["v100"], ARCHITECTURES["vgg16"]()
     found = estimate_layers(units, 4, "v100", gpu)
     segments = profile("vgg16", 4, ["v100"], len(units)).segments
-    assert [(it.name, it.forward_us, it.backward_us, it.parameter_bytes, it.activation_bytes) for it in found] == [
-        (it.name, it.forward_us["v100"], it.backward_us["v100"], it.parameter_bytes, it.activation_bytes)
-        for it in segments
+    assert [
+        (each.name, each.forward_us, each.backward_us, each.parameter_bytes, each.activation_bytes) for each in found
+    ] == [
+        (
+            segment.name,
+            segment.forward_us["v100"],
+            segment.backward_us["v100"],
+            segment.parameter_bytes,
+            segment.activation_bytes,
+        )
+        for segment in segments
     ]
     dense = [Unit("dense", (linear(1000, 1000, 1000),)), Unit("tokens", (embedding(5, 1000, 1000),))]
     one, table = estimate_layers([*dense, Unit("attention", (attention(64, 4, 100),))], 4, "v100", gpu)[:2]

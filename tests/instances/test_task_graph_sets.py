@@ -30,7 +30,7 @@ def test_every_micro_batch_passes_every_stage_there_and_back(name: str) -> None:
             at = before[at]
             passed.append(at)
         assert at == f"F{batch}.0"
-        visited = [it for it in passed if it in blocks and it[0] in "FB"]
+        visited = [each for each in passed if each in blocks and each[0] in "FB"]
         assert len(visited) == 2 * recipe.stages - 1
     work = [sum(b.duration_us["v100"] for b in shape.blocks if slot.name in b.slots) for slot in shape.slots]
     assert min(work) >= recipe.batches * 3 * 8000

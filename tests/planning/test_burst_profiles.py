@@ -34,7 +34,7 @@ def test_costs_follow_from_shapes_and_times() -> None:
     costs = profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(4, 4, 10.0))
     convolution, relu, _, linear = costs.layers
     assert [layer.name for layer in costs.layers] == ["conv2d", "ReLU2d", "ReLU2d", "linear"]
-    assert [(it.gpus, it.gpu_us, it.sync_us) for it in convolution.options] == [
+    assert [(option.gpus, option.gpu_us, option.sync_us) for option in convolution.options] == [
         (1, 400, 0),
         (2, 240, pytest.approx(3 * 4 * 9 * 4 / 10)),
         (4, 150, pytest.approx(3 * 4 * 9 * 4 / 10)),
@@ -54,12 +54,12 @@ def graph(batch: int | None, *times: int, **options: Any) -> LayerGraph:
 def test_costs_follow_from_layer_profiles_of_several_batches() -> None:
     graphs = [graph(4, 200, 70), graph(1, 80, 50, gpu_type="a100"), graph(2, 120, 60)]
     first, last = measured_costs(graphs, BurstSetting(4, 4, 10.0)).layers
-    assert [(it.gpus, it.gpu_us, it.forward_us, it.sync_us) for it in last.options] == [
+    assert [(option.gpus, option.gpu_us, option.forward_us, option.sync_us) for option in last.options] == [
         (1, 140, 70, 0),
         (2, 120, 60, 100 / 10),
         (4, 100, 50, 100 / 10),
     ]
-    assert first.transfer_us == () and [it.sync_us for it in first.options] == [0, 0, 0]
+    assert first.transfer_us == () and [option.sync_us for option in first.options] == [0, 0, 0]
     assert last.transfer_us[2] == pytest.approx((2 * (3 * 40 / 10 + 40), 2 * (40 / 10 + 40), 0))
     assert [layer.single_gpu_us for layer in (first, last)] == [400, 140]
 
@@ -78,15 +78,16 @@ def test_layer_profiles_that_are_none_of_one_chain_are_refused() -> None:
 def test_released_costs_share_times_and_count_few_weights() -> None:
     costs = profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(4, 4, 10.0, released=True))
     assert [layer.single_gpu_us for layer in costs.layers] == pytest.approx([400 + 3 * 5 * 4 / 10, 140, 140, 60])
-    assert [it.sync_us for it in costs.layers[0].options] == pytest.approx([3 * 5 * 4 / 10] * 3)
+    assert [option.sync_us for option in costs.layers[0].options] == pytest.approx([3 * 5 * 4 / 10] * 3)
 
 
 def test_a_batch_too_large_for_one_gpu_takes_it_several_times() -> None:
     costs = profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(16, 16, 10.0))
-    assert [it.gpus for it in costs.layers[0].options] == [4, 8, 16]
+    assert [option.gpus for option in costs.layers[0].options] == [4, 8, 16]
     assert costs.layers[0].single_gpu_us == 4 * 400
     assert [
-        it.gpus for it in profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(3, 4, 10.0)).layers[0].options
+        option.gpus
+        for option in profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(3, 4, 10.0)).layers[0].options
     ] == [
         1,
         2,

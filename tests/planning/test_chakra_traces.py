@@ -58,7 +58,7 @@ def test_traces_have_the_times_and_the_order_of_the_plan(name: str) -> None:
     traces = chakra_traces(load(name), plan)
     jobs = [(job, row) for job in plan.jobs for row in job.iterations]
     assert set(traces.gpus) == {gpu for job, _ in jobs for gpu in job.gpus}
-    spans = [(it.start_us, it.end_us) for _, row in jobs for it in (*row.blocks, *row.transfers)]
+    spans = [(block.start_us, block.end_us) for _, row in jobs for block in (*row.blocks, *row.transfers)]
     for nodes in traces.nodes:
         for number, node in enumerate(nodes):
             assert node.number == number and all(before < number for before in node.after)

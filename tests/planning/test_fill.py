@@ -53,7 +53,7 @@ def best_rate(whole: Instance, allowed_us: int) -> Fraction:
     """The best rate over all vectors, each solved to its least period."""
     names = [job.name for job in whole.jobs[1:]]
     works = [
-        sum(it.duration_us["gpu"] for it in job.shape.blocks) if isinstance(job, TaskGraphJob) else 10
+        sum(block.duration_us["gpu"] for block in job.shape.blocks) if isinstance(job, TaskGraphJob) else 10
         for job in whole.jobs[1:]
     ]
     best = Fraction(0)

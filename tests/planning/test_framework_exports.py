@@ -25,8 +25,8 @@ CHAIN = ("embeddings", *(f"layer{at}" for at in range(6)), "output")
 def unrolled(text: str) -> list[str]:
     """Megatron's grammar: commas say nothing, ``(x)*n`` and then ``x*n`` repeat, ``|`` parts stages."""
     text = text.replace(",", "")
-    text = re.sub(r"\(([^)]+)\)\*(\d+)", lambda it: it[1] * int(it[2]), text)
-    text = re.sub(r"(.)\*(\d+)", lambda it: it[1] * int(it[2]), text)
+    text = re.sub(r"\(([^)]+)\)\*(\d+)", lambda each: each[1] * int(each[2]), text)
+    text = re.sub(r"(.)\*(\d+)", lambda each: each[1] * int(each[2]), text)
     return text.split("|")
 
 

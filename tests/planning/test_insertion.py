@@ -85,8 +85,8 @@ def test_none_on_gpus_that_differ_or_are_not_joined() -> None:
     first, second = case(30).cluster.servers
     other = Cluster((first, replace(second, gpu_type="w")), ("switch",), case(30).cluster.links)
     both = {
-        name: Model((replace(it.segments[0], forward_us={"v": 1, "w": 1}, backward_us={"v": 8, "w": 8}),))
-        for name, it in case(30).models.items()
+        name: Model((replace(model.segments[0], forward_us={"v": 1, "w": 1}, backward_us={"v": 8, "w": 8}),))
+        for name, model in case(30).models.items()
     }
     assert insert(replace(case(30), cluster=other, models=both), "f", 1) is None
     assert insert(replace(case(30), cluster=Cluster((first, second))), "f", 1) is None

@@ -71,13 +71,13 @@ def costs_of(graph: LayerGraph, ends: tuple[int, ...], rate: int) -> PipelineCos
     parts = [graph.layers[a:b] for a, b in zip((0, *ends[:-1]), ends, strict=True)]
     split = graph.layers[0].weight_us is not None
     return PipelineCosts(
-        tuple(sum(it.forward_us for it in part) for part in parts),
-        tuple(sum(it.backward_us - (it.weight_us or 0) for it in part) for part in parts),
-        tuple(sum(it.weight_us or 0 for it in part) for part in parts) if split else (),
+        tuple(sum(each.forward_us for each in part) for part in parts),
+        tuple(sum(each.backward_us - (each.weight_us or 0) for each in part) for part in parts),
+        tuple(sum(each.weight_us or 0 for each in part) for part in parts) if split else (),
         tuple(-(-part[-1].sent_bytes * 10**6 // rate) for part in parts[:-1]),
         (),
-        tuple(sum(it.parameter_bytes for it in part) for part in parts),
-        tuple(sum(it.activation_bytes for it in part) for part in parts),
+        tuple(sum(each.parameter_bytes for each in part) for part in parts),
+        tuple(sum(each.activation_bytes for each in part) for part in parts),
     )
 
 
@@ -139,11 +139,15 @@ def test_a_plan_becomes_a_partition_with_the_same_costs() -> None:
     assert found.pipeline.costs.backward_us[0] == 0
     apart = plan_pipeline(graph, replace(choices, first_stage="split"), LIMITS)
     assert pipeline_costs(decode_partition(json_text(partition_tree(partition_of(apart))))) == apart.pipeline.costs
-    assert [name for stage in partition_of(found).stages for name in stage.nodes] == [it.name for it in graph.layers]
+    assert [name for stage in partition_of(found).stages for name in stage.nodes] == [
+        layer.name for layer in graph.layers
+    ]
     for rate in (2_000_000, None):
         late = plan_pipeline(graph, replace(choices, bandwidth=rate, latency_us=7), LIMITS)
-        sent = [it.output_bytes for it in partition_of(late).stages[:-1]]
-        assert late.pipeline.costs.transfer_us == tuple(7 + (0 if rate is None else -(-it // 2)) for it in sent)
+        sent = [stage.output_bytes for stage in partition_of(late).stages[:-1]]
+        assert late.pipeline.costs.transfer_us == tuple(
+            7 + (0 if rate is None else -(-transfer // 2)) for transfer in sent
+        )
         read = decode_partition(json_text(partition_tree(partition_of(late))))
         assert pipeline_costs(read).first_whole() == late.pipeline.costs
 
@@ -218,7 +222,7 @@ def test_with_a_limit_of_work_the_same_seed_gives_the_same_cuts() -> None:
     bound = ChainBound(table)
     bound.prove(LIMITS)
     one, other = (search_cuts(bound, LimitsLeft(options), 0.0, 3) for _ in range(2))
-    assert [(it.cut, it.orders) for it in one] == [(it.cut, it.orders) for it in other]
+    assert [(each.cut, each.orders) for each in one] == [(each.cut, each.orders) for each in other]
     assert len(one) > 1
     assert one[0].makespan_us < one[-1].makespan_us
 
@@ -228,7 +232,7 @@ def test_placements_are_those_that_are_allowed() -> None:
 
     def found(**allowed: StagePlacement) -> list[tuple[int, ...]]:
         choices = PipelineChoices(2, (2,), virtual=(1, 2, 3), **allowed)
-        return [it.layout.gpu_of for it in configurations(choices, graph)]
+        return [configuration.layout.gpu_of for configuration in configurations(choices, graph)]
 
     loop = [(0, 1), (0, 1, 0, 1), (0, 1, 0, 1, 0, 1)]
     turning = [(0, 1), (0, 1, 1, 0), (0, 1, 1, 0, 0, 1)]

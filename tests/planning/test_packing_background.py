@@ -57,7 +57,7 @@ def searched(*background: Job | TaskGraphJob, allowed: int = 15, tries: int = 20
 def broken(search: PackingSearch, instance: Instance) -> list[str]:
     """What its plan breaks."""
     plan: Plan = replace(search.plan(), instance=instance.name, instance_sha256=instance_sha256(instance))
-    return [str(it) for it in check(instance, plan)]
+    return [str(violation) for violation in check(instance, plan)]
 
 
 def test_a_calendar_finds_what_going_through_all_moments_finds() -> None:
@@ -73,7 +73,9 @@ def test_a_calendar_finds_what_going_through_all_moments_finds() -> None:
                 busy |= taken
         moment, length = random.randrange(-period, 2 * period), random.randint(1, period)
         free = (
-            at for at in range(moment, moment + 2 * period) if not busy & {it % period for it in range(at, at + length)}
+            at
+            for at in range(moment, moment + 2 * period)
+            if not busy & {each % period for each in range(at, at + length)}
         )
         assert calendar.earliest(moment, length) == next(free, None)
         assert calendar.busy_us == len(busy)

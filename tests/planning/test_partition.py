@@ -115,7 +115,7 @@ def test_a_server_within_a_rack_is_a_machine_of_the_outer_level() -> None:
     assert found.time_s == pytest.approx(20e-6 / 4)
     assert found.single_worker_s == pytest.approx(20e-6)
     assert sum(stage.replicas for stage in found.stages) == 4
-    assert {it.level for it in found.outer} == {1, 2}
+    assert {each.level for each in found.outer} == {1, 2}
 
 
 def test_noam_is_workers_over_copies_of_the_first_stage() -> None:

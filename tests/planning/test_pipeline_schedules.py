@@ -62,7 +62,7 @@ def test_memory_is_that_of_the_papers(gpus: int) -> None:
 
 def test_gpipe_runs_backward_passes_in_the_order_of_forward_ones() -> None:
     orders = ORDERS["gpipe"](even("gpipe", 2, 3, split=False).layout)
-    assert ["".join(map(str, it)) for it in orders[1]] == ["F01", "F11", "F21", "B01", "B11", "B21"]
+    assert ["".join(map(str, order)) for order in orders[1]] == ["F01", "F11", "F21", "B01", "B11", "B21"]
 
 
 @pytest.mark.parametrize("name", ORDERS)
@@ -115,7 +115,7 @@ def test_a_search_is_never_worse_than_a_named_schedule(memory: int) -> None:
 
 def test_times_are_those_of_other_simulations(shared_data: Path) -> None:
     entries = json.loads((shared_data / "pipeline" / "reference_results.json").read_text())["one_f_one_b"]
-    for entry in [it for it in entries if it["stages"] * it["microbatches"] <= 32]:
+    for entry in [each for each in entries if each["stages"] * each["microbatches"] <= 32]:
         forward, backward, sent = (
             tuple(round(1000 * t) for t in entry[f"{key}_ms"]) for key in ("fwd", "bwd", "boundary")
         )

@@ -25,8 +25,8 @@ def random_graph(seed: int) -> PiperGraph:
     )
 
     def option(name: str, node: int, degree: int, slower: int) -> NodeOption:
-        received = {it.source: dice.randint(0, 9) * (degree - 1) for it in edges if it.target == node}
-        sent = {it.target: dice.randint(0, 9) * (degree - 1) for it in edges if it.source == node}
+        received = {edge.source: dice.randint(0, 9) * (degree - 1) for edge in edges if edge.target == node}
+        sent = {edge.target: dice.randint(0, 9) * (degree - 1) for edge in edges if edge.source == node}
         flight, always = dice.randint(1, 9), dice.randint(0, 9)
         time = dice.randint(5, 20) / degree + slower
         return NodeOption(name, time, dice.randint(0, 90), flight / (1 + slower), always / (1 + slower), received, sent)
@@ -48,31 +48,31 @@ def random_graph(seed: int) -> PiperGraph:
 def stage_time(graph: PiperGraph, own: set[int], degree: int, copies: int, flight: int) -> float:
     """The definition, node by node."""
 
-    def cost(node: int, it: NodeOption) -> float:
-        sent = 4 * (copies - 1) * it.parameter_bytes / copies / graph.micro_batches
+    def cost(node: int, option: NodeOption) -> float:
+        sent = 4 * (copies - 1) * option.parameter_bytes / copies / graph.micro_batches
         for edge in graph.edges:
             if edge.target == node and edge.source not in own:
-                sent += 2 * (edge.bytes + it.received_bytes[edge.source]) / copies
+                sent += 2 * (edge.bytes + option.received_bytes[edge.source]) / copies
             if edge.source == node and edge.target not in own:
-                sent += 2 * (edge.bytes + it.sent_bytes[edge.target]) / copies
-        return it.time / copies + sent / graph.bandwidth
+                sent += 2 * (edge.bytes + option.sent_bytes[edge.target]) / copies
+        return option.time / copies + sent / graph.bandwidth
 
-    def memory(it: NodeOption) -> float:
-        return it.flight_bytes * flight + it.static_bytes
+    def memory(option: NodeOption) -> float:
+        return option.flight_bytes * flight + option.static_bytes
 
     total, above, changes = 0.0, -graph.memory, []
     for node in sorted(own):
         options = graph.nodes[node].options.get(degree, ())
         if not options:
             return inf
-        fastest = min(options, key=lambda it: cost(node, it))
+        fastest = min(options, key=lambda option: cost(node, option))
         total, above = total + cost(node, fastest), above + memory(fastest)
         for other in options:
             saved = memory(fastest) - memory(other)
             if saved > 1e-9:
                 lost = cost(node, other) - cost(node, fastest)
                 changes.append((lost / saved, lost, saved))
-    for _, lost, saved in sorted(changes, key=lambda it: it[0]):
+    for _, lost, saved in sorted(changes, key=lambda change: change[0]):
         if above < 1e-9:
             break
         total, above = total + lost, above - saved
@@ -126,7 +126,7 @@ def require_right(graph: PiperGraph, stages: tuple[PiperStage, ...], time: float
         assert stage.time == pytest.approx(exact)
         held = 0.0
         for node, name in zip(stage.nodes, stage.options, strict=True):
-            (way,) = [it for it in graph.nodes[node - 10].options[stage.tensor_parallel] if it.name == name]
+            (way,) = [option for option in graph.nodes[node - 10].options[stage.tensor_parallel] if option.name == name]
             held += way.flight_bytes * flight + way.static_bytes
         assert held <= graph.memory + 1e-6
     assert sum(stage.data_parallel * stage.tensor_parallel for stage in stages) <= graph.devices
@@ -144,7 +144,7 @@ def test_plans_agree_with_brute_force() -> None:
         feasible += 1
         found = piper_plan(graph)
         assert found.time_per_sample == pytest.approx(expected)
-        assert sorted(node for stage in found.stages for node in stage.nodes) == [it.number for it in graph.nodes]
+        assert sorted(node for stage in found.stages for node in stage.nodes) == [node.number for node in graph.nodes]
         require_right(graph, found.stages, found.time_per_sample)
     assert 20 <= feasible < 60
 
@@ -198,7 +198,7 @@ def test_a_document_is_read_and_every_problem_is_named() -> None:
     assert '$.nodes[0].TMPCs["1"][0].syncTimeFw' in paths
     with pytest.raises(InvalidInputError) as caught:
         read_piper(json.dumps(tree | {"maxDevices": 0, "bandwidth": "fast", "mbsInBatch": 1.5}))
-    assert [it.path for it in caught.value.problems] == ["$.maxDevices", "$.bandwidth", "$.mbsInBatch"]
+    assert [problem.path for problem in caught.value.problems] == ["$.maxDevices", "$.bandwidth", "$.mbsInBatch"]
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def random_workload(seed: int) -> OperatorGraph:
 
 def load(graph: OperatorGraph, on: list[int], device: int) -> float:
     """Load of a device, from the definition alone."""
-    own = {at for at, it in enumerate(on) if it == device}
+    own = {at for at, each in enumerate(on) if each == device}
     if device >= graph.accelerators:
         return sum(graph.operators[at].cpu_ns for at in own)
     if any(graph.operators[at].accelerator_ns is None for at in own):
@@ -96,7 +96,7 @@ def in_a_row(graph: OperatorGraph, on: list[int]) -> bool:
     }
     left = set(on)
     while left:
-        first = {it for it in left if not any(one in left and other == it for one, other in after)}
+        first = {each for each in left if not any(one in left and other == each for one, other in after)}
         if not first:
             return False
         left -= first
@@ -114,7 +114,7 @@ def test_placements_agree_with_brute_force(seed: int) -> None:
     else:
         start = contiguous_placement(ordered_groups(graph))
         assert start.max_load_ns == start.bound_ns == expected
-        assert sorted(node for it in start.devices for node in it.nodes) == list(range(len(graph.operators)))
+        assert sorted(node for device in start.devices for node in device.nodes) == list(range(len(graph.operators)))
     if brute_force(graph, contiguous=False) < float("inf"):
         found = exact_placement(groups_of(graph), start, Options(time_limit=30, threads=1))
         assert found.max_load_ns == found.bound_ns == brute_force(graph, contiguous=False)

@@ -44,14 +44,16 @@ def mean_compatibility(jobs: Sequence[RepeatedJob], bandwidths: Sequence[int], s
     """By the definition, microsecond by microsecond."""
     found = []
     for link, capacity in enumerate(bandwidths):
-        users = [(it, shift) for it, shift in zip(jobs, shifts, strict=True) if link in it.channel.links]
+        users = [(each, shift) for each, shift in zip(jobs, shifts, strict=True) if link in each.channel.links]
         if len(users) < 2:
             continue
-        around = math.lcm(*(it.cycle_us for it, _ in users))
+        around = math.lcm(*(user.cycle_us for user, _ in users))
         excess = 0
         for moment in range(around):
-            on = (any(a <= (moment - shift) % it.cycle_us < b for a, b in it.transfers) for it, shift in users)
-            excess += max(0, sum(it.channel.rate for (it, _), sends in zip(users, on, strict=True) if sends) - capacity)
+            on = (any(a <= (moment - shift) % user.cycle_us < b for a, b in user.transfers) for user, shift in users)
+            excess += max(
+                0, sum(each.channel.rate for (each, _), sends in zip(users, on, strict=True) if sends) - capacity
+            )
         found.append(1 - Fraction(excess, around * capacity))
     return sum(found, Fraction(0)) / len(found)
 
@@ -76,9 +78,9 @@ def test_shifts_are_those_of_brute_force(seed: int, links: int) -> None:
         return
     best = max(
         mean_compatibility(jobs, bandwidths, shifts)
-        for shifts in product(range(1), *(range(it.cycle_us) for it in jobs[1:]))
+        for shifts in product(range(1), *(range(job.cycle_us) for job in jobs[1:]))
     )
-    assert mean_compatibility(jobs, bandwidths, found.shifts_us) == sum(it.shifted for it in found.links) / len(
+    assert mean_compatibility(jobs, bandwidths, found.shifts_us) == sum(link.shifted for link in found.links) / len(
         found.links
     )
     assert found.status == "optimal"
@@ -90,7 +92,7 @@ def test_traversal_agrees_with_the_best_rotations_of_every_link_alone() -> None:
     jobs = [job([0], (6, 6)), job([0, 1], (9, 9)), job([1, 2], (7, 5)), job([2], (4, 4)), job([2], (12, 4))]
     found = time_shifts(jobs, [10, 10, 10], grid_us=1)
     assert not found.has_cycle
-    demands = [GridDemand.of(it, 1) for it in jobs]
+    demands = [GridDemand.of(job, 1) for job in jobs]
     for told in found.links:
         alone = best_rotations(RotationProblem([told.shared], demands, 1))
         assert 1 - alone.excess == pytest.approx(float(told.shifted), abs=1e-9)
@@ -100,11 +102,11 @@ def test_traversal_agrees_with_the_best_rotations_of_every_link_alone() -> None:
 def test_parts_of_the_affinity_graph() -> None:
     jobs = [job([0, 1], (1, 1)), job([0, 1], (1, 1)), job([2], (1, 1)), job([2], (1, 1)), job([3], (1, 1))]
     parts = affinity_parts(shared_links(jobs, [10] * 4))
-    assert [[it.link for it in part] for part in parts] == [[0, 1], [2]]
+    assert [[each.link for each in part] for part in parts] == [[0, 1], [2]]
     assert [has_no_cycle(part) for part in parts] == [False, True]
     found = time_shifts(jobs, [10] * 4)
     assert found.has_cycle
-    assert [it.method for it in found.links] == ["joint", "joint", "traversal"]
+    assert [link.method for link in found.links] == ["joint", "joint", "traversal"]
     assert found.mean == 1.0
 
 
@@ -115,7 +117,7 @@ def test_a_grid_divides_all_cycles_or_rounds_them_up() -> None:
     odd = [job([0], (60_000, 40_009)), job([0], (90_000, 60_001))]
     links = shared_links(odd, [10])
     grid = choose_grid(odd, links, most_cells=300)
-    assert math.lcm(*(GridDemand.of(it, grid).cells for it in odd)) <= 300
+    assert math.lcm(*(GridDemand.of(each, grid).cells for each in odd)) <= 300
     assert time_shifts(odd, [10], grid).rounded
     assert sum(GridDemand.of(odd[0], grid).busy_us) == 40_009
 
@@ -132,14 +134,14 @@ def test_what_is_sent_is_what_was_asked_for(seed: int) -> None:
     jobs, bandwidths = drawn(seed, 2)
     run = simulate_shared(jobs, bandwidths, [0, 1, 2], iterations=20, warm_up=5)
     assert run.sent_us == pytest.approx(run.begun_us, abs=1e-3)
-    for it, count, sent in zip(jobs, run.iterations, run.sent_us, strict=True):
-        assert count * it.busy_us <= sent + 1e-3 <= (count + 1) * it.busy_us + 2e-3
+    for each, count, sent in zip(jobs, run.iterations, run.sent_us, strict=True):
+        assert count * each.busy_us <= sent + 1e-3 <= (count + 1) * each.busy_us + 2e-3
     for link, bandwidth in enumerate(bandwidths):
         used = sum(
-            sent * it.channel.rate for it, sent in zip(jobs, run.sent_us, strict=True) if link in it.channel.links
+            sent * each.channel.rate for each, sent in zip(jobs, run.sent_us, strict=True) if link in each.channel.links
         )
         assert used <= bandwidth * run.end_us * (1 + 1e-9)
-    assert all(us >= it.alone_us - 1e-6 for us, it in zip(run.iteration_us, jobs, strict=True))
+    assert all(us >= each.alone_us - 1e-6 for us, each in zip(run.iteration_us, jobs, strict=True))
 
 
 def test_alone_a_job_keeps_its_own_length() -> None:
@@ -157,7 +159,7 @@ def test_after_an_interrupt_the_jobs_finish_an_iteration_and_no_more() -> None:
     with clock.limited(clock.Clock(None, cancel)):
         run = simulate_shared(jobs, [10], [0, 0])
     assert min(run.iterations) == 1 and max(run.iterations) <= 2
-    assert all(us >= it.alone_us - 1e-6 for us, it in zip(run.iteration_us, jobs, strict=True))
+    assert all(us >= each.alone_us - 1e-6 for us, each in zip(run.iteration_us, jobs, strict=True))
 
 
 def test_two_alike_jobs_that_load_half_a_link_each_do_not_slow_each_other_in_turn() -> None:
@@ -217,7 +219,7 @@ def test_ratios_are_those_of_brute_force() -> None:
     spread = (((0, 0), (1, 0)), ((0, 1), (1, 1)))
     plan = solve(instance, "cpsat", Options(work_limit=5, threads=1)).plan
     assert plan is not None
-    alone = [it.cycle_us for it in repeated_jobs(operations, spread, plan)]
+    alone = [job.cycle_us for job in repeated_jobs(operations, spread, plan)]
     assert alone == [700, 300]
     found = best_ratios(instance, alone, Options(work_limit=50, threads=1), most=3, solver="cpsat")
     values = {}

@@ -82,16 +82,20 @@ def test_pytorch_reads_the_files_back_and_validates_them(
         found = torch_schedule(instance, plan, form)
         runtime = loaded(found, form, tmp_path)
         assert runtime.stage_index_to_group_rank == dict(enumerate(layout.gpu_of))
-        own = [[it for it in rank if it in found.planned] for rank in found.ranks]
-        blocks = [[f"{it.kind}{it.micro_batch}.{it.stage}" for it in order] for order in orders]
-        assert [[found.planned[it] for it in rank] for rank in own] == blocks
-        read = [[str(it) for it in runtime.pipeline_order_with_comms[rank]] for rank in range(layout.gpus)]
+        own = [[each for each in rank if each in found.planned] for rank in found.ranks]
+        blocks = [[f"{each.kind}{each.micro_batch}.{each.stage}" for each in order] for order in orders]
+        assert [[found.planned[each] for each in rank] for rank in own] == blocks
+        read = [[str(action) for action in runtime.pipeline_order_with_comms[rank]] for rank in range(layout.gpus)]
         is_sent = form == "compute_comms"
-        assert [[it for it in rank if is_sent or it in found.planned] for rank in read] == list(map(list, found.ranks))
-        losses = [it for rank in found.ranks for it in rank if it.startswith(f"{layout.stages - 1}F")]
+        assert [[each for each in rank if is_sent or each in found.planned] for rank in read] == list(
+            map(list, found.ranks)
+        )
+        losses = [each for rank in found.ranks for each in rank if each.startswith(f"{layout.stages - 1}F")]
         assert losses == [f"{layout.stages - 1}F{number}" for number in range(layout.micro_batches)]
     for rank, actions in runtime.pipeline_order_with_comms.items():
-        runtime.pipeline_order_with_comms[rank] = [it for it in actions if "REDUCE" not in str(it)]  # it knows none
+        runtime.pipeline_order_with_comms[rank] = [
+            action for action in actions if "REDUCE" not in str(action)
+        ]  # it knows none
     assert len(runtime._simulate()) == layout.gpus, "PyTorch's own simulation sees no deadlock"
     _assert_pairs_agree(found)
     _assert_gradients_are_reduced_once(found)
@@ -102,25 +106,25 @@ def _assert_pairs_agree(found: TorchSchedule) -> None:
     gpu_of = found.layout.gpu_of
     seen: dict[tuple[int, int], list[list[tuple[str, int, str]]]] = {}
     for rank, actions in enumerate(found.ranks):
-        for it in actions:
-            if "_F" not in it and "_B" not in it:
+        for action in actions:
+            if "_F" not in action and "_B" not in action:
                 continue
-            stage, kind = int(it[0]), it[1:5]
-            way = it[6]
+            stage, kind = int(action[0]), action[1:5]
+            way = action[6]
             from_stage = stage if kind == "SEND" else stage - 1 if way == "F" else stage + 1
             to_stage = from_stage + 1 if way == "F" else from_stage - 1
             ends = gpu_of[from_stage], gpu_of[to_stage]
             assert ends[0] != ends[1] and rank == ends[kind == "RECV"]
             own = seen.setdefault((min(ends), max(ends)), [[], []])
-            own[rank == max(ends)].append((way, from_stage, it[7:]))
+            own[rank == max(ends)].append((way, from_stage, action[7:]))
     for one, other in seen.values():
         assert one == other
 
 
 def _assert_gradients_are_reduced_once(found: TorchSchedule) -> None:
     for actions in found.ranks:
-        for stage in {it[0] for it in actions}:
-            own = [it for it in actions if it[0] == stage and it[1] in "BWIR" and "RECV" not in it]
+        for stage in {action[0] for action in actions}:
+            own = [action for action in actions if action[0] == stage and action[1] in "BWIR" and "RECV" not in action]
             assert own[-1] == f"{stage}REDUCE_GRAD" and own.count(own[-1]) == 1
 
 
@@ -145,7 +149,7 @@ def test_a_pipeline_among_other_jobs_is_found() -> None:
     done = plan.jobs[number]
     assert isinstance(done, TaskGraphJobPlan)
     first, second = done.iterations
-    swapped = replace(first, blocks=tuple(replace(it, start_us=-it.start_us) for it in first.blocks))
+    swapped = replace(first, blocks=tuple(replace(block, start_us=-block.start_us) for block in first.blocks))
     jobs = tuple(replace(done, iterations=(swapped, second)) if job is done else job for job in plan.jobs)
     with misuse("unsupported plan"):
         torch_schedule(instance, plan.with_jobs(jobs))

@@ -28,15 +28,15 @@ def network_of(operations: Operations, plan: Timetable) -> tuple[ActivityNetwork
     """All jobs of a plan, and the start of every activity there."""
     number = {
         operations.cluster.gpu_name(s, k): (s, k)
-        for s, it in enumerate(operations.cluster.servers)
-        for k in range(it.gpus)
+        for s, each in enumerate(operations.cluster.servers)
+        for k in range(each.gpus)
     }
     network, starts = ActivityNetwork(operations.routes, operations.horizon), []
     for graph, job in zip(operations.jobs, plan.jobs, strict=True):
         levels = [[block.level for block in iteration.blocks] for iteration in job.iterations]
         network.add_data_parallel(graph, [number[name] for name in job.gpus], levels)
         for iteration in job.iterations:
-            starts += [it.start_us for it in (*iteration.blocks, *iteration.transfers)]
+            starts += [block.start_us for block in (*iteration.blocks, *iteration.transfers)]
     return network, starts
 
 
@@ -48,8 +48,8 @@ def test_list_schedules_of_bundled_instances_are_as_early_as_their_order_lets_th
     if plan is None:
         pytest.skip("the first order of greedy finds no placement")
     network, starts = network_of(operations, plan)
-    ends = [it.end_us for job in plan.jobs for i in job.iterations for it in (*i.blocks, *i.transfers)]
-    assert [s + it.duration_us for s, it in zip(starts, network.activities, strict=True)] == ends
+    ends = [block.end_us for job in plan.jobs for i in job.iterations for block in (*i.blocks, *i.transfers)]
+    assert [s + each.duration_us for s, each in zip(starts, network.activities, strict=True)] == ends
     period = plan.period_us or 0
     for before, after, periods, offset in network.waits:
         length = network.activities[before].duration_us if offset is None else offset

@@ -116,9 +116,9 @@ def test_policies_name_no_link_that_is_gone() -> None:
     policies = {"p": RoutePolicy(avoid_links=("l0", "l2")), "q": RoutePolicy(max_links=2)}
     whole = cluster(("s0", "s1"), ("s1", "s2"), ("s0", "s2"), route_policies=policies)
     left = whole.without(links=["l0"])
-    assert [it.name for it in left.links] == ["l1", "l2"]
+    assert [link.name for link in left.links] == ["l1", "l2"]
     assert left.route_policies == {"p": RoutePolicy(avoid_links=("l2",)), "q": RoutePolicy(max_links=2)}
-    assert [it.name for it in whole.without(servers=["s1"]).links] == ["l2"]
+    assert [link.name for link in whole.without(servers=["s1"]).links] == ["l2"]
 
 
 def test_a_policy_can_keep_servers_of_one_part_apart() -> None:
@@ -210,7 +210,7 @@ def test_what_is_wrong_with_a_job_of_a_trace() -> None:
     good = TraceJob("a", 0, "m", 2, 5, gpu_types=["v", "w"])  # type: ignore[arg-type]
     assert good.gpu_types == ("v", "w") and not list(job_problems(good))
     wrong = replace(good, name="", user=7, foreground=1, min_gpus=3, after=("a|b",), gpu_types=())  # type: ignore[arg-type]
-    assert [f"{it.code} {it.path}" for it in job_problems(wrong)] == [
+    assert [f"{problem.code} {problem.path}" for problem in job_problems(wrong)] == [
         "out-of-range name",
         "wrong-type user",
         "empty gpu_types",

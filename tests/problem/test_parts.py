@@ -102,14 +102,14 @@ def test_an_instance_knows_what_its_jobs_name() -> None:
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (lambda it: Cluster(({"name": "s0"},)), "wrong-type Cluster.servers[0]"),
-        (lambda it: replace(it, cluster=None), "wrong-type $.cluster"),
-        (lambda it: replace(it, cluster={}), "wrong-type $.cluster"),
-        (lambda it: replace(it, models={"net": SERVER}), "wrong-type $.models.net"),
-        (lambda it: replace(it, jobs=("a",)), "wrong-type $.jobs[0]"),
-        (lambda it: replace(it, jobs={1}), "wrong-type $.jobs"),
+        (lambda each: Cluster(({"name": "s0"},)), "wrong-type Cluster.servers[0]"),
+        (lambda each: replace(each, cluster=None), "wrong-type $.cluster"),
+        (lambda each: replace(each, cluster={}), "wrong-type $.cluster"),
+        (lambda each: replace(each, models={"net": SERVER}), "wrong-type $.models.net"),
+        (lambda each: replace(each, jobs=("a",)), "wrong-type $.jobs[0]"),
+        (lambda each: replace(each, jobs={1}), "wrong-type $.jobs"),
         (
-            lambda it: Job("a", "net", 1, 1, depth={"rule": "full"}),
+            lambda each: Job("a", "net", 1, 1, depth={"rule": "full"}),
             'wrong-type Job("a").depth',
         ),
     ],
@@ -157,5 +157,9 @@ def test_what_is_altered_within_is_not_checked_again() -> None:
 def test_none_is_no_default_but_where_it_is_the_default() -> None:
     with pytest.raises(InvalidInputError) as caught:
         Job("a", "m", 1, 1, release_us=None, weight=None, depth=None)  # type: ignore[arg-type]
-    assert {it.path for it in caught.value.problems} == {'Job("a").release_us', 'Job("a").weight', 'Job("a").depth'}
+    assert {problem.path for problem in caught.value.problems} == {
+        'Job("a").release_us',
+        'Job("a").weight',
+        'Job("a").depth',
+    }
     assert Job("a", "m", 1, 1, deadline_us=None).deadline_us is None

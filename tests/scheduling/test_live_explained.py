@@ -102,7 +102,7 @@ def test_memory_that_free_gpus_lack() -> None:
     servers = cluster.servers[0], replace(cluster.servers[1], gpu_memory=10**6)
     model = MODELS["small"]
     times = {"large": 10_000, "small": 10_000}
-    segments = tuple(replace(it, forward_us=times, backward_us=times) for it in model.segments)
+    segments = tuple(replace(segment, forward_us=times, backward_us=times) for segment in model.segments)
     scheduler = live("jigsaw", replace(cluster, servers=servers), models={"m": replace(model, segments=segments)})
     found = told(scheduler, job("a", 4), job("b", 4)).explain("b")
     assert found.kind == "memory" and "memory" in found.reason

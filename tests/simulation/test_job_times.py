@@ -25,10 +25,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_times_add_up(folder: Path) -> None:
-    times = {it.job: it for it in job_times(folder)}
+    times = {times.job: times for times in job_times(folder)}
     with (folder / "jobs.csv").open(newline="") as file:
         completion = {row["name"]: round(float(row["completion_s"]) * SECOND) for row in csv.DictReader(file)}
-    assert {job: it.completion_us for job, it in times.items()} == {
+    assert {job: time.completion_us for job, time in times.items()} == {
         "a": completion["a"],
         "=b": completion["'=b"],
         "c": completion["c"],
@@ -37,7 +37,7 @@ def test_times_add_up(folder: Path) -> None:
     # The long one is put aside for the others, and starts anew behind them.
     assert times["a"].queued_us == 0 and times["a"].paused_us > 0
     assert times["a"].slower_us == 30 * SECOND * (1 + times["a"].restarts)
-    assert sum(it.queued_us for it in times.values()) > 0
+    assert sum(time.queued_us for time in times.values()) > 0
 
 
 def test_the_command_tells_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

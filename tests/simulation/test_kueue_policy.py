@@ -303,7 +303,7 @@ class _Watched:
         for (name, flavor), gpus in used.items():
             node = tree[name]
             assert gpus <= node.most(flavor)
-            assert all(it.usage[flavor] <= it.most(flavor) for it in node.above())
+            assert all(each.usage[flavor] <= each.most(flavor) for each in node.above())
         self.decided.append(dict(self.own.admitted))
         return decision
 

@@ -86,7 +86,7 @@ def placed(text: str, made: Setting) -> list[tuple[int, int, tuple[int, ...]]]:
 @pytest.mark.parametrize("text", POLICIES)
 def test_a_gang_does_not_wait_for_a_dead_nic(text: str) -> None:
     star = racks(("s0", "a"), ("s1", "a"), ("s2", "a"), servers=3)
-    gang, one = (replace(it, queue="research") for it in (job("gang", 10, 4, 100), job("one", 20, 2, 50)))
+    gang, one = (replace(each, queue="research") for each in (job("gang", 10, 4, 100), job("one", 20, 2, 50)))
     timed = SecondsByType(star, SPEEDS) if text == "gavel" else Seconds()
     made = setting(gang, one, cluster=star, performance=timed, round_us=10 * SECOND)
     events = (5, "s0-a", True), (1000, "s0-a", False)

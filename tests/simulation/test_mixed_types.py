@@ -141,7 +141,7 @@ def test_fifo_holds_for_a_waiting_job_the_types_that_it_may_have(seed: int) -> N
     arrivals = [(Fraction(one.submit_us), k) for k, one in enumerate(jobs)]
     while arrivals or ends:
         now = min(arrivals[:1] + [(end[0], end[1]) for end in ends])[0]
-        for end in [it for it in ends if it[0] == now]:
+        for end in [each for each in ends if each[0] == now]:
             ends.remove(end)
             free[end[2]] += end[3]
         while arrivals and arrivals[0][0] == now:

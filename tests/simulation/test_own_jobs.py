@@ -51,7 +51,10 @@ def test_deadlines_of_one_job_go_before_those_of_all() -> None:
     assert with_deadlines(jobs, []) == jobs
     with pytest.raises(UsageError) as raised:
         with_deadlines(jobs, ["b=2h", "a=2"])
-    assert [str(it).split(",")[0] for it in raised.value.args] == ["no job 'b'; there are a", "a deadline is JOB=TIME"]
+    assert [str(arg).split(",")[0] for arg in raised.value.args] == [
+        "no job 'b'; there are a",
+        "a deadline is JOB=TIME",
+    ]
 
 
 def test_the_document_states_what_was_asked_for_and_the_rest_is_told() -> None:

@@ -202,7 +202,7 @@ def test_jobs_without_an_order_are_refused_with_all_that_is_wrong() -> None:
     wrong: Any = (TraceJob("a", 0, "m", 0), 3, TraceJob("b", "soon", "m", 1))  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError) as caught:
         Workload("w", wrong)
-    assert [it.path for it in caught.value.problems] == ["$.jobs[0].gpus", "$.jobs[1]", "$.jobs[2].submit_us"]
+    assert [problem.path for problem in caught.value.problems] == ["$.jobs[0].gpus", "$.jobs[1]", "$.jobs[2].submit_us"]
     with refuses("wrong-type $.jobs"):
         Workload("w", None)  # type: ignore[arg-type]
 
@@ -214,4 +214,4 @@ def test_integers_of_numpy_are_integers() -> None:
     assert not [*job_problems(job)]
     flag: Any = numpy.bool_(True)
     for value in (True, flag, 2.0):
-        assert [it.path for it in job_problems(TraceJob("a", 5, "m", value))] == ["gpus"]
+        assert [problem.path for problem in job_problems(TraceJob("a", 5, "m", value))] == ["gpus"]

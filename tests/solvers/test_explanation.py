@@ -76,12 +76,14 @@ def planned(
     instance = Instance("by hand", cluster, {}, tuple(job for job, *_ in jobs), *horizon)  # type: ignore[arg-type]
     plans, last = [], 0
     for job, gpus, rows in jobs:
-        lengths = [it.duration_us["v"] for it in job.shape.blocks] + [it.bytes for it in job.shape.transfers]
+        lengths = [block.duration_us["v"] for block in job.shape.blocks] + [
+            transfer.bytes for transfer in job.shape.transfers
+        ]
         count, iterations = len(job.shape.blocks), []
         for row in rows:
             done = tuple(Execution(start, start + length) for start, length in zip(row, lengths, strict=True))
             iterations.append(TaskGraphIteration(done[:count], done[count:]))
-            last = max(last, *(it.end_us for it in done))
+            last = max(last, *(each.end_us for each in done))
         plans.append(TaskGraphJobPlan(job.name, gpus, tuple(iterations)))
     value = period or last
     plan = Plan.of_jobs("by hand", instance_sha256(instance), "feasible", value, 0, period or None, tuple(plans))
@@ -115,7 +117,7 @@ def late() -> tuple[Instance, Plan]:
 def test_release_gpu_and_slack() -> None:
     assert told(*late(), "a") == {"release": 2, "gpu": 3, "slack": 3, "compute": 10}
     waits = explain(*late(), "a")[0].waits
-    assert [(it.kind, it.on, it.by, it.us) for it in waits] == [("gpu", "a/0", "b", 3)]
+    assert [(wait.kind, wait.on, wait.by, wait.us) for wait in waits] == [("gpu", "a/0", "b", 3)]
 
 
 def test_a_hole_that_is_too_short_is_part_of_the_wait() -> None:
@@ -155,7 +157,7 @@ def test_link_and_partner() -> None:
         "link": 3,
         "exchange": 4,
     }
-    gains = {it.change: it.end_us for it in changes(instance, plan, "a")}
+    gains = {change.change: change.end_us for change in changes(instance, plan, "a")}
     assert gains == {
         "as early as the order permits": 17,
         "GPUs of its own": 16,
@@ -265,7 +267,7 @@ def test_sums_on_random_plans(goal: tuple[str, str]) -> None:
             for job in explain(instance, plan):
                 require_sums(job)
                 seen += 1
-            found = {it.change: it.gain_us for it in changes(instance, plan, instance.jobs[0].name)}
+            found = {change.change: change.gain_us for change in changes(instance, plan, instance.jobs[0].name)}
             alone = found.get("alone in the cluster", 0)
             early = found["as early as the order permits"]
             assert 0 <= early <= found["GPUs of its own"]
@@ -299,7 +301,7 @@ def test_changes_are_plans_of_changed_instances(goal: tuple[str, str]) -> None:
         if plan is None:
             continue
         job, cluster = plan.jobs[0], instance.cluster
-        found = {it.change: it.end_us for it in changes(instance, plan, job.name)}
+        found = {change.change: change.end_us for change in changes(instance, plan, job.name)}
         more = replace(cluster, servers=tuple(replace(server, gpus=2 * server.gpus) for server in cluster.servers))
         size = {server.name: server.gpus for server in cluster.servers}
         split = [gpu.split("/") for gpu in job.gpus]
@@ -312,7 +314,9 @@ def test_changes_are_plans_of_changed_instances(goal: tuple[str, str]) -> None:
         )
         links = used_links(instance, plan)
         if links:
-            wide = tuple(replace(it, bandwidth=2 * it.bandwidth) if it.name in links else it for it in cluster.links)
+            wide = tuple(
+                replace(link, bandwidth=2 * link.bandwidth) if link.name in links else link for link in cluster.links
+            )
             wider = replace(instance, cluster=replace(cluster, links=wide))
             assert retimed(wider, plan, job.name) == found["twice the bandwidth of its links"]
         seen += 1
@@ -322,9 +326,9 @@ def test_changes_are_plans_of_changed_instances(goal: tuple[str, str]) -> None:
 def used_links(instance: Instance, plan: Plan) -> set[str]:
     """Links on which transfers of the first job of a plan are."""
     order, links = KeptOrder.of(instance, plan), instance.cluster.links
-    job = next(at for at, it in enumerate(order.jobs) if it.name == plan.jobs[0].name)
-    used = {it for at, own in enumerate(order.flat.resources) if order.flat.job[at] == job for it in own}
-    return {links[it - instance.cluster.gpu_count].name for it in used if it >= instance.cluster.gpu_count}
+    job = next(at for at, each in enumerate(order.jobs) if each.name == plan.jobs[0].name)
+    used = {each for at, own in enumerate(order.flat.resources) if order.flat.job[at] == job for each in own}
+    return {links[each - instance.cluster.gpu_count].name for each in used if each >= instance.cluster.gpu_count}
 
 
 def test_levels_that_the_rule_allows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -334,7 +338,7 @@ def test_levels_that_the_rule_allows(capsys: pytest.CaptureFixture[str]) -> None
     instance = Instance("levels", cluster, {"m": model}, (job,), "finite", "makespan")
     plan = solve(instance, "greedy", Options(threads=1)).plan
     assert plan is not None
-    found = {it.change: it for it in changes(instance, plan, "d")}
+    found = {change.change: change for change in changes(instance, plan, "d")}
     full = replace(instance, jobs=(replace(job, depth=FreeDepth(mean_depth=1)),))
     best = solve(full, "greedy", Options(threads=1)).plan
     assert best is not None and found["full depth"].end_us == best.objective
@@ -342,7 +346,7 @@ def test_levels_that_the_rule_allows(capsys: pytest.CaptureFixture[str]) -> None
     print_job(full, best, explain(full, best, "d")[0], [], bound_reason(full, best.bound))
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["a/0", "...", "a/1,", "each", "of", "2", "16", "2"] in lines
-    assert "full depth" not in {it.change for it in changes(full, replace(best, instance_sha256=""), "d")}
+    assert "full depth" not in {change.change for change in changes(full, replace(best, instance_sha256=""), "d")}
 
 
 def test_repeats_are_told_once() -> None:
@@ -353,7 +357,7 @@ def test_repeats_are_told_once() -> None:
     chain = explain(*planned(ONE_GPU, jobs), "a")[0].chain
     assert len(chain) == 17
     lines = folded(chain)
-    assert [(len(it.steps), it.times, it.time_us) for it in lines] == [(2, 8, (16, 16)), (1, 1, (2,))]
+    assert [(len(line.steps), line.times, line.time_us) for line in lines] == [(2, 8, (16, 16)), (1, 1, (2,))]
     assert [step.kind for step in lines[0].steps] == ["compute", "gpu"]
     assert [step.iteration for step in (*lines[0].steps, *lines[0].last)] == [0, 1, 7, 8]
 
@@ -399,7 +403,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     data = json.loads(capsys.readouterr().out)
     assert list(data) == ["objective", "value", "bound", "jobs", "changes"]
     assert data["jobs"][0]["time_us"]["gpu"] == 3 and data["bound"]["proof"]["sentence"]
-    assert [it["gain_us"] for it in data["changes"]] == [3, 6, 6]
+    assert [each["gain_us"] for each in data["changes"]] == [3, 6, 6]
     assert main(["explain", *files, "c"]) == 2
     assert carries(capsys.readouterr().err, "error: ", "'c'", "\n  a\n  b\n")
     with misuse("unknown-name job", "unknown-name job", "unknown-name job"):
@@ -416,11 +420,13 @@ def test_chains_of_a_cyclic_plan_of_a_solver() -> None:
 def test_a_page_with_long_chains_explains_the_jobs_that_end_last(monkeypatch: pytest.MonkeyPatch) -> None:
     instance, plan = late()
     all_of_them = explained_picture(picture(instance, plan)).stories
-    assert {number: it.job for number, it in all_of_them.items()} == dict(enumerate(it.name for it in instance.jobs))
+    assert {number: each.job for number, each in all_of_them.items()} == dict(
+        enumerate(job.name for job in instance.jobs)
+    )
     monkeypatch.setattr("jigsaw_opt.views.explained._MOST_STEPS", 0)
     (number, story), *others = explained_picture(picture(instance, plan)).stories.items()
     assert not others and story == all_of_them[number]
-    assert story.end_us == max(it.end_us for it in all_of_them.values())
+    assert story.end_us == max(each.end_us for each in all_of_them.values())
 
 
 def test_the_page_marks_the_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,9 +113,11 @@ def test_what_touches_no_job_makes_no_plan_worse_and_what_is_left_is_right() -> 
                 assert effect.objective <= plan.objective and not effect.broken
                 untouched += 1
             left, timed = effects.left((part,))
-            assert not [it for it in violations(left, timed) if it.rule not in ("deadline", "pace")]
+            assert not [
+                violation for violation in violations(left, timed) if violation.rule not in ("deadline", "pace")
+            ]
             assert timed.objective == effect.objective
-            rerouted += any(it.new_us > it.old_us for own in effect.transfers.values() for it in own)
+            rerouted += any(each.new_us > each.old_us for own in effect.transfers.values() for each in own)
     assert untouched > 10 and rerouted > 1
 
 

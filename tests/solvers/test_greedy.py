@@ -230,7 +230,11 @@ def test_a_gpu_without_memory_for_the_first_level_takes_no_worker() -> None:
     instance = random_instance(30, "finite", "makespan", operations=16)
     operations = compile_instance(add_job(instance, replace(instance.jobs[0], name="again")))
     found = greedy_timetable(operations)
-    levels = {b.level for job in found.jobs for it in job.iterations for b in it.blocks} if found is not None else set()
+    levels = (
+        {b.level for job in found.jobs for iteration in job.iterations for b in iteration.blocks}
+        if found is not None
+        else set()
+    )
     assert 0 not in levels
 
 

@@ -210,8 +210,8 @@ def test_jobs_timed_together_leave_what_is_taken_to_others() -> None:
         (scheduled,) = jointly_timed(schedule, [[hierarchy.candidate_set(index).alone for index in some]], engine, 1.0)
         assert scheduled is not None
         assert all(map(schedule.admits, scheduled))
-        for index, it in zip(some, scheduled, strict=True):
-            schedule.add(index, it)
+        for index, each in zip(some, scheduled, strict=True):
+            schedule.add(index, each)
     assert engine.budget.work > 0
 
 

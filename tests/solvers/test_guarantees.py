@@ -162,18 +162,18 @@ def test_a_deadline_turns_the_order_of_task_graph_jobs_round(solver: str) -> Non
     assert solved(in_task_graph(two_on_one_gpu()), solver).objective == 10 + 50
     assert solved(in_task_graph(two_on_one_gpu(deadline_us=49)), solver).objective == 40 + 50
     late = solved(in_task_graph(two_on_one_gpu(deadline_us=39)), solver)
-    assert [(it.kind, it.jobs) for it in late.conflicts] == [("deadline", ("long",))]
+    assert [(conflict.kind, conflict.jobs) for conflict in late.conflicts] == [("deadline", ("long",))]
 
 
 @pytest.mark.parametrize("solver", ["greedy", "search", "cpsat", "auto"])
 def test_certain_causes_name_the_guarantee(solver: str) -> None:
     late = solved(two_on_one_gpu(deadline_us=39), solver)
     assert (late.status, late.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
-    assert [(it.kind, it.jobs) for it in late.conflicts] == [("deadline", ("long",))]
+    assert [(conflict.kind, conflict.jobs) for conflict in late.conflicts] == [("deadline", ("long",))]
     assert carries(late.conflicts[0].message, "earlier", "40 us", "39 us")
     assert carries(late.conflicts[0].message, "deadline", "1 us")
     slow = solved(two_on_one_gpu(pace_us=24), solver)
-    assert (slow.status, [it.kind for it in slow.conflicts]) == (Status.INFEASIBLE, ["pace"])
+    assert (slow.status, [conflict.kind for conflict in slow.conflicts]) == (Status.INFEASIBLE, ["pace"])
     assert carries(slow.conflicts[0].message, "shorter", "50 us")
     assert carries(slow.conflicts[0].message, "25 us", "guaranteed")
     assert solved(two_on_one_gpu(pace_us=25), solver).objective == 50

@@ -58,7 +58,9 @@ def tight(seed: int, horizon: Horizon, objective: Objective) -> Instance:
     """A random instance, half of them with so little memory that it often matters."""
     instance = random_mixed_instance(seed, horizon, objective)
     memory = 4 + seed * 7 % 40
-    servers = tuple(replace(it, gpu_memory=memory if seed % 2 else it.gpu_memory) for it in instance.cluster.servers)
+    servers = tuple(
+        replace(server, gpu_memory=memory if seed % 2 else server.gpu_memory) for server in instance.cluster.servers
+    )
     return replace(instance, cluster=replace(instance.cluster, servers=servers))
 
 

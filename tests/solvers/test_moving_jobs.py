@@ -80,7 +80,9 @@ def test_balance_is_kept_in_periods_that_have_a_part_several_times() -> None:
     phases = phases_of({job.name: job for job in jobs}, policy, timing)
     assert len(phases[0].jobs) == 2
     for job in (job for phase in phases for job in phase.jobs if isinstance(job, JobPlan) and job.name == "even"):
-        one, other = (sum(block.level for block in own) for own in zip(*(it.blocks for it in job.iterations)))
+        one, other = (
+            sum(block.level for block in own) for own in zip(*(iteration.blocks for iteration in job.iterations))
+        )
         assert abs(one - other) <= 1
 
 
@@ -88,7 +90,7 @@ def test_the_least_total_of_levels_is_rounded_down_where_a_job_may_move() -> Non
     net = Model((Segment("a", {"v": 1}, {"v": 8}, 10, 0), Segment("b", {"v": 1}, {"v": 2}, 10**6, 0)))
     job = Job("j", "net", 2, 5, depth=FreeDepth(mean_depth="67/100"))
     asked = Instance("free", TWO, {"net": net}, (job, replace(job, name="k", restart_us=0)))
-    stays, moves = (it.depth for it in bounded_instance(asked).data_parallel)
+    stays, moves = (each.depth for each in bounded_instance(asked).data_parallel)
     assert stays == job.depth  # 13.4 levels of 20, so 14.
     assert isinstance(moves, FreeDepth) and moves.mean(2) == Fraction(13, 20)
 
@@ -119,7 +121,7 @@ def test_who_pauses_and_may_move_makes_room_in_memory() -> None:
     """Each GPU has the memory for one job. Who may not move keeps its memory until its end."""
     one = Model((Segment("s", {"v": 5}, {"v": 5}, 5, 30),))
     cluster = Cluster((replace(TWO.servers[0], gpu_memory=60),))
-    moving, staying = (replace(gpu_hog(it), cluster=cluster, models={"one": one}) for it in (0, None))
+    moving, staying = (replace(gpu_hog(each), cluster=cluster, models={"one": one}) for each in (0, None))
     result, stays = solve_phased(moving, Options(seed=1)), solve_phased(staying, Options(seed=1))
     assert result.plan is not None and accepts(moving, result.plan) and stays.plan is not None
     # `wide` runs at 210, then `short` at 500 beside one of the others, of which the other one ends 50 later than alone.

@@ -275,11 +275,11 @@ def test_an_instance_is_hashed_once_and_never_read_again(monkeypatch: pytest.Mon
     made = replace(read, jobs=read.jobs)
     hashed: list[Instance] = []
     canonical = encoding.canonical_json
-    monkeypatch.setattr(encoding, "canonical_json", lambda it: (hashed.append(it), canonical(it))[1])
+    monkeypatch.setattr(encoding, "canonical_json", lambda each: (hashed.append(each), canonical(each))[1])
     looked: list[object] = []
     for module, name in ((instance_decoding, "structure"), (parsing, "parse"), (encoding, "_pretty")):
-        monkeypatch.setattr(module, name, lambda *it: looked.append(it))
-    monkeypatch.setattr(part, "structure_of_part", lambda it: looked.append)
+        monkeypatch.setattr(module, name, lambda *each: looked.append(each))
+    monkeypatch.setattr(part, "structure_of_part", lambda each: looked.append)
     for instance in (read, read, made, made):
         result = solve(instance, "greedy")
         assert result.plan is not None and jo.check(instance, result.plan) == ()

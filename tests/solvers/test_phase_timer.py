@@ -24,7 +24,7 @@ class TimedPlacement:
 
     def __init__(self, **limits: float) -> None:
         self.instance = load("rack/weighted")
-        names = [f"{it.name}/{k}" for it in self.instance.cluster.servers for k in range(it.gpus)]
+        names = [f"{server.name}/{k}" for server in self.instance.cluster.servers for k in range(server.gpus)]
         jobs = [job for job in self.instance.data_parallel if job.workers <= len(names)][:4]
         self.gpus = {job.name: tuple(names[: job.workers]) for job in jobs}
         self.counts = {job.name: 1 + k % 2 for k, job in enumerate(jobs)}

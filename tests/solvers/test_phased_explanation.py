@@ -23,18 +23,20 @@ from tests.views.test_views import embedded
 
 def require_sums(job: JobStretches) -> None:
     at = 0
-    for it in job.stretches:
-        assert it.start_us == at < it.end_us
-        at = it.end_us
-        if it.within is not None:
-            assert sum(it.within.time_us.values()) == it.within.period_us
-            assert min(it.within.total_us.values()) >= 0
-            assert sum(it.within.total_us.values()) == it.end_us - it.start_us
+    for stretch in job.stretches:
+        assert stretch.start_us == at < stretch.end_us
+        at = stretch.end_us
+        if stretch.within is not None:
+            assert sum(stretch.within.time_us.values()) == stretch.within.period_us
+            assert min(stretch.within.total_us.values()) >= 0
+            assert sum(stretch.within.total_us.values()) == stretch.end_us - stretch.start_us
     assert at == job.end_us == sum(job.time_us.values())
 
 
 def iterations(job: JobStretches) -> int:
-    return sum(it.within.iterations * it.within.repeats for it in job.stretches if it.within is not None)
+    return sum(
+        stretch.within.iterations * stretch.within.repeats for stretch in job.stretches if stretch.within is not None
+    )
 
 
 def require_all(asked: Instance, plan: Plan) -> list[JobStretches]:
@@ -48,15 +50,17 @@ def require_all(asked: Instance, plan: Plan) -> list[JobStretches]:
 def test_a_plan_by_hand() -> None:
     pair, free, lone, pipe, tail = require_all(INSTANCE, decoded(document()))
     assert pair.time_us == {"release": 3, "before": 0, "phase": 57 + 76, "seam": 96}
-    assert [it.held_by for it in pair.stretches if it.kind == "seam"] == [{"x/0": ("free",), "y/0": ("free", "lone")}]
+    assert [stretch.held_by for stretch in pair.stretches if stretch.kind == "seam"] == [
+        {"x/0": ("free",), "y/0": ("free", "lone")}
+    ]
     assert free.stretches[0].held_by == {"x/0": ("pair",), "y/0": ("pair", "lone")}
     assert (free.stretches[0].end_us, free.end_us) == (80, 156)
-    assert [it.within.others for it in lone.stretches if it.within] == [("pair",), ("free",)]
+    assert [stretch.within.others for stretch in lone.stretches if stretch.within] == [("pair",), ("free",)]
     # Its one block of 10 us begins 25 us after each repetition does, whose period is 19 us.
     assert (lone.stretches[1].start_us, lone.stretches[1].end_us) == (3, 3 + 2 * 19 + 35)
     within = lone.stretches[1].within
     assert within is not None and (within.time_us["compute"], within.total_us["compute"]) >= (10, 30)
-    assert [it.kind for it in pipe.stretches] == ["phase", "seam", "phase"]
+    assert [stretch.kind for stretch in pipe.stretches] == ["phase", "seam", "phase"]
     assert tail.stretches[0].held_by == {"z/0": ("pipe",)} and tail.time_us["before"] == 50
 
 
@@ -85,8 +89,8 @@ def test_the_command_on_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["explain", *files, "pair", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [job["job"] for job in told["jobs"]] == ["pair"]
-    totals = [it["within"]["total_us"] for it in told["jobs"][0]["stretches"] if it["within"]]
-    assert [sum(it.values()) for it in totals] == [57, 76]
+    totals = [each["within"]["total_us"] for each in told["jobs"][0]["stretches"] if each["within"]]
+    assert [sum(total.values()) for total in totals] == [57, 76]
     assert main(["explain", *files, "pair", "-o", str(tmp_path / "page.html")]) == 0
     pages: Any = [phase["page"] for phase in embedded((tmp_path / "page.html").read_text())["phases"]]  # type: ignore[attr-defined]
     chosen = [None if page["chosen"] is None else page["jobs"][page["chosen"]]["name"] for page in pages]

@@ -95,9 +95,9 @@ def test_a_slower_way_lengthens_the_phases_that_take_it() -> None:
     found = PhaseFailures(instance, plan).of([FailedPart("link", "fast")])
     assert set(found.rerouted) == {"wide"} and found.stopped == ()
     assert found.objective is not None and found.objective > plan.objective
-    losses = [it for it in found.phases or () if it.new_us is not None and it.new_us > it.old_us]
+    losses = [phase for phase in found.phases or () if phase.new_us is not None and phase.new_us > phase.old_us]
     grown = {(g, p) for g, p, phase in plan.all_phases() if any(job.name == "wide" for job in phase.jobs)}
-    assert {(it.group, it.phase) for it in losses} == grown
+    assert {(loss.group, loss.phase) for loss in losses} == grown
 
 
 def test_a_lost_server_stops_jobs_and_breaks_their_deadlines(
@@ -107,17 +107,17 @@ def test_a_lost_server_stops_jobs_and_breaks_their_deadlines(
     plan = planned(instance)
     found = PhaseFailures(instance, plan).of([FailedPart("server", "a")])
     assert "wide" in found.stopped and "wide" in found.broken
-    assert all(isinstance(it, PhaseLoss) for it in found.phases or ())
+    assert all(isinstance(phase, PhaseLoss) for phase in found.phases or ())
     save_instance(instance, path)
     save_plan(plan, document)
     assert main(["failures", str(path), str(document), "--pairs", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["failures"]
-    assert told[-1]["phases"] and {"wide"} <= {name for it in told for name in it["stopped"]}
+    assert told[-1]["phases"] and {"wide"} <= {name for each in told for name in each["stopped"]}
     assert main(["failures", str(path), str(document), "-o", str(tmp_path / "page.html")]) == 0
     call = ["failures", str(path), str(document), "--kinds", "server", "--repair", "--time-limit", "1", "--json"]
     assert main([*call, "--at", "100"]) == 0
-    for it in json.loads(capsys.readouterr().out)["failures"]:
-        assert it["repair"]["unplaced"].keys() == {"wide"} and it["repair"]["bound"] <= it["repair"]["objective"]
+    for load in json.loads(capsys.readouterr().out)["failures"]:
+        assert load["repair"]["unplaced"].keys() == {"wide"} and load["repair"]["bound"] <= load["repair"]["objective"]
     assert main([*call, "--at", "1000000"]) == 3
     assert carries(capsys.readouterr().err, "jobs", "ended")
 
@@ -129,7 +129,7 @@ def begun(plan: Plan, moment: int) -> dict[str, int]:
         for job in phase.jobs:
             for turn in range(phase.count):
                 since = phase.start_us + turn * (phase.period_us or 0)
-                ends = [max(it.end_us for it in (*own.blocks, *own.transfers)) for own in job.iterations]
+                ends = [max(block.end_us for block in (*own.blocks, *own.transfers)) for own in job.iterations]
                 found[job.name] = found.get(job.name, 0) + sum(since + end <= moment for end in ends)
     return found
 

@@ -93,7 +93,10 @@ def test_balance_of_every_period_may_add_up() -> None:
     asked = instance(Job("j", "net", 2, 500, depth=FreeDepth(balance=1)))
     result = solve_phased(asked, Options(threads=1))
     assert result.plan is not None and check(asked, result.plan) == ()
-    totals = [sum(it.blocks[k].level for it in result.plan.groups[0].phases[0].jobs[0].iterations) for k in (0, 1)]  # type: ignore[union-attr]
+    totals = [
+        sum(iteration.blocks[k].level for iteration in result.plan.groups[0].phases[0].jobs[0].iterations)
+        for k in (0, 1)
+    ]  # type: ignore[union-attr]
     assert sorted(totals) == [1, 2]
 
 
@@ -160,7 +163,7 @@ def test_a_phase_begins_where_a_repetition_is_shortest() -> None:
         return JobPlan(name, ("x/0",), (Iteration((Block(1, start, end),), ()),))
 
     moved = compact((job("a", 38, 45), job("b", 5, 8)), 10)
-    spans = {it.name: (it.iterations[0].blocks[0].start_us, it.iterations[0].blocks[0].end_us) for it in moved}
+    spans = {each.name: (each.iterations[0].blocks[0].start_us, each.iterations[0].blocks[0].end_us) for each in moved}
     assert spans == {"a": (0, 7), "b": (7, 10)}
 
 
@@ -170,13 +173,13 @@ def test_the_shortest_repetition_is_found_among_all(period_us: int, spans: list[
         JobPlan(f"{k}", ("x/0",), (Iteration((Block(1, start, start + span),), ()),))
         for k, (start, span) in enumerate(spans)
     ]
-    moved = [it.iterations[0].blocks[0] for it in compact(jobs, period_us)]
-    assert [(it.start_us - start) % period_us for it, (start, _) in zip(moved, spans, strict=True)] == [
+    moved = [each.iterations[0].blocks[0] for each in compact(jobs, period_us)]
+    assert [(each.start_us - start) % period_us for each, (start, _) in zip(moved, spans, strict=True)] == [
         (moved[0].start_us - spans[0][0]) % period_us
     ] * len(spans)
-    assert all(0 <= it.start_us < period_us for it in moved)
+    assert all(0 <= each.start_us < period_us for each in moved)
     lasting = (max((start - at) % period_us + span for start, span in spans) for at, _ in spans)
-    assert max(it.end_us for it in moved) == min(lasting)
+    assert max(each.end_us for each in moved) == min(lasting)
 
 
 def test_no_part_of_the_jobs_is_placed_once_the_limit_is_over() -> None:
@@ -192,7 +195,7 @@ def test_causes_of_a_job_are_told_for_each_job_like_it() -> None:
     big = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 3000),))
     jobs = (Job("a", "big", 1, 5), Job("b", "big", 1, 5), Job("c", "one", 1, 5))
     asked = replace(instance(jobs[2]), models={"big": big, "one": ONE}, jobs=jobs)
-    assert [it.jobs for it in conflicts_alone(asked)] == [("a",), ("b",)]
+    assert [each.jobs for each in conflicts_alone(asked)] == [("a",), ("b",)]
 
 
 def test_the_command_makes_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,7 +80,7 @@ def test_many_jobs_keep_a_cap_of_a_room(horizon: Horizon) -> None:
     assert found.plan is not None and check(instance, found.plan) == ()
     assert found.objective is not None and least <= found.objective <= 1.1 * least
     blocks = [block for job in found.plan.jobs for iteration in job.iterations for block in iteration.blocks]
-    moments = [sum(it.start_us <= block.start_us < it.end_us for it in blocks) for block in blocks]
+    moments = [sum(each.start_us <= block.start_us < each.end_us for each in blocks) for block in blocks]
     assert max(moments) == 5
 
 
@@ -108,9 +108,9 @@ def test_nothing_is_said_of_a_plan_by_its_order_alone(capped: Instance) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda it: fill(it, ["a"], _ONE),
-        lambda it: compare(it, _ONE),
-        lambda it: LiveScheduler(it.cluster, models=it.models),
+        lambda each: fill(each, ["a"], _ONE),
+        lambda each: compare(each, _ONE),
+        lambda each: LiveScheduler(each.cluster, models=each.models),
     ],
 )
 def test_fills_shifts_and_live_schedulers_refuse_caps(capped: Instance, call: Callable[[Instance], object]) -> None:

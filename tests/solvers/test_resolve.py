@@ -53,10 +53,10 @@ def everything_before(plan: Plan, moment: int) -> dict[tuple[object, ...], int]:
     """Starts of all that starts before a moment, by what it is."""
     found: dict[tuple[object, ...], int] = {}
     for job in plan.jobs:
-        for i, it in enumerate(job.iterations):
-            for gpu, block in zip(job.gpus, it.blocks, strict=True):
+        for i, each in enumerate(job.iterations):
+            for gpu, block in zip(job.gpus, each.blocks, strict=True):
                 found[job.name, i, gpu, block.level] = block.start_us
-            for transfer in it.transfers:
+            for transfer in each.transfers:
                 found[job.name, i, "bucket", transfer.bucket] = transfer.start_us
     return {what: start for what, start in found.items() if start < moment}
 
@@ -95,7 +95,9 @@ def test_what_has_started_stays_and_nothing_else_starts_before(objective: Object
         plan = old_plan(instance)
         for after in changed(instance, seed) if plan is not None else ():
             assert plan is not None
-            moment = 1 + max(b.start_us for job in plan.jobs for it in job.iterations for b in it.blocks) // 2
+            moment = (
+                1 + max(b.start_us for job in plan.jobs for iteration in job.iterations for b in iteration.blocks) // 2
+            )
             try:
                 result = resolve(after, plan, Fix(before_us=moment), ONE)
             except InvalidInputError as error:
@@ -124,7 +126,9 @@ def test_a_removed_job_makes_room_for_the_others() -> None:
     instance = generate("server", 2)
     plan = old_plan(instance)
     assert plan is not None
-    longest = max(plan.jobs, key=lambda job: sum(b.end_us - b.start_us for it in job.iterations for b in it.blocks))
+    longest = max(
+        plan.jobs, key=lambda job: sum(b.end_us - b.start_us for iteration in job.iterations for b in iteration.blocks)
+    )
     result = resolve(remove_job(instance, longest.name), plan, options=Options(threads=1))
     assert result.stopped_by is StoppedBy.COMPLETED or result.status is Status.OPTIMAL
     assert result.objective is not None and result.objective < plan.objective

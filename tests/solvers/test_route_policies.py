@@ -43,7 +43,9 @@ def on_two_ways(instance: Instance, seed: int, single: bool = True) -> Instance:
     if not single:
         servers = list(instance.cluster.servers)
     ways = (("hub", 10**6, 0), ("relay", 5 * 10**5, 1))
-    links = (Link(f"{to}{k}", (it.name, to), rate, delay) for k, it in enumerate(servers) for to, rate, delay in ways)
+    links = (
+        Link(f"{to}{k}", (each.name, to), rate, delay) for k, each in enumerate(servers) for to, rate, delay in ways
+    )
     cluster = Cluster(tuple(servers), ("hub", "relay"), tuple(links))
     return with_route_policies(replace(instance, cluster=cluster), Random(seed))
 
@@ -152,6 +154,6 @@ def test_groups_are_inserted_where_no_buddies_are_joined() -> None:
     asked = demands(operations)
     assert asked is not None
     table = CandidateTable(ProblemData(operations, Layout(operations), asked))
-    assert table.complete and {it.servers for it in table.of(0)} == {(0, 2, 3)}
+    assert table.complete and {each.servers for each in table.of(0)} == {(0, 2, 3)}
     result = solve(operations.instance, "search", Options(threads=1, work_limit=0.05))
     assert result.objective == 3 * 2500 * 10

@@ -84,7 +84,7 @@ def context_of(solve_state: SolveState) -> Context:
 def plans_of(context: Context) -> list[Candidate]:
     """Plans of different objectives, each better than the one before."""
     found = (context.candidate(plan) for plan in timetables(context.operations) if plan is not None)
-    return sorted({candidate.value: candidate for candidate in found}.values(), key=lambda it: -it.value)
+    return sorted({candidate.value: candidate for candidate in found}.values(), key=lambda each: -each.value)
 
 
 def move_of(do: Run) -> type[Move]:

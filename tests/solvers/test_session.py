@@ -71,7 +71,9 @@ def test_what_was_forgotten_and_what_follows_are_one_correct_plan(objective: Obj
             whole.take(session, result.plan)
             # Memory is counted for the whole horizon, though jobs that have ended hold none.
             assert {violation.rule for violation in check(*whole.plan())} <= {"memory"}
-            starts = sorted({b.start_us for j in result.plan.data_parallel for it in j.iterations for b in it.blocks})
+            starts = sorted(
+                {b.start_us for j in result.plan.data_parallel for iteration in j.iterations for b in iteration.blocks}
+            )
             now = session.origin_us + starts[len(starts) // 2] + 1
             iterations = sum(job.iterations for job in session.instance.jobs)
             session.advance(max(now, session.now_us))
@@ -99,7 +101,9 @@ class Rolled:
                 assert self.gpus[job.name] == job.gpus
             if past and session.now_us:
                 self._require_history(past[kept:], job, session)
-            self.done[job.name] = past[:kept] + tuple(_later(it, session.origin_us) for it in job.iterations)
+            self.done[job.name] = past[:kept] + tuple(
+                _later(iteration, session.origin_us) for iteration in job.iterations
+            )
             self.gpus[job.name] = job.gpus
 
     def _require_history(self, past: tuple[Iteration, ...], job: JobPlan, session: Session) -> None:

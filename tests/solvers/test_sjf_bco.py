@@ -82,8 +82,10 @@ def outcomes(batch: Batch, seed: int) -> dict[str, BatchOutcome | None]:
 def iterations_in_a_slot(batch: Batch, job: RingJob, spread: Sequence[int], running: Sequence[Sequence[int]]) -> int:
     """The model of the paper, equations (6) to (8), written down a second time; in seconds."""
     network, w, m = batch.network, job.workers, job.gradient
-    wide = [it for it in running if max(it) < sum(it)]
-    p = max(sum(1 for it in wide if it[s] > 0) if 0 < spread[s] < sum(spread) else 0 for s in range(len(batch.gpus)))
+    wide = [each for each in running if max(each) < sum(each)]
+    p = max(
+        sum(1 for each in wide if each[s] > 0) if 0 < spread[s] < sum(spread) else 0 for s in range(len(batch.gpus))
+    )
     k = max(ONE, network.contention.share * p)
     outside = network.outside / (k + network.contention.alpha * (k - 1))
     bandwidth = outside if p else Fraction(network.inside)
@@ -109,7 +111,7 @@ def slot_by_slot(batch: Batch, outcome: BatchOutcome) -> tuple[int, ...]:
             assert sum(spreads[j]) == batch.jobs[j].workers
             left[j] -= iterations
             ends[j] = t + 1
-        if not any(it > 0 for it in left):
+        if not any(each > 0 for each in left):
             return tuple(ends)
     raise AssertionError
 
@@ -244,7 +246,7 @@ def test_the_program_over_all_schedules_is_a_bound_for_every_algorithm(seed: int
     ends = completion(batch, best)
     assert ends is not None
     assert max(ends) <= min(found)
-    assert max(ends) == min(max(completion(batch, it) or (99,)) for it in all_schedules(batch, min(found)))
+    assert max(ends) == min(max(completion(batch, schedule) or (99,)) for schedule in all_schedules(batch, min(found)))
     assert best_schedule(batch, max(ends) - 1) is None
 
 
@@ -264,7 +266,7 @@ def test_sjf_bco_keeps_its_ratio_to_the_optimum(seed: int) -> None:
 def every_schedule(batch: Batch, limit: int) -> set[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]]:
     """Schedules without an idle slot whose makespan is at most `limit`, by trying all starts and spreads."""
     spreads = [
-        [it for it in itertools.product(*(range(o + 1) for o in batch.gpus)) if sum(it) == job.workers]
+        [each for each in itertools.product(*(range(o + 1) for o in batch.gpus)) if sum(each) == job.workers]
         for job in batch.jobs
     ]
     found = set()
@@ -283,7 +285,7 @@ def every_schedule(batch: Batch, limit: int) -> set[tuple[tuple[int, ...], tuple
 @pytest.mark.parametrize("seed", range(3))
 def test_enumeration_misses_no_schedule(seed: int) -> None:
     batch = replace(tiny_batch(seed), jobs=tiny_batch(seed).jobs[:2])
-    listed = [(it.starts, it.spreads) for it in all_schedules(batch, 6)]
+    listed = [(schedule.starts, schedule.spreads) for schedule in all_schedules(batch, 6)]
     assert len(set(listed)) == len(listed) > 0
     assert set(listed) == every_schedule(batch, 6)
 
@@ -300,8 +302,13 @@ def least_slots(chains: Sequence[ExchangeChain], preemptive: bool) -> int:
 def choices(chains: Sequence[ExchangeChain], done: tuple[int, ...], preemptive: bool) -> list[tuple[int, ...]]:
     due = [k for k, chain in enumerate(chains) if chain.exchanges(done[k])]
     begun = {k for k in due if not preemptive and chains[k].mid_exchange(done[k])}
-    sets = [it for n in range(len(due) + 1) for it in itertools.combinations(due, n) if begun <= set(it)]
-    return [it for it in sets if conflict_free(chains, it)]
+    sets = [
+        combination
+        for n in range(len(due) + 1)
+        for combination in itertools.combinations(due, n)
+        if begun <= set(combination)
+    ]
+    return [each for each in sets if conflict_free(chains, each)]
 
 
 def random_chains(seed: int, iterations: int) -> list[ExchangeChain]:

@@ -129,15 +129,17 @@ def test_a_cluster_without_some_of_its_parts_is_valid(links: tuple[str, ...], se
     policy = RoutePolicy(avoid=("a", "s"), avoid_links=("ab", "cs"), via=(("a", "b"), ("c",)), max_links=3)
     cluster = replace(instance.cluster, route_policies={"p": policy})
     left = replace(instance, cluster=cluster.without(links, servers)).cluster
-    assert [it.name for it in left.servers] == [it.name for it in cluster.servers if it.name not in servers]
-    assert all(it.name not in links and not set(servers).intersection(it.ends) for it in left.links)
+    assert [server.name for server in left.servers] == [
+        server.name for server in cluster.servers if server.name not in servers
+    ]
+    assert all(link.name not in links and not set(servers).intersection(link.ends) for link in left.links)
     assert left.route_policies is not None and left.route_policies["p"].via == policy.via
     whole, parts = Routes(cluster).under("p"), Routes(left).under("p")
     for first, second in combinations(range(len(left.servers)), 2):
-        ends = [[it.name for it in cluster.servers].index(left.servers[at].name) for at in (first, second)]
+        ends = [[server.name for server in cluster.servers].index(left.servers[at].name) for at in (first, second)]
         used = whole.between(*ends)
         old = None if used is None else [cluster.links[link] for link in used]
-        if old is not None and all(it in left.links for it in old):
+        if old is not None and all(each in left.links for each in old):
             new = parts.between(first, second)
             assert new is not None and [left.links[link] for link in new] == old
 

@@ -163,6 +163,8 @@ def test_whatever_the_rank_workers_keep_what_they_wait_for(seed: int) -> None:
 def test_other_solvers_refuse_shapes_by_name() -> None:
     if find("ilp").unavailable() is not None:
         pytest.skip("its engine is not installed")
-    instance = next(it for it in map(random_task_graph_instance, range(50)) if len(it.task_graph_jobs) < len(it.jobs))
+    instance = next(
+        each for each in map(random_task_graph_instance, range(50)) if len(each.task_graph_jobs) < len(each.jobs)
+    )
     with misuse("unsupported instance", naming=["'ilp'", "task graph"]):
         solve(instance, "ilp")

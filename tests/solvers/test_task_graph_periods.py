@@ -80,7 +80,7 @@ def test_modulo_schedules_overlap_periods(memory: int, period: int) -> None:
     instance = there_and_back(4, memory, [0, 1, 2, 3])
     found = modulo_timetables(instance, 16)
     assert found[-1].period_us == period
-    assert [it.period_us for it in modulo_timetables(instance, 16)] == [it.period_us for it in found]
+    assert [timetable.period_us for timetable in modulo_timetables(instance, 16)] == [each.period_us for each in found]
     assert solved(instance, "greedy").objective == period
 
 

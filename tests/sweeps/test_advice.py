@@ -102,7 +102,7 @@ def test_an_assumption_that_matters_is_found(trace: str, tmp_path: Path) -> None
     first = settings_that_matter(advice)[0]
     assert (first.setting, first.before, first.after, first.chosen) == ("restart", "3600 s", "14400 s", False)
     assert first.percent.mean > 50 and first.percent.half == inf
-    assert [it.policy for it in advice.policies] == ["srtf"] and not re.search(r"\d", headline(advice))
+    assert [policy.policy for policy in advice.policies] == ["srtf"] and not re.search(r"\d", headline(advice))
 
 
 def test_what_is_kept_is_a_comparison_and_is_not_simulated_again(trace: str, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_what_is_kept_is_a_comparison_and_is_not_simulated_again(trace: str, tmp
         return advised(Advisor(base, ["srtf", "las"], [0, 1], "makespan_h"), tmp_path / "rows.jsonl", Here(most))
 
     part, engine = run(3)
-    assert engine.done == 3 and [it.seeds for it in part.policies] == [(0,)] * 3
+    assert engine.done == 3 and [policy.seeds for policy in part.policies] == [(0,)] * 3
     assert part.finished == 3 < part.runs
     whole, more = run(1000)
     assert whole.finished == whole.runs == 3 + more.done
@@ -150,7 +150,7 @@ def test_a_slow_policy_leaves_time_to_fast_ones(queue: str, tmp_path: Path) -> N
         assert advisor.has_compared(record)
         advice = advisor.advice(record)
     assert engine.lost == ["backfill"] and engine.now_s <= 36.5
-    told = {it.policy: (it.seeds, it.error) for it in advice.policies}
+    told = {policy.policy: (policy.seeds, policy.error) for policy in advice.policies}
     assert told == {"las": ((0,), ""), "fifo": ((0,), ""), "srtf": ((0,), ""), "backfill": ((), "out of time")}
     assert assumed(advisor, advice)["seeds"].endswith("nothing is drawn, and other seeds change nothing")
 
@@ -180,8 +180,8 @@ def test_variants_differ_in_one_part() -> None:
     base = asked("w", "c", "las:placement=packed", failures="mtbf=5,mttr=1")
     base |= {"round_s": 60.0, "restart_s": 30.0, "contention": "exclusive"}
     found = list(variants(base))
-    assert all(base[it.part] != it.value for it in found)
-    assert {it.setting for it in found} == {
+    assert all(base[each.part] != each.value for each in found)
+    assert {each.setting for each in found} == {
         "threshold",
         "aging",
         "placement",
@@ -190,8 +190,8 @@ def test_variants_differ_in_one_part() -> None:
         "contention",
         "failures",
     }
-    assert "las:threshold=64:placement=packed" in {it.value for it in found if it.setting == "threshold"}
-    assert "las" in {it.value for it in found if it.setting == "placement"}
+    assert "las:threshold=64:placement=packed" in {each.value for each in found if each.setting == "threshold"}
+    assert "las" in {each.value for each in found if each.setting == "placement"}
 
 
 def test_an_interval_is_students() -> None:
@@ -269,7 +269,7 @@ def test_a_trace_with_a_record_is_compared_with_it(tmp_path: Path, capsys: pytes
     assert main([*words, "--policy", "fifo", "--baseline", "srtf", "-o", str(tmp_path / "other")]) == 0
     told = capsys.readouterr().out
     assert re.findall(r"fifo|srtf|-?[\d.]+ [h%]", told)[:2] == ["fifo", "srtf"] and document["best"] == "srtf"
-    assert not any(it["after"] == "recorded" for it in document["changes"])
+    assert not any(each["after"] == "recorded" for each in document["changes"])
 
 
 @pytest.fixture
@@ -330,7 +330,7 @@ def test_the_answer_under_other_time_limits(queue: str, tmp_path: Path) -> None:
         *("keeps", "-16.7 %"),
     ]
     back, _ = advised(Advisor(base | {"policy": "fifo"}, ["backfill"], [0], "makespan_h"), tmp_path / "b", Here())
-    settings = {(it.setting, it.after) for it in back.all_effects}
+    settings = {(all_effect.setting, all_effect.after) for all_effect in back.all_effects}
     assert back.best == "fifo" or {("time limits", words) for words in TIME_LIMITS} <= settings
 
 

@@ -48,8 +48,8 @@ def three_figures(sacct: str) -> tuple[float, float, float]:
     queue: list[int] = []
     coming = [(Fraction(job[0]), k) for k, job in enumerate(jobs)]
     while coming or running:
-        now = min([it[0] for it in coming[:1]] + [it[0] for it in running])
-        for one in [it for it in running if it[0] == now]:
+        now = min([each[0] for each in coming[:1]] + [each[0] for each in running])
+        for one in [each for each in running if each[0] == now]:
             running.remove(one)
             free[one[1]] += one[2]
         while coming and coming[0][0] == now:

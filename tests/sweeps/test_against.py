@@ -24,11 +24,11 @@ def rows(objectives: Iterable[int | None], **more: Any) -> list[dict[str, Any]]:
 
 
 def judged(old: list[dict[str, Any]], new: list[dict[str, Any]], level: float = 0.05) -> Against:
-    return against({it["key"]: it for it in old}, new, level)
+    return against({each["key"]: each for each in old}, new, level)
 
 
-def objective(it: Against) -> Change:
-    return it.changes[0]
+def objective(against: Against) -> Change:
+    return against.changes[0]
 
 
 def test_the_same_runs_have_not_changed() -> None:
@@ -37,7 +37,7 @@ def test_the_same_runs_have_not_changed() -> None:
     change = objective(it)
     assert (change.instances, change.better, change.worse, change.ratio) == (10, 0, 0, 1.0)
     assert (change.low, change.high, change.p, change.verdict) == (1.0, 1.0, 1.0, "no clear change")
-    assert [it.measure for it in it.changes] == ["objective", "primal_dual_integral"]
+    assert [each.measure for each in it.changes] == ["objective", "primal_dual_integral"]
 
 
 def test_a_shift_is_worse_and_its_reverse_better() -> None:
@@ -65,10 +65,13 @@ def test_noise_is_rarely_taken_for_a_change() -> None:
         return rows([draw.randint(900, 1100) for _ in range(20)], integral=None)
 
     found = [judged(noisy(), noisy()) for _ in range(60)]
-    assert sum(bool(it.regressions) for it in found) <= 3
-    changes = [objective(it) for it in found]
-    assert sum(it.low is not None and it.high is not None and it.low <= 1 <= it.high for it in changes) >= 50
-    assert {len(it.changes) for it in found} == {1}, "no integrals are known"
+    assert sum(bool(each.regressions) for each in found) <= 3
+    changes = [objective(each) for each in found]
+    assert (
+        sum(change.low is not None and change.high is not None and change.low <= 1 <= change.high for change in changes)
+        >= 50
+    )
+    assert {len(each.changes) for each in found} == {1}, "no integrals are known"
 
 
 def test_a_plan_that_only_one_has_counts_for_the_sign_and_not_for_the_ratio() -> None:

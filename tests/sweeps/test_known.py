@@ -39,7 +39,7 @@ def row(objective: int | None, bound: int | None, sha256: str = "hash") -> dict[
     ],
 )
 def test_what_goes_beyond_the_stored_values_is_found(run: dict[str, Any], kinds: list[tuple[Any, ...]]) -> None:
-    assert [(it.kind, it.found, it.stored) for it in beyond_known([run])] == kinds
+    assert [(each.kind, each.found, each.stored) for each in beyond_known([run])] == kinds
 
 
 def test_it_says_which_run_it_was() -> None:

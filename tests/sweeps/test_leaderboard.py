@@ -39,7 +39,10 @@ def test_less_mean_gap_is_better_and_an_instance_without_a_plan_counts_as_the_wh
         result(0, "late", 100, time_limit=60),
     ]
     board = leaderboard(rows)
-    told = [(it.rank, it.contestant.solver, it.mean_gap, it.best_share, it.unsolved) for it in board.standings]
+    told = [
+        (standing.rank, standing.contestant.solver, standing.mean_gap, standing.best_share, standing.unsolved)
+        for standing in board.standings
+    ]
     assert told == [
         (1, "steady", pytest.approx(0.1), 0.5, 0),
         (2, "bold", 0.5, 0.5, 1),
@@ -56,7 +59,7 @@ def test_runs_of_an_instance_count_by_their_median() -> None:
 
 def test_equal_figures_have_the_same_rank_and_what_differs_is_a_line_of_its_own() -> None:
     rows = [result(0, "a", 100, version="1"), result(0, "a", 100, version="2"), result(0, "a", 200, threads=4)]
-    ranks = [(it.rank, it.contestant) for it in leaderboard(rows).standings]
+    ranks = [(standing.rank, standing.contestant) for standing in leaderboard(rows).standings]
     assert ranks == [
         (1, Contestant("a", "1", "", None, 10, None)),
         (1, Contestant("a", "2", "", None, 10, None)),
@@ -80,7 +83,9 @@ def test_of_a_set_all_instances_count() -> None:
     rows = [{"instance_sha256": sha256, "solver": "a", "objective": best}, result(0, "b", 1)]
     board = leaderboard(rows, "shop")
     count = len(names("shop"))
-    assert [(it.contestant.solver, it.solved, it.unsolved) for it in board.standings] == [("a", 1, count - 1)]
+    assert [(standing.contestant.solver, standing.solved, standing.unsolved) for standing in board.standings] == [
+        ("a", 1, count - 1)
+    ]
     with pytest.raises(InvalidInputError):
         leaderboard(rows, "rack")
     with pytest.raises(UsageError):
@@ -128,4 +133,4 @@ def test_a_run_that_failed_needs_no_objective_and_the_same_row_counts_once(tmp_p
     file = written(tmp_path / "rows.jsonl", failed, result(0, "b", 3), result(0, "b", 3))
     rows = read_results([file, tmp_path])
     assert [row["solver"] for row in rows] == ["a", "b"]
-    assert [it.unsolved for it in leaderboard(rows).standings] == [0, 1]
+    assert [standing.unsolved for standing in leaderboard(rows).standings] == [0, 1]

@@ -49,14 +49,17 @@ def test_profile_and_curve() -> None:
 
 def test_older_runs_have_a_section() -> None:
     old = {f"a {k}": row("a", k, objective=100, primal_dual_integral=1.0, instance_sha256=str(k)) for k in range(9)}
-    new = [{**it, "objective": 120} for it in old.values()]
+    new = [{**each, "objective": 120} for each in old.values()]
     told = data_of(bench_html(new, (EVIL, against(old, new))))["against"]
-    assert (told["folder"], told["pairs"], [it["verdict"] for it in told["changes"]]) == (
+    assert (told["folder"], told["pairs"], [change["verdict"] for change in told["changes"]]) == (
         EVIL,
         9,
         ["worse", "no clear change"],
     )
-    assert [(it["line"], it["measure"]) for it in told["changes"]] == [("a 10 s", "objective"), ("a 10 s", "gap × s")]
+    assert [(change["line"], change["measure"]) for change in told["changes"]] == [
+        ("a 10 s", "objective"),
+        ("a 10 s", "gap × s"),
+    ]
     assert data_of(bench_html(new))["against"] is None
 
 

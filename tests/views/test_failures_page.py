@@ -54,7 +54,7 @@ def test_the_page_has_all_effects_as_data() -> None:
     page = failures_html(instance, plan.objective, [(effect, None) for effect in effects])
     assert "<b>" not in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
     data = data_of(page)
-    told = {it["failed"]: it for it in data["effects"]}  # type: ignore[attr-defined]
+    told = {each["failed"]: each for each in data["effects"]}  # type: ignore[attr-defined]
     assert list(told)[:3] == ["server a", "server b", "link fast"]
     assert told["link fast"]["objective"] == "16 µs (+33.3 %)"
     assert told["link fast"]["broken"] == told["link fast"]["rerouted"] == ["<!--<b>"]

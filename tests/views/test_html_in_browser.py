@@ -222,9 +222,9 @@ def test_the_picture_as_svg(browser: Chrome, tmp_path: Path) -> None:
     plan = plan.with_jobs((replace(plan.jobs[0], name=evil), *plan.jobs[1:]))
     show(browser, tmp_path, timeline_html(picture(replace(instance, jobs=jobs), plan)))
     root = ElementTree.fromstring(browser.execute_script("return asSvg()"))
-    texts = ["".join(it.itertext()) for it in root.iter() if it.tag.endswith("}text")]
+    texts = ["".join(element.itertext()) for element in root.iter() if element.tag.endswith("}text")]
     assert f"{evil} · 1" in texts and any("a0/0" in text for text in texts)
-    assert not any(it.tag.endswith("}script") for it in root.iter())
+    assert not any(element.tag.endswith("}script") for element in root.iter())
 
 
 def test_lines_come_from_what_an_interval_waits_for(browser: Chrome, tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_keys_are_told(browser: Chrome, tmp_path: Path, pair: Instance, pair_pla
 def test_blocks_of_a_shape_are_shaded_by_kind_and_steps_are_counted_once(browser: Chrome, tmp_path: Path) -> None:
     show(browser, tmp_path, timeline_html(explained_picture(picture(*pipe()))))
     shades = browser.execute_script("return data.lanes[0].intervals.map(i => shade(data.jobs[0], i))")
-    assert len(set(shades)) == 3 and all(0 <= it < 1 for it in shades)
+    assert len(set(shades)) == 3 and all(0 <= shade < 1 for shade in shades)
     press(browser, "c")
     # The last block is on both GPUs, and one step.
     assert browser.execute_script("return [view.chain.size, view.steps.length]") == [4, 3]

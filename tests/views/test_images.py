@@ -61,7 +61,7 @@ def test_a_foreground_of_a_phased_plan_is_grey_and_says_what_is_filled(tmp_path:
     lasts = dict.fromkeys((job.name for job in INSTANCE.jobs), 0)
     for _, _, phase in plan.all_phases():
         for job in phase.jobs:
-            every = (block for it in job.iterations for block in it.blocks)
+            every = (block for iteration in job.iterations for block in iteration.blocks)
             lasts[job.name] += phase.count * sum(block.end_us - block.start_us for block in every)
     holes = INSTANCE.cluster.gpu_count * drawn.end_us - lasts.pop(front)
     assert drawn.filled == sum(lasts.values()) / holes

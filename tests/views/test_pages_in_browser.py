@@ -63,7 +63,7 @@ def test_an_interval_of_no_width_proves_nothing(browser: Chrome, tmp_path: Path)
     show(browser, tmp_path, sweep_html([*runs("a", [2]), *runs("b", [3])]))
     assert told(browser)["b"] == ["3 h, one run, no interval", "+50.0 %, one run, no interval"]
     show(browser, tmp_path, sweep_html([*runs("a", [2, 3, 2]), *runs("b", [3, 4, 3.2]), *runs("c", [1, 9, 1])]))
-    assert [it[1] for it in told(browser).values()] == ["best", "+45.7 %, beyond chance", "+57.1 %, may be chance"]
+    assert [each[1] for each in told(browser).values()] == ["best", "+45.7 %, beyond chance", "+57.1 %, may be chance"]
 
 
 def test_a_narrow_window_shows_figures_and_verdicts_of_a_sweep(narrow: Chrome, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_narrow_window_shows_figures_and_verdicts_of_advice(narrow: Chrome, tm
 
 def test_a_narrow_window_shows_what_a_failure_does(narrow: Chrome, tmp_path: Path) -> None:
     found = [effect("server", "a", ("j",), None), effect("link", "fast", (), 16)]
-    show(narrow, tmp_path, failures_html(chained(), 12, [(it, None) for it in found]))
+    show(narrow, tmp_path, failures_html(chained(), 12, [(each, None) for each in found]))
     assert narrow.execute_script(SEEN, ".table table")[2] >= 3
     first, second = narrow.execute_script(CELLS, ".table")
     assert first[:3] == ["server a", "1 of 1 job stops: j", "no job is left"]

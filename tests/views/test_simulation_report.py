@@ -87,10 +87,10 @@ def test_the_charts_are_integrals_of_what_happened(simulated: tuple[Setting, Sim
 def test_each_server_has_the_gpu_time_that_is_held_of_it(simulated: tuple[Setting, SimulationOutcome]) -> None:
     made, outcome = simulated
     servers: list[Any] = data_of(page_of(made, outcome))["servers"]  # type: ignore[assignment]
-    assert [(it["name"], it["gpus"]) for it in servers] == [("s0", 4), ("s1", 4)]
-    held = sum(sum(it["values"]) / len(it["values"]) for it in servers) * outcome.end_us
+    assert [(server["name"], server["gpus"]) for server in servers] == [("s0", 4), ("s1", 4)]
+    held = sum(sum(server["values"]) / len(server["values"]) for server in servers) * outcome.end_us
     assert held == pytest.approx(sum(record.gpu_us for record in outcome.jobs), rel=1e-3)
-    assert all(0 <= value <= 4 for it in servers for value in it["values"])
+    assert all(0 <= value <= 4 for server in servers for value in server["values"])
 
 
 def test_the_times_of_a_job_add_up_to_its_completion(simulated: tuple[Setting, SimulationOutcome]) -> None:

@@ -116,8 +116,9 @@ def test_perfetto_flows_lead_from_the_last_need_and_lie_in_their_slices(pair: In
         flows = [event for event in events if event["ph"] in ("s", "f")]
         for flow in flows:
             assert any(
-                (it["pid"], it["tid"]) == (flow["pid"], flow["tid"]) and it["ts"] <= flow["ts"] <= it["ts"] + it["dur"]
-                for it in slices
+                (slice_["pid"], slice_["tid"]) == (flow["pid"], flow["tid"])
+                and slice_["ts"] <= flow["ts"] <= slice_["ts"] + slice_["dur"]
+                for slice_ in slices
             )
     # The transfer waits for both blocks, of which the second ends last; the next blocks wait for the transfer.
     ends = {event["id"]: event["tid"] for event in flows if event["ph"] == "f"}
@@ -140,8 +141,8 @@ def exchanging() -> tuple[Instance, Plan]:
 
 def test_perfetto_counts_what_is_taken() -> None:
     events = json.loads(perfetto_trace(picture(*exchanging())))["traceEvents"]
-    counted = [(it["name"], it["ts"], it["args"]["taken"]) for it in events if it["ph"] == "C"]
-    assert [it for it in counted if it[0] == "links taken"] == [
+    counted = [(event["name"], event["ts"], event["args"]["taken"]) for event in events if event["ph"] == "C"]
+    assert [each for each in counted if each[0] == "links taken"] == [
         ("links taken", at, taken) for at, taken in ((25, 1), (35, 0), (65, 1), (75, 0))
     ]
     assert counted[:4] == [("GPUs taken", at, taken) for at, taken in ((0, 1), (20, 0), (40, 1), (60, 0))]

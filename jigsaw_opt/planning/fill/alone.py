@@ -95,7 +95,9 @@ def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None
         name = next(job.name for job in instance.jobs if altered(job, name="") == each)
         one = restricted(instance, {name: each.iterations})
         small, bound = _on_one_server(one), lower_bound(compile_instance(one)).value
-        found = next((it for share in (0.5, 2.0) if (it := _plan(small, part(share / len(classes)))) is not None), None)
+        found = next(
+            (made for share in (0.5, 2.0) if (made := _plan(small, part(share / len(classes)))) is not None), None
+        )
         if found is None:
             return None
         results.append((KeptPlan(compile_instance(small), found), bound))

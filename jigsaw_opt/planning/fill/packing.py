@@ -297,7 +297,7 @@ class FilledPeriod:
         """
         own = [index for index in indices if self.jobs[index].gpus]
         ready = {index: self._begin(index, cut) for index in own}
-        queue = [it for index in own if (it := self._next(index, ready[index])) is not None]
+        queue = [following for index in own if (following := self._next(index, ready[index])) is not None]
         heapq.heapify(queue)
         while queue:
             # What was found before a GPU or link of it changed is out of date: it is found anew, and its place in the

@@ -161,7 +161,7 @@ def candidates(operations: Operations, plans: Iterable[Plan], drawn: int, seed: 
         There is none.
     """
     found = [placement_of(operations, plan) for plan in plans]
-    found += [it for k in range(drawn) if (it := draw_placement(operations, seed + k)) is not None]
+    found += [placement for k in range(drawn) if (placement := draw_placement(operations, seed + k)) is not None]
     own = [
         order for order in dict.fromkeys(found) if len({gpu for gpus in order for gpu in gpus}) == sum(map(len, order))
     ]

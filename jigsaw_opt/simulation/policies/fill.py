@@ -82,11 +82,11 @@ class _ForegroundFirst(Stateless):
             back.sort(key=self._left_us)
         alone = {share.jobs[0]: share for active in back if (share := active.share) and _is_alone(active, share)}
         front = [active for active in jobs if active.job.foreground]
-        gangs, free = self._foreground(front, alone.values(), observation)
+        filled, free = self._foreground(front, alone.values(), observation)
         own = self._own_gpus(back, alone, free)
         if self.slowdown is not None:
-            self._fill(gangs, [active for active in back if active.index not in own and active.job.gpus == 1])
-        return Decision((*(gang.share(self.slowdown) for gang in gangs.values()), *own.values()))
+            self._fill(filled, [active for active in back if active.index not in own and active.job.gpus == 1])
+        return Decision((*(one.share(self.slowdown) for one in filled.values()), *own.values()))
 
     def _left_us(self, active: JobState) -> tuple[float, int]:
         return self.setting.performance.alone_us(active.job) * (active.left / active.work), active.index
@@ -95,8 +95,8 @@ class _ForegroundFirst(Stateless):
         self, front: Sequence[JobState], alone: Iterable[Share], observation: Observation
     ) -> tuple[dict[int, _FilledGpus], FreeGpus]:
         """Return the foreground jobs that run, and the GPUs that they leave."""
-        gangs = {active.index: _FilledGpus(active, active.share.gpus) for active in front if active.share is not None}
-        running = [gang.share(None) for gang in gangs.values()]
+        filled = {active.index: _FilledGpus(active, active.share.gpus) for active in front if active.share is not None}
+        running = [one.share(None) for one in filled.values()]
         free, unheld = (
             FreeGpus(self.setting, shares, observation.down, observation.dead)
             for shares in (running, [*running, *alone])
@@ -115,8 +115,8 @@ class _ForegroundFirst(Stateless):
                         break
                     continue
                 unheld.remove(gpus)
-            gangs[active.index] = _FilledGpus(active, gpus)
-        return gangs, free
+            filled[active.index] = _FilledGpus(active, gpus)
+        return filled, free
 
     def _own_gpus(self, back: Iterable[JobState], alone: Mapping[int, Share], free: FreeGpus) -> dict[int, Share]:
         """Return shares of background jobs on GPUs without a foreground job; those that have such GPUs keep them."""
@@ -129,36 +129,36 @@ class _ForegroundFirst(Stateless):
                 own[active.index] = Share((active.index,), gpus)
         return own
 
-    def _fill(self, gangs: Mapping[int, _FilledGpus], left: Iterable[JobState]) -> None:
+    def _fill(self, filled: Mapping[int, _FilledGpus], left: Iterable[JobState]) -> None:
         """Leave background jobs in the holes where they are, and add those that wait."""
         waiting = []
         for active in left:
-            gang = None if active.share is None else gangs.get(active.share.jobs[0])
-            if gang is None or active.share is None or active.share.gpus != gang.gpus:
+            one = None if active.share is None else filled.get(active.share.jobs[0])
+            if one is None or active.share is None or active.share.gpus != one.gpus:
                 waiting.append(active)
             else:
-                gang.back.append(active)
+                one.back.append(active)
         hopeless: set[object] = set()
         for active in waiting:
             kind = active.job.model, active.job.gpu_types
             if kind not in hopeless:
-                open_to = [gang for gang in gangs.values() if gang.has_room and self._speed(gang, active) > 0]
+                open_to = [one for one in filled.values() if one.has_room and self._speed(one, active) > 0]
                 if open_to:
-                    max(open_to, key=lambda gang: self._speed(gang, active)).back.append(active)
+                    max(open_to, key=lambda one: self._speed(one, active)).back.append(active)
                 else:
                     hopeless.add(kind)
 
-    def _speed(self, gang: _FilledGpus, active: JobState) -> int:
+    def _speed(self, one: _FilledGpus, active: JobState) -> int:
         """Return the speed of a job of one GPU if it joined a foreground job; 0 if it cannot."""
-        key = (gang.front.job.model, gang.gpus, gang.models, active.job.model, active.job.gpu_types)
+        key = (one.front.job.model, one.gpus, one.models, active.job.model, active.job.gpu_types)
         if key not in self._worth:
-            of_model = {other.job.model: other for other in (*gang.back, active)}
+            of_model = {other.job.model: other for other in (*one.back, active)}
             others = [other for model, other in of_model.items() if model != active.job.model]
-            trial = _FilledGpus(gang.front, gang.gpus, [active, *others])
+            trial = _FilledGpus(one.front, one.gpus, [active, *others])
             jobs = [trial.front.job, *(other.job for other in trial.back)]
             share, performance = trial.share(self.slowdown), self.setting.performance
-            gpu_type = self.setting.pool_of[gang.gpus[0]].gpu_type
-            can = gpu_type in self.setting.pool_choice.types_of(active.job) and len(jobs) <= len(gang.gpus) + 1
+            gpu_type = self.setting.pool_of[one.gpus[0]].gpu_type
+            can = gpu_type in self.setting.pool_choice.types_of(active.job) and len(jobs) <= len(one.gpus) + 1
             can = can and performance.refuses(share, jobs) is None
             self._worth[key] = performance.speeds(share, jobs, [0] * len(jobs))[1].rate if can else 0
         return self._worth[key]

@@ -14,7 +14,7 @@ from jigsaw_opt.solvers.phased.shelves import iteration_counts
 __all__ = ["policies"]
 
 _Ratio: TypeAlias = Callable[[Mapping[str, int]], dict[str, int]]
-_MOST_AT_OWN_PACE = 8
+_MOST_AT_OWN_SPEED = 8
 """Iterations of a fast job in a period of slow ones."""
 
 
@@ -88,7 +88,7 @@ def _own_ratio(alone_us: Mapping[str, int]) -> _Ratio:
     """Return iterations in the ratio of the speeds of the jobs alone, as far as they have so many left."""
 
     def counts(remaining: Mapping[str, int]) -> dict[str, int]:
-        found = iteration_counts({name: 1 / alone_us[name] for name in remaining}, _MOST_AT_OWN_PACE)
+        found = iteration_counts({name: 1 / alone_us[name] for name in remaining}, _MOST_AT_OWN_SPEED)
         return {name: min(count, remaining[name]) for name, count in found.items()}
 
     return counts

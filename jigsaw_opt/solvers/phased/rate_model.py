@@ -105,10 +105,10 @@ class RateModel:
     def _made(self, index: int, gpus: Sequence[int]) -> RateJob | None:
         key = index, tuple(gpus)
         if key not in self._known:
-            self._known[key] = self._fluid(index, gpus)
+            self._known[key] = self._of_relaxation(index, gpus)
         return self._known[key]
 
-    def _fluid(self, index: int, gpus: Sequence[int]) -> RateJob | None:
+    def _of_relaxation(self, index: int, gpus: Sequence[int]) -> RateJob | None:
         assignment = PartialPlacement(self._data).assignment(index, gpus)
         if assignment is None:
             return None

@@ -188,7 +188,7 @@ def _assignments(
             assignments.append(kept[index].assignment)
             continue
         choices = [fixed[index]] if index in fixed else generator.of(placement, index, thorough=True)
-        assignment = next((it for gpus in choices if (it := placement.assignment(index, gpus)) is not None), None)
+        assignment = next((found for gpus in choices if (found := placement.assignment(index, gpus)) is not None), None)
         if assignment is None:
             return None
         assignments.append(assignment)

@@ -144,7 +144,7 @@ def test_on_one_machine_the_bound_is_smiths_rule_at_every_size(count: int) -> No
     lengths, weights = ([draw.randint(1, most) for _ in range(count)] for most in (2000, 50))
     instance = replace(machines(1, lengths, weights), objective="weighted_completion")
     now = least = 0
-    for length, weight in sorted(zip(lengths, weights, strict=True), key=lambda it: Fraction(it[0], it[1])):
+    for length, weight in sorted(zip(lengths, weights, strict=True), key=lambda each: Fraction(each[0], each[1])):
         now += length
         least += weight * now
     assert lower_bound(compile_instance(instance)).value == least

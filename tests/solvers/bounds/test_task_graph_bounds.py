@@ -92,7 +92,9 @@ def test_bounds_that_look_at_each_job_end_with_the_time(horizon: Horizon) -> Non
         instance_of(one_server(3), TaskGraphJob("p", pipeline(3, 2, barrier="job"), 1), horizon=horizon)
     )
     fitting = [
-        it for it in relaxations() if it.name in ("flushes", "held_time", "slot_loads") and it.applies(operations)
+        each
+        for each in relaxations()
+        if each.name in ("flushes", "held_time", "slot_loads") and each.applies(operations)
     ]
     assert fitting
     for relaxation in fitting:

@@ -144,10 +144,10 @@ def test_times_are_rounded_so_that_the_engine_takes_them_and_nothing_is_refuted_
     instance = racks(["fast", "anywhere"])
     models = {
         name: Model(
-            (Segment("a", {kind: us * unit for kind, us in it.forward_us.items()}, {"f": 0, "s": 0}, 6 * unit, 0),)
+            (Segment("a", {kind: us * unit for kind, us in segment.forward_us.items()}, {"f": 0, "s": 0}, 6 * unit, 0),)
         )
         for name, model in instance.models.items()
-        for it in model.segments
+        for segment in model.segments
     }
     large = two_level_packing(replace(instance, models=models))
     assert large.refutes(11 * unit, BoundBudget())
