@@ -19,7 +19,6 @@ LOWEST ?= .venv-lowest
 CORE_TESTS = tests/cli tests/executor tests/solvers tests/sweeps tests/views $(wildcard tests/test_*.py)
 PYTHON ?= python3
 BIN := $(VENV)/bin
-comma := ,
 DEMO ?= server/demo
 OUT ?= out
 COVERED ?= tests
@@ -28,22 +27,24 @@ COVERED ?= tests
 
 install: $(VENV)/.installed
 
-# A C compiler, where the system has none.
-FAST := $(if $(shell command -v cc gcc clang),,$(comma)fast)
+# Zig's C compiler, where the system has none.
+ifeq ($(shell command -v cc gcc clang),)
+export CC = $(abspath $(BIN))/python -m ziglang cc
+ZIG = $(PIP) ziglang
+endif
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
+	$(ZIG)
 
 # What the demo needs, without PyTorch; `install` makes it larger.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
-	test -e $(VENV)/.installed || $(PIP) -e '.[plot$(FAST)]'
-	$(BIN)/jigsaw solvers --compile
+	test -e $(VENV)/.installed || $(PIP) -e '.[plot]'
 	touch $@
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) -e '.[plot,torch,ray$(FAST),routing,dev]'
-	$(BIN)/jigsaw solvers --compile
+	$(PIP) -e '.[plot,torch,ray,routing,dev]'
 	touch $@
 
 demo: $(VENV)/.demo
@@ -53,7 +54,8 @@ demo: $(VENV)/.demo
 	$(BIN)/jigsaw plot $(DEMO) $(OUT)/demo.plan.json -o $(OUT)/demo.html
 
 test: install
-	$(BIN)/jigsaw solvers --compile
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	$(BIN)/python -c "from jigsaw_opt.solvers.engines.compiled import library; assert library()"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -102,7 +104,7 @@ constraints: | $(BIN)/python
 	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --universal --all-extras --no-header --no-annotate -o constraints.txt
 
 dist: | $(BIN)/python
-	$(PIP) build setuptools
+	$(PIP) build cython setuptools
 	$(BIN)/python -m build --no-isolation --outdir $(OUT)/dist
 
 release: | $(BIN)/python

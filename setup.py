@@ -2,12 +2,12 @@
 
 import re
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 
-from setuptools import Distribution, setup
-from setuptools.command.bdist_wheel import bdist_wheel
-from setuptools.command.build_py import build_py
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
 PUBLISHER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["jigsaw_opt"]
@@ -17,40 +17,28 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "jigsaw_opt" / "__init__.
 
 
 sys.path.insert(0, str(ROOT / "jigsaw_opt" / "solvers" / "engines"))
-import translation  # noqa: E402  # The package itself cannot be imported before what it needs is installed.
+import kernel_source  # noqa: E402  # The package itself cannot be imported before what it needs is installed.
 
-COMPILED = translation.compiler() is not None
-
-
-class BuildWithLibrary(build_py):
-    """Copy the modules and compile the kernels beside them, in an editable installation where they are."""
-
-    def run(self) -> None:
-        """Build; without a C compiler the kernels stay plain Python."""
-        super().run()
-        package = ROOT if self.editable_mode else Path(self.build_lib)
-        library = package / translation.KERNELS.relative_to(ROOT) / "kernels.bin"
-        if COMPILED:
-            translation.build(library, translation.sources())
-        else:
-            print("no C compiler: the search will need about a hundred times as long for a step", file=sys.stderr)
+# With the stable interface of 3.11, one extension module serves all later versions of Python.
+STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
+KERNELS = Extension(
+    "jigsaw_opt.solvers.kernels.native",
+    [],
+    define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
+    extra_compile_args=[*kernel_source.FLAGS],
+    py_limited_api=STABLE,
+    optional=True,  # Without a C compiler the kernels stay plain Python.
+)
 
 
-class WheelOfSystem(bdist_wheel):
-    """Name the system and the processor of the library, which asks for no version of Python."""
+class BuildKernels(build_ext):
+    """Compile the kernels, which Cython makes C of."""
 
-    def get_tag(self) -> tuple[str, str, str]:
-        """Return the tags of the wheel."""
-        python, abi, system = super().get_tag()
-        return ("py3", "none", system) if COMPILED else (python, abi, system)
-
-
-class WithLibrary(Distribution):
-    """A package that is not the same everywhere."""
-
-    def has_ext_modules(self) -> bool:
-        """Return whether a library is built."""
-        return COMPILED
+    def build_extension(self, extension: Extension) -> None:
+        """Compile them, unless they are as they were."""
+        folder, paths = Path(self.build_temp), kernel_source.kernel_modules()
+        extension.sources = [kernel_source.write_c("native", folder, paths)]
+        super().build_extension(extension)
 
 
 def readme() -> str:
@@ -61,8 +49,9 @@ def readme() -> str:
 
 
 setup(
-    distclass=WithLibrary,
-    cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": WheelOfSystem},
+    ext_modules=[KERNELS],
+    cmdclass={"build_ext": BuildKernels},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},
     author="The jigsaw_opt authors",
     author_email=PUBLISHER["contact"],
     long_description=readme(),

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from importlib.util import find_spec
 
 import pytest
 
 from jigsaw_opt.solvers.engines.compiled import library
 
-__all__ = ["needs_fast", "needs_plot", "needs_ray"]
+__all__ = ["HAS_COMPILER", "needs_fast", "needs_plot", "needs_ray"]
+
+
+HAS_COMPILER = "CC" in os.environ or any(map(shutil.which, ("cc", "gcc", "clang")))
 
 
 def _needs(extra: str, module: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(find_spec(module) is None, reason=f"{module} is not installed (extra {extra})")
 
 
-needs_fast = pytest.mark.skipif(library() is None, reason="not compiled here: jigsaw solvers --compile")
+needs_fast = pytest.mark.skipif(library() is None, reason="not compiled here: python setup.py build_ext --inplace")
 needs_plot = _needs("plot", "matplotlib")
 needs_ray = _needs("ray", "ray")

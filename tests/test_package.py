@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import jigsaw_opt
-from jigsaw_opt.solvers.engines.translation import compiler
+from tests.extras import HAS_COMPILER
 
 ROOT = Path(__file__).parents[1]
 PUBLISHER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["jigsaw_opt"]
@@ -50,7 +50,7 @@ def tracked() -> set[str]:
 @pytest.fixture(scope="module")
 def built(tracked: set[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the source archive and the wheel, built of the repository's files among strays."""
-    for module in ("build", "check_wheel_contents", "pyroma", "readme_renderer", "twine"):
+    for module in ("build", "check_wheel_contents", "Cython", "pyroma", "readme_renderer", "twine"):
         pytest.importorskip(module, reason=f"{module} is not installed (extra dev)")
     tree, dist = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("dist")
     for name in tracked:
@@ -97,8 +97,9 @@ def test_the_wheel_has_the_package_and_its_licences(wheel: Path, tracked: set[st
     information = f"jigsaw_opt-{jigsaw_opt.__version__}.dist-info/"
     assert {f"{information}licenses/LICENSE", f"{information}licenses/NOTICE"} <= inside
     package = {name for name in tracked if name.startswith("jigsaw_opt/")}
-    if compiler() is not None:
-        package.add("jigsaw_opt/solvers/kernels/kernels.bin")
+    if HAS_COMPILER:
+        package.add("jigsaw_opt/solvers/kernels/native.abi3.so")
+        assert re.fullmatch(r"jigsaw_opt-.+-cp311-abi3-.+\.whl", wheel.name)
     assert {name for name in inside if not name.startswith(information)} == package
 
 

@@ -1,4 +1,4 @@
-"""List the registered solvers, policies or parameters of the search, or compile the functions that take long."""
+"""List the registered solvers, policies or parameters of the search."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--policies", action="store_true", help="the policies of jigsaw simulate instead")
     what.add_argument("--params", action="store_true", help="the parameters of the search instead, as a TOML file")
-    what.add_argument(
-        "--compile",
-        action="store_true",
-        help="compile the functions of the search, if installing did not",
-    )
+    # Goes with the release after 0.3.
+    what.add_argument("--compile", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print them as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the list as a table or as JSON, or the parameters as TOML, or compile."""
+    """Print the list as a table or as JSON, or the parameters as TOML."""
     if arguments.compile:
-        return _compile()
+        from jigsaw_opt.cli.output import note
+
+        note("warning: --compile does nothing, for the functions of the search are compiled when they are installed")
+        return 0
     if arguments.params:
         return _parameters()
     return (_policies if arguments.policies else _solvers)(arguments.json)
@@ -41,24 +41,6 @@ def _solvers(as_json: bool) -> int:
     else:
         rows = [(n, d, "installed" if m is None else f"pip install '{m}'") for n, d, m in found]
         print_table(("solver", "what it is", "engine"), rows)
-    return 0
-
-
-def _compile() -> int:
-    """Compile the functions of the search, unless they are compiled already."""
-    from jigsaw_opt.cli.output import note
-    from jigsaw_opt.errors import MissingEngineError
-    from jigsaw_opt.solvers.engines.compiled import LIBRARY, library
-    from jigsaw_opt.solvers.engines.translation import build, compiler, sources
-
-    if library() is not None:
-        note("the functions of the search are compiled")
-        return 0
-    if compiler() is None:
-        raise MissingEngineError("a C compiler", "jigsaw-opt[fast]")
-    build(LIBRARY, sources())
-    library.cache_clear()
-    note(f"compiled the functions of the search into {LIBRARY}")
     return 0
 
 

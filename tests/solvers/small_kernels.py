@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
@@ -29,16 +28,16 @@ def divided(one: int, other: int) -> tuple[int, int]:
 
 @kernel
 def orders(pair: Pair, extra: Numbers, count: int) -> int:
-    """Evaluate what other functions change, from left to right."""
+    """Evaluate from left to right, and take the value of what is evaluated once."""
     numbers = pair.numbers
-    total = numbers[0] + drawn(numbers, 7) * 10 - drawn(numbers, 11)
-    total += drawn(numbers, 5) * numbers[0] % 1000
+    total = drawn(numbers, 7) * 10 - numbers[1]
     numbers[1] += drawn(numbers, 9)
-    numbers[0] += drawn(numbers, 13)
-    one, numbers[1 + drawn(extra, 3)] = max(drawn(numbers, 100), drawn(numbers, 100)), numbers[0]
+    one, two = drawn(numbers, 100), drawn(numbers, 50)
+    one, numbers[1 + drawn(extra, 3)] = max(one, drawn(numbers, 100)), numbers[0]
     extra[1], extra[2] = extra[2], extra[1]
+    numbers[0], total, numbers[3] = numbers[3], total + two, numbers[0]
     extra[1] = numbers[2] = one = one + count
-    if (drawn(numbers, 50) < drawn(numbers, 50) and drawn(numbers, 2) == 0) or drawn(numbers, 3) == 1:
+    if (drawn(numbers, 50) < two and drawn(numbers, 2) == 0) or drawn(numbers, 3) == 1:
         total -= 1 << count
     return total + one
 
@@ -76,24 +75,19 @@ def rounded(pair: Pair, extra: Numbers, count: int) -> int:
     return int(value * 1e12)
 
 
+def within(numbers: Numbers, least: int, strictly: bool) -> bool:
+    return numbers[0] > least if strictly else numbers[0] >= least
+
+
 @kernel
-def events(pair: Pair, extra: Numbers, count: int) -> int:
-    """Take events in their order."""
-    heap = [(extra[0], 0, 0)]
-    seen = [0]
-    for n in range(1, len(extra)):
-        heappush(heap, (extra[n] % 5, drawn(pair.numbers, 3), n))
-    total = 0
-    while len(heap) > 0:
-        now = heap[0][0]
-        seen.clear()
-        while len(heap) > 0 and heap[0][0] == now:
-            _, kind, which = heappop(heap)
-            seen.append(which)
-            total = (total * 31 + kind) % 1000003
-        for which in seen:
-            total = (total * 31 + which) % 1000003
-        if len(seen) > count:
-            break
-    head = extra[:count]
-    return total + len(head)
+def truths(pair: Pair, extra: Numbers, count: int) -> int:
+    """Count and combine what is true."""
+    found, seen = 0, False
+    for n in range(len(extra)):
+        seen = seen or extra[n] % 5 == count
+        found += extra[n] > count
+        found += 2 * (extra[n] or 7) + (extra[n] > 0 and extra[n] % 3)
+        if not seen and within(pair.numbers, 1 << n, n % 2 == 0) == (n > 3):
+            found += 100
+    head, every = extra[:count], within(extra, 10, True)
+    return found + len(head) if seen != every else -found

@@ -8,15 +8,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
 
+import pytest
+
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.engines import compiled
+from jigsaw_opt.solvers.kernels.processor_sharing import share_processors
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased import rate_jobs
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, LastPhase
 from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs, RatePolicy
 from jigsaw_opt.solvers.phased.rate_model import RateModel
 from jigsaw_opt.solvers.phased.rate_search import RateSearch
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
+from tests.extras import needs_fast
 
 MEMORY = {"x/0": 100, "x/1": 100}
 
@@ -55,6 +61,37 @@ def test_a_job_that_may_move_goes_where_there_is_room_after_a_restart() -> None:
     anywhere = replace(one, options=(replace(one, anywhere=True),))
     jobs = RateJobs(MEMORY, {"x": "any"})
     assert jobs.ends_us([wide, late, anywhere]) == [150, 250, 300]
+
+
+def drawn_jobs(draw: random.Random) -> list[RateJob]:
+    """Jobs of one or two GPUs, some of which move to certain GPUs or to any of a server."""
+    found = []
+    for number in range(draw.randint(2, 6)):
+        gpus = draw.choice((("x/0",), ("x/1",), ("x/0", "x/1"), ("y/0", "y/1")))
+        loads = tuple((int(gpu[0] == "y") * 2 + int(gpu[2]), draw.uniform(1.0, 10.0)) for gpu in gpus)
+        one = job(
+            str(number), draw.randint(1, 300), 10, 0.0, gpus=gpus, loads_us=loads, release_us=draw.choice((0, 700))
+        )
+        one = replace(one, state_bytes=draw.randint(10, 60), restart_us=draw.choice((None, None, 0, 40)))
+        if one.restart_us is not None:
+            one = replace(one, options=(replace(one, anywhere=draw.random() < 0.5), replace(one, iteration_us=15)))
+        found.append(one)
+    return found
+
+
+@needs_fast
+def test_compiled_jobs_end_when_they_do_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compiled.compiled(share_processors) is not None
+    orders = [drawn_jobs(random.Random(seed)) for seed in range(100)]
+
+    def ends() -> list[list[float]]:
+        memory = {"x/0": 100, "x/1": 100, "y/0": 100, "y/1": 90}
+        return [RateJobs(memory, {"x": "any", "y": "any"}).ends_us(order) for order in orders]
+
+    fast = ends()
+    monkeypatch.setattr(rate_jobs, "compiled", lambda function: None)
+    assert ends() == fast  # to the last bit
+    assert len({end for order in fast for end in order}) > 300
 
 
 def test_counts_are_rates_in_whole_numbers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import permutations, product
 from random import Random
 
@@ -15,11 +16,15 @@ from jigsaw_opt.instances.recipes import FULL
 from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
+from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
+from jigsaw_opt.solvers.kernels.placement_annealing import anneal_placement, settle_placement
+from jigsaw_opt.solvers.search import placement_search
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer, random_order
 from jigsaw_opt.solvers.search.placement_search import PlacementSearch
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
+from tests.extras import needs_fast
 
 SEEDS = (4019, 4017)
 """A cyclic instance and one of the finite horizon."""
@@ -116,3 +121,28 @@ def test_the_same_seed_gives_the_same_schedule() -> None:
     assert [each and [one.gpus for one in each.assignments] for each in found] == [
         [one.gpus for one in found[0].assignments] if found[0] else None
     ] * 2
+
+
+@needs_fast
+@pytest.mark.parametrize("seed", SEEDS)
+def test_compiled_functions_rebalance_as_they_do_uncompiled(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    assert compiled.compiled(anneal_placement) is not None and compiled.compiled(settle_placement) is not None
+    data, _, before = scheduled(generate("crowded", seed, servers=4, gpus=4))
+    largest = max(loads_us(data, before).values())
+    jobs = range(len(before.assignments))
+
+    def rebalanced() -> list[tuple[list[list[int]], list[int]]]:
+        found = []
+        # The largest load binds, or jobs of the critical circuit go elsewhere.
+        for value, steps in ((largest, 1000), (2 * before.value, 100)):
+            given = replace(before, value=value, critical_jobs=jobs)
+            for number in range(3):
+                after = PlacementSearch(data, Random(number)).rebalanced(given, 0.5, steps, lambda steps: False)
+                if after is not None:
+                    found.append(([[*one.gpus] for one in after.assignments], [*map(int, after.level)]))
+        return found
+
+    fast = rebalanced()
+    monkeypatch.setattr(placement_search, "compiled", lambda function: None)
+    assert rebalanced() == fast
+    assert len(fast) > 3

@@ -12,9 +12,8 @@ from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Layout
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled, integers
-from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph
+from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph, blank_period
 from jigsaw_opt.solvers.kernels.list_scheduling import ListInput, ListScheduleState, list_schedule, repeat_list_schedule
-from jigsaw_opt.solvers.kernels.period import blank_period
 from jigsaw_opt.solvers.magnitude import infinity, orders_fit, schedules_fit
 
 __all__ = ["Flat"]
@@ -47,6 +46,8 @@ class Flat:
         lengths |= dict.fromkeys(("sequence", "level", "duration", "start"), size)
         lengths |= dict.fromkeys(("free", "skyline", "waiting", "queue"), resources)
         lengths |= {"scheduled": 1, "first": resources + 1, "waits": groups, "order": widest}
+        # A job, GPU or link has one event at most, and at a moment each block that takes no time one more.
+        lengths |= {"touched": resources + 2 * groups, "events": 1 + 2 * (jobs + resources + groups)}
         blank = {name: [0] * length for name, length in checking_deadline(lengths.items())}
         self._schedule = ListScheduleState(**blank)._replace(priority=[0.0] * jobs)  # type: ignore[arg-type]
         self._trial = blank_period(size, resources, infinity(operations)) if self._cyclic else blank_period(0, 0, 0)

@@ -10,8 +10,9 @@ from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Layout
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays
 from jigsaw_opt.solvers.kernels.graph import ACROSS_ITERATIONS, FIXED, WITHIN_ITERATION, Graph
+from jigsaw_opt.solvers.kernels.period import Period
 
-__all__ = ["FlatGraph", "exchange_scope"]
+__all__ = ["FlatGraph", "blank_period", "exchange_scope"]
 
 
 class FlatGraph:
@@ -130,6 +131,23 @@ class FlatGraph:
             before_begin=last[:] if cyclic else [-1] * len(jobs),
             weight=[job.weight for job in jobs] if operations.objective == "weighted_completion" else [],
         )
+
+
+def blank_period(size: int, resources: int, infinity: int) -> Period:
+    """Return a schedule of so many operations, GPUs and links in which all starts are still 0.
+
+    Parameters
+    ----------
+    size
+        Number of operations.
+    resources
+        Number of GPUs and links.
+    infinity
+        A number larger than any time, in microseconds.
+    """
+    lengths = dict.fromkeys(Period._fields, size) | {"free": resources, "user": resources}
+    one = {"epoch": [1], "circuit": [0], "iterations": [0], "halt": [0], "infinity": [infinity]}
+    return Period(**{name: one.get(name) or [0] * length for name, length in lengths.items()})
 
 
 def exchange_scope(job: OperationGraph) -> int:

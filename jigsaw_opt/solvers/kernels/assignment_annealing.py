@@ -388,7 +388,9 @@ def reassign_pairs(
         taken += steps_now
         jobs = inside[:count]
         anneal_assignment(options, amount, jobs, pair, steps_now, hot, cold, exponentials, load, state, buffers)
-        if excess(options, load, pair[0], most) + excess(options, load, pair[1], most) > over:
+        after = excess(options, load, pair[0], most)
+        after += excess(options, load, pair[1], most)
+        if after > over:
             for n in range(count):
                 remove(options, amount, load, state, inside[n])
             for n in range(count):

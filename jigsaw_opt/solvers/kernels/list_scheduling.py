@@ -6,10 +6,10 @@ operation sequence of its operations, which on the cyclic horizon has a least pe
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
+from jigsaw_opt.solvers.kernels.event_heap import pop_event, push_event
 from jigsaw_opt.solvers.kernels.graph import Graph
 from jigsaw_opt.solvers.kernels.period import Period, least_period
 
@@ -69,6 +69,9 @@ class ListScheduleState(NamedTuple):
         By job: the priority of its operations.
     order, pending
         Slots of an iteration by skyline; jobs whose transfers are ready.
+    touched, events
+        GPUs that the events at a moment touch; and a heap of events. The code of one is its kind, times the number of
+        jobs, GPUs and links, plus its job, GPU or link.
     """
 
     sequence: Numbers
@@ -92,6 +95,8 @@ class ListScheduleState(NamedTuple):
     priority: Reals
     order: Numbers
     pending: Numbers
+    touched: Numbers
+    events: Numbers
 
 
 def reset(graph: Graph, given: ListInput, state: ListScheduleState) -> None:
@@ -120,7 +125,7 @@ def reset(graph: Graph, given: ListInput, state: ListScheduleState) -> None:
     for r in range(len(state.free)):
         # Counts become the places where the heaps begin.
         first[r + 1] += first[r]
-    state.scheduled[0] = 0
+    state.scheduled[0] = state.events[0] = 0
 
 
 def deal_levels(graph: Graph, given: ListInput, state: ListScheduleState, j: int, at: int) -> None:
@@ -453,18 +458,17 @@ def list_schedule(graph: Graph, given: ListInput, state: ListScheduleState, halt
     sequence, scheduled, start, end = state.sequence, state.scheduled, state.start, state.end
     level, duration, priority, unstarted = state.level, state.duration, state.priority, state.unstarted
     free, first, waiting, waits, pending = state.free, state.first, state.waiting, state.waits, state.pending
-    events = [(given.earliest[0], _BARRIER, 0)]
-    for j in range(1, len(slots)):
-        heappush(events, (given.earliest[j], _BARRIER, j))
-    touched = [0]
-    while len(events) > 0 and halt[0] == 0:
-        now = events[0][0]
-        touched.clear()
-        count = 0
-        while len(events) > 0 and events[0][0] == now:
-            _, kind, which = heappop(events)
+    touched, events, span = state.touched, state.events, len(slots) + len(free)
+    for j in range(len(slots)):
+        push_event(events, given.earliest[j], _BARRIER * span + j)
+    while events[0] > 0 and halt[0] == 0:
+        now, count, gpus = events[1], 0, 0
+        while events[0] > 0 and events[1] == now:
+            code = pop_event(events)
+            kind, which = code // span, code % span
             if kind == _GPU:
-                touched.append(which)
+                touched[gpus] = which
+                gpus += 1
             elif kind == _READY:
                 pending[count] = which
                 count += 1
@@ -473,8 +477,10 @@ def list_schedule(graph: Graph, given: ListInput, state: ListScheduleState, halt
             else:
                 at = open_iteration(graph, given, state, which)
                 for p in range(at, at + slots[which]):
-                    touched.append(use[use_at[group[p]]])
-        for gpu in touched:
+                    touched[gpus] = use[use_at[group[p]]]
+                    gpus += 1
+        for n in range(gpus):
+            gpu = touched[n]
             # A GPU may be touched several times at one moment.
             if free[gpu] > now or waiting[gpu] == 0:
                 continue
@@ -490,18 +496,18 @@ def list_schedule(graph: Graph, given: ListInput, state: ListScheduleState, halt
             free[gpu] = done = now + duration[p]
             if done > end[j]:
                 end[j] = done
-            heappush(events, (done, _GPU, gpu))
+            push_event(events, done, _GPU * span + gpu)
             unstarted[j] -= 1
             if unstarted[j] == 0:
                 moment, kind = finish_blocks(graph, state, j)
                 if kind != _NONE:
-                    heappush(events, (moment, kind, j))
+                    push_event(events, moment, kind * span + j)
         if count > 1:
             sort_pending(state, count)
         for n in range(count):
             moment, kind, which = start_transfer(graph, state, pending[n], now)
             if kind != _NONE:
-                heappush(events, (moment, kind, which))
+                push_event(events, moment, kind * span + which)
     return scheduled[0]
 
 

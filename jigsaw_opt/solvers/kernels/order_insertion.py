@@ -489,7 +489,8 @@ def take(given: InsertionInput, state: InsertionState, j: int, k: int, b: int) -
     for s in range(slots):
         g, deepest, place = state.best_gpu[s], 0, state.best_gpu[s]
         times = given.time_at[k] + given.gpu_type[g] * depth
-        for p in range(s, size, width):
+        for i in range(given.iterations[k]):
+            p = s + i * width
             deepest = max(deepest, state.best_level[p])
             start = state.best_start[p]
             # Iterations follow one another, so that the search for the next place begins at this one.
@@ -500,7 +501,8 @@ def take(given: InsertionInput, state: InsertionState, j: int, k: int, b: int) -
         state.peak[g] = max(state.peak[g], given.activation[given.activation_at[k] + deepest - 1])
     for n in range(given.link_at[b], given.link_at[b + 1]):
         place = given.link[n]
-        for at in range(0, size, width):
+        for i in range(given.iterations[k]):
+            at = i * width
             for p in range(at + slots, at + slots + buckets):
                 duration = transfer_us(given, state, k, b, at, p - at - slots)
                 if duration > 0:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from jigsaw_opt.solvers.engines.compiled import Numbers
 from jigsaw_opt.solvers.kernels.graph import Graph
 
-__all__ = ["Period", "blank_period", "least_period"]
+__all__ = ["Period", "least_period"]
 
 _ITERATIONS, _MOST_ITERATIONS = 8, 24
 """Iterations after which an order beyond the limit is given up, and after which a period is good enough."""
@@ -64,23 +64,6 @@ class Period(NamedTuple):
     iterations: Numbers
     infinity: Numbers
     halt: Numbers
-
-
-def blank_period(size: int, resources: int, infinity: int) -> Period:
-    """Return a schedule of so many operations, GPUs and links in which all starts are still 0.
-
-    Parameters
-    ----------
-    size
-        Number of operations.
-    resources
-        Number of GPUs and links.
-    infinity
-        A number larger than any time, in microseconds.
-    """
-    lengths = dict.fromkeys(Period._fields, size) | {"free": resources, "user": resources}
-    one = {"epoch": [1], "circuit": [0], "iterations": [0], "halt": [0], "infinity": [infinity]}
-    return Period(**{name: one.get(name) or [0] * length for name, length in lengths.items()})
 
 
 def max_plus_iteration(graph: Graph, trial: Period) -> tuple[int, int]:

@@ -385,7 +385,8 @@ def change_levels(graph: PlacementGraph, state: PlacementState, most: float) -> 
     # The worker was chosen for its full GPU, so that it must get less to do.
     if to_a >= high:
         return False
-    cost = relevel(graph, state, a, one, to_a) + relevel(graph, state, b, other, to_b)
+    cost = relevel(graph, state, a, one, to_a)
+    cost += relevel(graph, state, b, other, to_b)
     # Only the other worker has become deeper, and may need more memory.
     if cost <= most and cost != 0.0 and has_room(graph, state, b):
         return True

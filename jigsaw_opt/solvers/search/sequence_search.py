@@ -13,10 +13,10 @@ from typing import Any
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, objective_of
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled
-from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph, exchange_scope
+from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph, blank_period, exchange_scope
 from jigsaw_opt.solvers.kernels.cyclic_annealing import CyclicState, anneal_cyclic_sequence
 from jigsaw_opt.solvers.kernels.graph import FIXED, predecessors
-from jigsaw_opt.solvers.kernels.period import Period, blank_period
+from jigsaw_opt.solvers.kernels.period import Period
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
 from jigsaw_opt.solvers.kernels.sequence import SequenceState
 from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
