@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
@@ -62,6 +66,21 @@ def test_c_computes_what_python_does(built: ModuleType, name: str) -> None:
         assert list(ours.reals) == pair.reals  # to the last bit
         found.add(value)
     assert len(found) > 10
+
+
+def test_a_checked_build_ends_at_a_place_beyond_an_array(built: ModuleType) -> None:
+    program = (
+        "import small\n"
+        "from jigsaw_opt.solvers.engines.compiled import arrays\n"
+        "from tests.solvers.small_kernels import Pair\n"
+        "small.orders(arrays(Pair([1, 2], [1.0])), arrays([1]), 1)"
+    )
+    paths = [str(Path(str(built.__file__)).parent), *sys.path]
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, capture_output=True
+    )
+    assert done.returncode == -signal.SIGABRT
+    assert b" of 2\n" in done.stderr or b" of 1\n" in done.stderr
 
 
 def test_arrays_of_other_numbers_are_refused(built: ModuleType) -> None:
