@@ -7,9 +7,10 @@ Operations of one iteration are numbered, the blocks first and then the transfer
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
@@ -210,7 +211,18 @@ class CompiledTaskGraph:
                 found[before].append(after)
         return found
 
-    def longest_from(self, operation: int, lengths_us: Sequence[int]) -> dict[int, int]:
+    @cached_property
+    def _place(self) -> dict[int, int]:
+        """By operation, its place in an order in which each is behind those that it waits for in its iteration."""
+        before: dict[int, list[int]] = {operation: [] for operation in range(self.size)}
+        for operation, later in enumerate(self._after):
+            for after in later:
+                before[after].append(operation)
+        return {operation: place for place, operation in enumerate(TopologicalSorter(before).static_order())}
+
+    def longest_from(
+        self, operation: int, lengths_us: Sequence[int], ends: Collection[int] | None = None
+    ) -> dict[int, int]:
         """Return the longest time from an operation's start to the end of each that waits for it in its iteration.
 
         Parameters
@@ -219,12 +231,16 @@ class CompiledTaskGraph:
             The operation; it is the first of the result.
         lengths_us
             Durations by operation, in microseconds.
+        ends
+            The operations that matter; others may be left out. None for all.
         """
+        place = self._place
+        last = self.size if ends is None else max(place[end] for end in ends)
         # Depth first without recursion, for chains may be long: each operation follows all that wait for it.
         order, open_, seen = list[int](), [(operation, iter(self._after[operation]))], {operation}
         while open_:
             at, later = open_[-1]
-            following = next((operation for operation in later if operation not in seen), None)
+            following = next((other for other in later if other not in seen and place[other] <= last), None)
             if following is None:
                 order.append(open_.pop()[0])
             else:
@@ -233,6 +249,8 @@ class CompiledTaskGraph:
         longest = {operation: lengths_us[operation]}
         for at in reversed(order):
             for following in self._after[at]:
+                if following not in seen:
+                    continue
                 longest[following] = max(longest.get(following, 0), longest[at] + lengths_us[following])
         return longest
 

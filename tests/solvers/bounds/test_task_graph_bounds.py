@@ -46,6 +46,15 @@ def test_the_best_head_and_tail_are_those_of_all_pairs() -> None:
         assert _best_pair(blocks) == max((a + sum(own) + b, a, b) for a, b, own in both if own)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_chains_to_some_ends_are_as_long_as_among_all(seed: int) -> None:
+    for graph in compile_instance(random_task_graph_instance(seed)).task_graphs:
+        lengths = [1 + operation % 3 for operation in range(graph.size)]
+        for start, end in product(range(graph.size), repeat=2):
+            every = graph.longest_from(start, lengths)
+            assert graph.longest_from(start, lengths, [end]).get(end) == every.get(end)
+
+
 def test_held_time_counts_what_divides_all_holds() -> None:
     # Two holds of 2 on 3 bytes: one after the other, though by bytes there were room for one and a half.
     blocks = tuple(TaskGraphBlock(name, ("s",), {"v": 5}) for name in "ab")

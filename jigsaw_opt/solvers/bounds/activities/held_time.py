@@ -43,12 +43,15 @@ def _least_lengths(graph: CompiledTaskGraph, least_us: list[int]) -> list[int]:
     """Return the least lengths of memory intervals, in microseconds, of as many as the limit of steps allows."""
     lengths, steps = list[int](), 0
     known: dict[int, dict[int, int]] = {}
+    ends: dict[int, list[int]] = {}
+    for hold in graph.holds:
+        ends.setdefault(hold.start, []).append(hold.end)
     for hold in graph.holds:
         if hold.start not in known:
             if steps > _MOST_STEPS:
                 break
             # One search gives the chains to all ends, and many intervals begin with the same operation.
-            known[hold.start] = graph.longest_from(hold.start, least_us)
+            known[hold.start] = graph.longest_from(hold.start, least_us, ends[hold.start])
             steps += len(known[hold.start])
         # Where no chain leads from start to end, the interval may take no time.
         lengths.append(known[hold.start].get(hold.end, 0))
