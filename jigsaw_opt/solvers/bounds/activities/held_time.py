@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 __all__ = ["HELD_TIME"]
 
 _MOST_STEPS = 300_000
-"""Largest number of operations behind the memory intervals of a job that are visited: about a tenth of a second."""
+"""Largest number of operations behind the memory intervals of a job that are visited: some tenths of a second."""
 
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
