@@ -1,4 +1,4 @@
-"""Engines for the mixed-integer program: HiGHS and CBC as `ilp` runs them, HiGHS and SCIP through OR-Tools' MathOpt.
+"""Engines for the mixed-integer program: HiGHS as `ilp` runs it, CBC of PuLP, HiGHS and SCIP of OR-Tools' MathOpt.
 
 Run ``PYTHONPATH=. python benchmarks/mip_engines.py [--seconds 8] [--cancel-after 1.5] [--nodes 10] [--engines NAME ...]
 [--instances NAME ...]``. Each solve gets the whole program of `jigsaw export`, no plan, and one thread of a process of
@@ -19,21 +19,25 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
+from signal import SIGINT
 from statistics import mean
-from subprocess import run
+from subprocess import DEVNULL, Popen, run
+from tempfile import TemporaryDirectory
 from threading import Thread
 from time import perf_counter, sleep
-from typing import Any
+from typing import Any, TypeAlias
 
 from common import print_table
 
+from jigsaw_opt.documents.readers.solutions import read_solution
+from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.formulations.ilp_timetable import objective_step
 from jigsaw_opt.formulations.scaled_program import ScaledProgram
 from jigsaw_opt.instances import best_known, load
 from jigsaw_opt.problem.timetable import objective_of
-from jigsaw_opt.solvers.engines.cbc import CbcSearch
 from jigsaw_opt.solvers.engines.highs_search import HighsSearch
-from jigsaw_opt.solvers.engines.mip import Ending, MipSearch, MipTask
+from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 from jigsaw_opt.solvers.ilp.solver import exported_model
 
 ENGINES = ("cbc", "highs", "mathopt-highs", "mathopt-scip")
@@ -48,8 +52,49 @@ _NO_ENUMERATION = 1 << 16
 _POLL_SECONDS = 0.02
 
 
+class CbcSearch:
+    """One search by the CBC that PuLP brings, on the exported program."""
+
+    def __init__(self, task: MipTask) -> None:
+        self._task = task
+        self._process: Popen[bytes] | None = None
+
+    def cancel(self) -> None:
+        """Ask it to end; it writes its best solution before."""
+        if self._process is not None:
+            self._process.send_signal(SIGINT)
+
+    def run(self) -> Ending:
+        """Search until the end, a limit or `cancel`."""
+        import pulp
+
+        task = self._task
+        limits = {"-seconds": task.seconds, "-maxNodes": task.nodes}
+        settings = {"-ratioGap": 0, "-allowableGap": task.gap, "-timeMode": "elapsed"}
+        settings |= dict.fromkeys(("-integerTolerance", "-primalTolerance", "-dualTolerance"), _TOLERANCE)
+        settings |= {name: limit for name, limit in limits.items() if limit is not None}
+        with TemporaryDirectory() as folder:
+            program, solution = Path(folder, "program.mps"), Path(folder, "x.sol")
+            program.write_bytes(task.model.document("mps"))
+            words = [str(word) for pair in settings.items() for word in pair]
+            command = [pulp.PULP_CBC_CMD.pulp_cbc_path, program, *words, "-solve", "-solution", solution]
+            self._process = Popen(command, stdout=DEVNULL)
+            self._process.wait()
+            text = solution.read_text()
+        try:
+            values = read_solution(text).values
+        except InvalidInputError:
+            return Ending.INFEASIBLE if "nfeasible" in text.split("\n", 1)[0] else Ending.STOPPED
+        columns = [values.get(name, 0.0) for name in task.model.columns]
+        task.offer(ScaledProgram(task.model.program()).unscaled(columns))
+        if not text.startswith("Optimal"):
+            return Ending.STOPPED
+        task.raise_bound(float(text.split("\n", 1)[0].split()[-1]) - task.gap)
+        return Ending.SOLVED
+
+
 class MathOptSearch:
-    """One search by an engine of MathOpt, as `MipSearch` has it."""
+    """One search by an engine of MathOpt."""
 
     def __init__(self, task: MipTask, engine: str) -> None:
         from ortools.math_opt.python import mathopt
@@ -121,6 +166,9 @@ class MathOptSearch:
         return parameters
 
 
+Search: TypeAlias = CbcSearch | HighsSearch | MathOptSearch
+
+
 def _model(scaled: ScaledProgram) -> Any:
     import numpy as np
     from ortools.math_opt import model_pb2
@@ -156,7 +204,7 @@ def solve_here(engine: str, name: str, limits: argparse.Namespace) -> dict[str, 
 
     step = objective_step(operations)
     task = MipTask(model.program, step, offer, bounds.append, limits.seconds, limits.nodes, 0, 1)
-    search: MipSearch
+    search: Search
     match engine:
         case "cbc":
             search = CbcSearch(task)
@@ -179,7 +227,7 @@ def solve_here(engine: str, name: str, limits: argparse.Namespace) -> dict[str, 
     }
 
 
-def cancel_after(search: MipSearch, seconds: float) -> None:
+def cancel_after(search: Search, seconds: float) -> None:
     """Ask a search to end after so many seconds, and again as a solve does, until the process ends."""
     sleep(seconds)
     while True:

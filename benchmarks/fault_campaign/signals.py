@@ -1,12 +1,10 @@
-"""Signals at random moments, to commands, to their engines and to drivers of sweeps: what is known is written."""
+"""Signals at random moments, to commands and to drivers of sweeps: what is known is written."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -25,7 +23,6 @@ _SOLVES = {"greedy": 2, "search": 6, "cpsat": 6, "ilp": 4, "auto": 9}
 """Solvers, and how often each is interrupted."""
 _OTHERS = 5
 _ENDING, _MANNERS = (SIGINT, SIGTERM, SIGHUP), ("one", "two quick", "group")
-_CBC = ("solve", "server/weighted", "--solver", "ilp", "--engine", "cbc", "--time-limit", 30, "--json")
 _BENCH = ("bench", "rack/weighted", "--solvers", "cpsat", "--time-limits", "20", "-o", "out", "-q")
 _SIMULATE = ("simulate", "--workload", "trace.csv", "--cluster", "8x4", "-q", "-o", "out", "--policy", "las")
 
@@ -92,19 +89,14 @@ def after_signal(
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A command with children, what it is signalled at, whether they or itself are, and what must hold."""
+    """A command with children, when it is signalled, and what must hold."""
 
     fault: str
     words: tuple[object, ...]
     ready: Callable[[Running, Path], bool]
     which: signal.Signals
     codes: frozenset[int]
-    engine: bool = False
     holds: Callable[[Ended, Path], str] = lambda ended, folder: ""
-
-
-def _cbc_of(running: Running) -> list[int]:
-    return [pid for pid, line in running.children().items() if "cbc" in line]
 
 
 def _working(running: Running, folder: Path) -> bool:
@@ -113,22 +105,6 @@ def _working(running: Running, folder: Path) -> bool:
 
 def _begun(running: Running, folder: Path) -> bool:
     return (folder / "out").exists()
-
-
-def _solving(running: Running, folder: Path) -> bool:
-    return bool(_cbc_of(running))
-
-
-def _no_folders(ended: Ended, folder: Path) -> str:
-    left = [path.name for path in (folder / "tmp").iterdir()]
-    return f"left in the temporary folder: {', '.join(left)}" if left else ""
-
-
-def _told(ended: Ended, folder: Path) -> str:
-    """Whether a death is passed off as something else."""
-    told = any(word in (ended.err + ended.out).lower() for word in ("died", "killed", "ended by", "signal 9"))
-    stopped = json.loads(ended.out or "{}").get("stopped_by")
-    return "" if told or stopped == "proof" else f"nobody says that the engine died; stopped by {stopped}"
 
 
 def _kept_rows(ended: Ended, folder: Path) -> str:
@@ -153,11 +129,8 @@ def _goes_on(ended: Ended, folder: Path) -> str:
 
 
 _SWEEP = ("simulate", "--sweep", *_SIMULATE[1:], "fifo", "srtf")
-_STOPPED, _KILLED, _ANY = frozenset({130}), frozenset({0, -SIGKILL}), frozenset({0, 5, 130})
+_STOPPED, _KILLED = frozenset({130}), frozenset({0, -SIGKILL})
 _CASES = (
-    *(Case("CBC after {} to its parent", _CBC, _solving, s, _ANY, holds=_no_folders) for s in _ENDING),
-    Case("CBC after {} to its parent", _CBC, _solving, SIGKILL, _ANY | _KILLED, holds=_no_folders),
-    Case("CBC after {}", _CBC, _solving, SIGKILL, frozenset({0, 1, 5}), True, _told),
     Case("bench after {}", _BENCH, _working, SIGTERM, _STOPPED),
     Case("bench after {}", _BENCH, _working, SIGKILL, _KILLED),
     Case("a sweep after {}", _SWEEP, _working, SIGTERM, _STOPPED, holds=_kept_rows),
@@ -174,7 +147,7 @@ _CASES = (
 
 
 def children(campaign: Campaign) -> Iterator[Trial]:
-    """CBC below a solve that is ended, CBC itself killed, workers of sweeps below a driver that is ended."""
+    """Workers of sweeps below a driver that is ended."""
     for number in range(campaign.times(1)):
         yield from (_children(campaign, case, number) for case in _CASES)
 
@@ -186,9 +159,7 @@ def _children(campaign: Campaign, case: Case, number: int) -> Trial:
     running = jigsaw(*case.words, folder=folder, environment={"TMPDIR": str(folder / "tmp")}, memory=None)
     there = running.wait(lambda: case.ready(running, folder))
     running.sleep(random.uniform(0, 0.3))
-    for pid in _cbc_of(running) if case.engine else [running.pid]:
-        with suppress(ProcessLookupError):
-            os.kill(pid, case.which)
+    running.signal(case.which)
     ended = running.end()
     wrong = ("" if there else f"too early: {ended.err}", failure(ended, case.codes), case.holds(ended, folder))
     counts = {Count.SIGNALS: 1}

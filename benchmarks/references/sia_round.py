@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import pulp
 from common import shared, timed
 from reference_programs import sia_round
 
-from jigsaw_opt.formulations.algebra import cbc_executable
 from jigsaw_opt.formulations.sia_round import SiaRound
 from jigsaw_opt.solvers.allocation.sia_round import solve_round
 from jigsaw_opt.solvers.engines.highs import HighsEngine, solve_program
@@ -49,7 +49,7 @@ def by_highs(problem: SiaRound, gap: float) -> float:
 def by_cbc(program: Path, gap: float, seconds: float) -> float:
     solution = program.with_suffix(".sol")
     settings = ["-sec", str(seconds), "-ratio", str(gap), "-timeMode", "elapsed", "-branch", "-solution", str(solution)]
-    subprocess.run([cbc_executable(), program, *settings], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([pulp.PULP_CBC_CMD.pulp_cbc_path, program, *settings], check=True, stdout=subprocess.DEVNULL)
     return float(solution.read_text().split("\n", 1)[0].split()[-1])
 
 

@@ -56,7 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
     add_threads(parser, "threads (default: all cores); with 1 the plan repeats")
-    parser.add_argument("--engine", metavar="NAME", help="engine of a solver that has several (ilp: highs, cbc)")
+    # Goes with the release after 0.3.
+    parser.add_argument("--engine", help=argparse.SUPPRESS)
     parser.add_argument(
         "--engine-parameter",
         action="append",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import inf, nextafter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
@@ -16,7 +15,7 @@ from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["AlgebraicModel", "Expression", "cbc_executable"]
+__all__ = ["AlgebraicModel", "Expression"]
 
 Expression: TypeAlias = Any
 """A variable, a linear expression or a number; PuLP's operators take and return any of them, and state no types."""
@@ -147,15 +146,13 @@ class AlgebraicModel:
         builder.add_rows(Entries(rows, columns, values), least, most)
         return builder.program()
 
-    def document(self, kind: FileKind, scaled: ScaledProgram | None = None) -> bytes:
-        """Return the program as an MPS or an LP file, in the units of `scaled`, its objective in its own.
+    def document(self, kind: FileKind) -> bytes:
+        """Return the program as an MPS or an LP file, in the units of a `ScaledProgram`, its objective in its own.
 
         Parameters
         ----------
         kind
             MPS or LP.
-        scaled
-            The program in its scaled units; None scales it anew.
 
         Returns
         -------
@@ -167,7 +164,7 @@ class AlgebraicModel:
         OutOfTimeError
             The time of the solve is over.
         """
-        scaled = scaled or ScaledProgram(self.program())
+        scaled = ScaledProgram(self.program())
         program = replace(scaled.program, costs=scaled.program.costs * scaled.objective)
         remarks = (
             f"columns of times are in units of {scaled.time:.0f} us;"
@@ -190,10 +187,3 @@ def _no_greater(bound: float) -> float:
     """Return the largest float that is no greater than a number, for integers may have more digits than floats."""
     nearest = float(bound)
     return nearest if nearest <= bound else nextafter(nearest, -inf)
-
-
-def cbc_executable() -> Path:
-    """Return the path of the CBC that PuLP brings along."""
-    import pulp
-
-    return Path(pulp.PULP_CBC_CMD.pulp_cbc_path)

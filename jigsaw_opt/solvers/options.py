@@ -92,13 +92,14 @@ class Options:
     threads
         Number of threads, at most `MOST_THREADS`; with one, the same input and seed give the same plan.
     engine
-        The engine of a solver that has several (``ilp``: ``highs`` or ``cbc``), or None for its default.
+        For solvers of others that have several engines: which one, or None for their default. It goes with the release
+        after 0.3.
     engine_parameters
         Parameters of that engine by its own names, in the place of those that the solver sets: fields of
-        ``SatParameters`` for all models of CP-SAT but those of bounds, options of HiGHS or CBC.
+        ``SatParameters`` for all models of CP-SAT but those of bounds, options of HiGHS.
     engine_log
         Receives each line of the engine's log, in threads of the engine; or a level of `logging` at which the lines
-        are logged to ``jigsaw_opt.engine``; or None. CBC hands its lines over at its end.
+        are logged to ``jigsaw_opt.engine``; or None.
     params
         Parameters of the search, or None for their defaults.
     without_bounds

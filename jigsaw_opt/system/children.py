@@ -8,10 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.system import keeper_process
@@ -25,16 +25,16 @@ __all__ = ["Keeper", "end_server", "hear_signals", "start_deaf", "temporary_fold
 
 
 class Keeper(AbstractContextManager["Keeper"]):
-    """A small process that keeps a temporary folder, and one child in it, for as long as this process lives.
+    """A small process that keeps a temporary folder for as long as this process lives.
 
     It waits at a pipe that only this process holds the other end of. At the end of the pipe, which comes with the end
-    of the block or of this process, by whatever signal, it kills the child and removes the folder. It has a session of
-    its own, so no signal to a group or a terminal reaches it or the child.
+    of the block or of this process, by whatever signal, it removes the folder. It has a session of its own, so that no
+    signal to a group or a terminal reaches it.
 
     Parameters
     ----------
     folder
-        The folder, empty at first; what the child prints goes into a file there.
+        The folder, empty at first.
 
     Raises
     ------
@@ -52,13 +52,17 @@ class Keeper(AbstractContextManager["Keeper"]):
             start_new_session=True,
         )
         try:
-            folder = self._heard("folder")
-            if folder is None:
+            assert self._process.stdout is not None
+            line = self._process.stdout.readline()
+            if not line.endswith("\n"):
                 raise JigsawError("the process that keeps a temporary folder has ended")
+            said = json.loads(line)
+            if "failed" in said:
+                raise JigsawError(said["failed"])
         except BaseException:  # Ctrl-C too: the process that keeps the folder must not stay
             self._end()
             raise
-        self.folder = Path(folder)
+        self.folder = Path(said["folder"])
 
     def lease(self) -> Connection:
         """Return another hold on the folder, for a process of `multiprocessing`: it stays until all have ended."""
@@ -67,33 +71,12 @@ class Keeper(AbstractContextManager["Keeper"]):
         assert self._process.stdin is not None
         return Connection(os.dup(self._process.stdin.fileno()), readable=False)
 
-    def start(self, command: Sequence[str]) -> None:
-        """Start the child."""
-        self._order("start", list(command))
-
     def end_too(self, process: int) -> None:
-        """Have another child of this process, by its number, killed at the end of the pipe: the last one so named."""
-        self._order("end too", process)
-
-    def send_signal(self, number: int) -> None:
-        """Send the child a signal, if it still runs."""
-        self._order("signal", int(number))
-
-    def wait(self) -> int | None:
-        """Wait for the child to end and return its exit code, or minus the signal that ended it; None if unknown.
-
-        Raises
-        ------
-        JigsawError
-            It could not be started.
-        """
-        code: int | None = self._heard("ended")
-        return code
-
-    def log(self) -> str:
-        """Return what the child has printed."""
-        path = self.folder / keeper_process.LOG
-        return path.read_text(errors="replace") if path.exists() else ""
+        """Have a child of this process, by its number, killed at the end of the pipe: the last one so named."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # someone has killed the keeper
+            self._process.stdin.write(f"{process}\n")
+            self._process.stdin.flush()
 
     def __exit__(self, *_: object) -> None:
         self._end()
@@ -106,26 +89,7 @@ class Keeper(AbstractContextManager["Keeper"]):
             self._process.stdin.close()
         with self._process.stdout:
             self._process.stdout.read()
-        # Where someone has killed the keeper, the child is still there, in its group.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-
-    def _order(self, what: str, value: object) -> None:
-        assert self._process.stdin is not None
-        # A keeper that is gone is noticed when its answer is waited for.
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps([what, value]) + "\n")
-            self._process.stdin.flush()
-
-    def _heard(self, what: str) -> Any:
-        """Return the value of the next message, which is the one waited for; None where the keeper is gone."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        said, value = json.loads(line) if line.endswith("\n") else (what, None)
-        if said != what:
-            raise JigsawError(value)
-        return value
 
 
 @contextmanager

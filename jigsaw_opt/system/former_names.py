@@ -20,6 +20,7 @@ __all__ = [
     "former_names",
     "is_said",
     "under_new_name",
+    "warn_caller",
 ]
 
 T = TypeVar("T")
@@ -27,6 +28,14 @@ T = TypeVar("T")
 
 class FormerNameWarning(DeprecationWarning):
     """A name of the release before is used; the command line shows such warnings."""
+
+
+def warn_caller(told: str) -> None:
+    """Warn the code that has called this package, however deep within the package this is called."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_globals["__name__"].startswith("jigsaw_opt.") and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(told, FormerNameWarning, stacklevel=level)
 
 
 def former_names(module: str, now: Mapping[str, str], told: Mapping[str, str] | None = None) -> Callable[[str], object]:

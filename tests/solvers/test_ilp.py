@@ -1,4 +1,4 @@
-"""The `ilp` solver with both engines: proofs, limits, interrupts and export."""
+"""The `ilp` solver on HiGHS: proofs, limits, interrupts and export."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import EngineDiedError, UsageError
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
-from jigsaw_opt.solvers.engines.cbc import CbcSearch
 from jigsaw_opt.solvers.engines.highs_search import HighsSearch
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 from jigsaw_opt.solvers.greedy import GREEDY
@@ -22,6 +21,7 @@ from jigsaw_opt.solvers.ilp import solver as ilp
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.system.former_names import FormerNameWarning
 from tests.extreme_instances import extreme_instance
 from tests.oracle import optimum
 from tests.random_instances import random_instance
@@ -29,11 +29,10 @@ from tests.refusals import misuse
 
 pytest.importorskip("highspy")
 pytest.importorskip("pulp")
-ENGINES = ("highs", "cbc")
 
 
-def run(instance: Instance, engine: str = "highs", work: float | None = None, workers: int = 1) -> Result:
-    result = solve(instance, ILP, Options(engine=engine, work_limit=work, threads=workers))
+def run(instance: Instance, work: float | None = None, workers: int = 1) -> Result:
+    result = solve(instance, ILP, Options(work_limit=work, threads=workers))
     assert result.plan is None or check(instance, result.plan) == ()
     return result
 
@@ -45,20 +44,18 @@ def no_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ilp, "offer_greedy", lambda solve_state, operations, seed: False)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_example_of_the_specification(pair: Instance, no_warm_start: None, engine: str) -> None:
-    result = run(pair, engine)
+def test_example_of_the_specification(pair: Instance, no_warm_start: None) -> None:
+    result = run(pair)
     assert (result.status, result.objective, result.bound) == (Status.OPTIMAL, 1800, 1800)
-    assert set(result.versions) >= {"pulp"}
+    assert set(result.versions) == {"pulp", "highspy"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
-def test_without_the_heuristic_the_engine_proves_the_optimum(no_warm_start: None, objective: str, engine: str) -> None:
+def test_without_the_heuristic_the_engine_proves_the_optimum(no_warm_start: None, objective: str) -> None:
     for seed in range(100, 130):
         instance = random_instance(seed, "finite", objective, operations=8)
-        best, result = optimum(instance), run(instance, engine)
+        best, result = optimum(instance), run(instance)
         assert result.objective == best, instance.name
         assert result.status is (Status.INFEASIBLE if best is None else Status.OPTIMAL)
         assert bool(result.conflicts) == (best is None)
@@ -95,12 +92,11 @@ def slower(instance: Instance, factor: int) -> Instance:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
-@pytest.mark.parametrize("engine", ENGINES)
-def test_long_times_keep_their_last_microsecond(no_warm_start: None, objective: str, engine: str) -> None:
+def test_long_times_keep_their_last_microsecond(no_warm_start: None, objective: str) -> None:
     for seed in range(200, 212):
         instance = slower(random_instance(seed, "finite", objective, operations=7), 1)
         best = optimum(instance)
-        result = run(slower(instance, 1_000_003), engine)
+        result = run(slower(instance, 1_000_003))
         assert result.objective == (None if best is None else best * 1_000_003), instance.name
         assert result.status is not Status.FEASIBLE
 
@@ -146,14 +142,12 @@ def uneven() -> Instance:
     return Instance("uneven", Cluster((Server("s", "v", 2, 1, 1),)), models, jobs)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_long_times_without_a_common_divisor(no_warm_start: None, engine: str) -> None:
-    result = run(uneven(), engine)
+def test_long_times_without_a_common_divisor(no_warm_start: None) -> None:
+    result = run(uneven())
     assert (result.status, result.objective) == (Status.OPTIMAL, optimum(uneven()))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_transfer_without_duration_overlaps_nothing(no_warm_start: None, engine: str) -> None:
+def test_a_transfer_without_duration_overlaps_nothing(no_warm_start: None) -> None:
     servers = (Server("s0", "v", 1, 1000, 1), Server("s1", "v", 1, 1000, 1), Server("s2", "w", 2, 1000, 1))
     links = (Link("near", ("s0", "s1"), 1_000_000), Link("far", ("s1", "s2"), 1_000_000, 5))
     models = {
@@ -163,7 +157,7 @@ def test_a_transfer_without_duration_overlaps_nothing(no_warm_start: None, engin
     # Job a's transfer lasts only over the far link; over the near one b's long transfer is no obstacle to it.
     jobs = (Job("a", "empty", 2, 1, release_us=2), Job("b", "long", 2, 1))
     instance = Instance("empty", Cluster(servers, (), links), models, jobs, objective="weighted_completion")
-    assert run(instance, engine).objective == optimum(instance) == 106
+    assert run(instance).objective == optimum(instance) == 106
 
 
 @pytest.mark.slow
@@ -180,8 +174,7 @@ def test_the_number_of_threads_may_change_within_a_process(pair: Instance, no_wa
     assert [run(pair, workers=workers).objective for workers in (1, 2, 1)] == [1800] * 3
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_an_interrupt_keeps_the_incumbent_and_the_bound(engine: str) -> None:
+def test_an_interrupt_keeps_the_incumbent_and_the_bound() -> None:
     instance, events = load("server/demo"), []
 
     def interrupt_after_the_first_plan(event: Event) -> None:
@@ -189,20 +182,19 @@ def test_an_interrupt_keeps_the_incumbent_and_the_bound(engine: str) -> None:
         if event.objective is not None:
             signal.raise_signal(signal.SIGINT)
 
-    result = solve(instance, ILP, Options(threads=1, engine=engine), on_event=interrupt_after_the_first_plan)
+    result = solve(instance, ILP, Options(threads=1), on_event=interrupt_after_the_first_plan)
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.INTERRUPT)
     assert result.objective == next(event.objective for event in events if event.objective is not None)
     assert result.plan is not None
     assert result.objective > result.bound > 0
 
 
-@pytest.mark.parametrize("search", [HighsSearch, CbcSearch])
-def test_a_cancelled_engine_stops(search: type[HighsSearch] | type[CbcSearch]) -> None:
+def test_a_cancelled_engine_stops() -> None:
     operations = compile_instance(load("server/demo"))
     limit = ilp.serial_limit(operations)
     model = ilp.build(operations, ilp.windows(operations, limit), 0, limit)
     bounds: list[float] = []
-    engine = search(MipTask(model.program, 1.0, lambda values: None, bounds.append, None, None, 0, 1))
+    engine = HighsSearch(MipTask(model.program, 1.0, lambda values: None, bounds.append, None, None, 0, 1))
     engine.cancel()
     assert engine.run() is Ending.STOPPED
     assert all(bound <= limit for bound in bounds)
@@ -219,34 +211,24 @@ def test_an_engine_cancelled_while_it_runs_stops() -> None:
     assert bounds[-1] < limit
 
 
-@pytest.mark.parametrize(("end", "how"), [("kill -9 $$", "SIGKILL"), ("exit 3", "exit code 3")])
-def test_an_engine_that_dies_is_said_to_have_died(
-    end: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dying = tmp_path / "cbc"
-    dying.write_text(f"#!/bin/sh\n{end}\n")
-    dying.chmod(0o755)
-    monkeypatch.setattr("jigsaw_opt.solvers.engines.cbc.cbc_executable", lambda: dying)
-    options = Options(threads=1, engine="cbc", time_limit=1000)
-    result = solve(load("server/demo"), ILP, options)
-    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.FAILURE)
-    assert result.plan is not None and "CBC died" in result.failure and how in result.failure
-    monkeypatch.setattr(ilp, "offer_greedy", lambda solve_state, operations, seed: False)
-    with pytest.raises(EngineDiedError, match=how):
-        solve(load("server/demo"), ILP, options)
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (MemoryError("std::bad_alloc"), "out of memory"),
+        (EngineDiedError("HiGHS", -9), "HiGHS died: it was ended by SIGKILL"),
+    ],
+)
+def test_a_known_plan_outlives_the_engine(error: Exception, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dying(search: HighsSearch) -> Ending:
+        raise error
 
-
-def test_a_known_plan_outlives_a_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    def exhausted(search: HighsSearch) -> Ending:
-        raise MemoryError("std::bad_alloc")
-
-    monkeypatch.setattr(HighsSearch, "run", exhausted)
+    monkeypatch.setattr(HighsSearch, "run", dying)
     options = Options(threads=1, time_limit=1000)
     result = solve(load("server/demo"), ILP, options)
-    assert (result.status, result.stopped_by, result.failure) == (Status.FEASIBLE, StoppedBy.FAILURE, "out of memory")
+    assert (result.status, result.stopped_by, result.failure) == (Status.FEASIBLE, StoppedBy.FAILURE, told)
     assert result.plan is not None
     monkeypatch.setattr(ilp, "offer_greedy", lambda solve_state, operations, seed: False)
-    with pytest.raises(MemoryError):
+    with pytest.raises(type(error)):
         solve(load("server/demo"), ILP, options)
 
 
@@ -307,7 +289,13 @@ def test_what_it_refuses(pair: Instance) -> None:
         model_document(cyclic, "mps")
     with misuse("unsupported", naming=["'j0'", "task graph"]):
         model_document(load("shop/job-6x4"), "lp")
-    with misuse("unknown-value engine", naming=["'simplex'", "highs", "cbc"]):
-        solve(pair, ILP, Options(engine="simplex"))
-    with misuse("unknown-value engine", naming=["'greedy'", "'cbc'"]):
+    with misuse("unknown-option engine", naming=["'greedy'", "engine"]):
         solve(pair, "greedy", Options(engine="cbc"))
+
+
+def test_an_engine_is_no_longer_chosen(pair: Instance) -> None:
+    with pytest.warns(FormerNameWarning, match="engine goes .* solver 'ilp' runs on highs") as told:
+        assert solve(pair, ILP, engine="cbc").versions.keys() == {"pulp", "highspy"}
+    assert told[0].filename == __file__
+    with misuse("unknown-option engine_parameters.maxNodes", naming=["HiGHS", "'maxNodes'"]):
+        solve(pair, ILP, engine="cbc", engine_parameters={"maxNodes": 1})

@@ -7,6 +7,7 @@ import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -15,18 +16,21 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance, load_plan, save_instance
 from jigsaw_opt.documents.readers.solutions import EngineSolution, read_solution
 from jigsaw_opt.errors import InvalidInputError
-from jigsaw_opt.formulations.algebra import cbc_executable
 from jigsaw_opt.formulations.program_files import FileKind
+from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.solvers.ilp import model_document
 from jigsaw_opt.solvers.ilp.solution import _interval, plan_of_solution
+from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 from tests.refusals import carries, refuses
 
 highspy = pytest.importorskip("highspy")
-pytest.importorskip("pulp")
+CBC = pytest.importorskip("pulp").PULP_CBC_CMD.pulp_cbc_path
+needs_cbc = pytest.mark.skipif(which(CBC) is None, reason="PuLP brings no CBC for this machine")
 
 
 def solved(instance: Instance, kind: FileKind, engine: str, folder: Path) -> Path:
@@ -34,7 +38,7 @@ def solved(instance: Instance, kind: FileKind, engine: str, folder: Path) -> Pat
     program, path = folder / f"program.{kind}", folder / "x.sol"
     program.write_bytes(model_document(instance, kind))
     if engine == "cbc":
-        command = [str(cbc_executable()), str(program), "-ratioGap", "0", "-solve", "-solution", str(path)]
+        command = [CBC, str(program), "-ratioGap", "0", "-solve", "-solution", str(path)]
         subprocess.run(command, check=True, capture_output=True)
         return path
     highs = highspy.Highs()
@@ -47,7 +51,7 @@ def solved(instance: Instance, kind: FileKind, engine: str, folder: Path) -> Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["highs", "cbc"])
+@pytest.mark.parametrize("engine", ["highs", pytest.param("cbc", marks=needs_cbc)])
 @pytest.mark.parametrize("kind", ["mps", "lp"])
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 def test_a_solution_comes_back_as_a_right_plan(
@@ -64,6 +68,16 @@ def test_a_solution_comes_back_as_a_right_plan(
         plan = plan_of_solution(instance, solution)
         assert plan.objective == best == pytest.approx(solution.objective or 0)
         assert check(instance, plan) == ()
+
+
+@needs_cbc
+def test_cbc_proves_the_optimum_a_second_time(tmp_path: Path) -> None:
+    instance = load("tiny/002")
+    solution = read_solution(solved(instance, "mps", "cbc", tmp_path).read_bytes())
+    plan, ours = plan_of_solution(instance, solution), solve(instance, "ilp", threads=1)
+    assert (ours.status, ours.objective) == (Status.OPTIMAL, 1874)
+    assert plan.objective == 1874 == pytest.approx(solution.objective or 0)
+    assert check(instance, plan) == ()
 
 
 def of_pair(pair: Instance, folder: Path) -> EngineSolution:

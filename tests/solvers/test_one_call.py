@@ -79,7 +79,7 @@ def test_options_go_by_keyword_as_in_their_object(finite: tuple[Instance, Plan])
         ({"options": Options(gap=0.1), "gap": 0.2}, "gap is given twice: in the options and by keyword"),
         ({"options": Options(), "cancel": Options().cancel}, "cancel is given twice"),
         ({"params": jo.SearchParams(without=("x",))}, "solver 'greedy' takes no option params"),
-        ({"engine": "cbc"}, "solver 'greedy' has no engine 'cbc'"),
+        ({"engine": "cbc"}, "solver 'greedy' takes no option engine"),
         ({"method": "phased", "gap": 0.1}, "solver 'phased' takes no option gap"),
         ({"fix": Fix(before_us=3)}, "what is fixed is part of a plan"),
     ],

@@ -16,12 +16,13 @@ from jigsaw_opt.system.children import Keeper, temporary_folder
 from tests.processes import alive, wait_for
 
 HOLDER = """
-import signal, sys, time
+import signal, subprocess, time
 from jigsaw_opt.system.children import Keeper
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
 with Keeper() as keeper:
-    keeper.start(["sh", "-c", "echo $$ > child; exec sleep 1000"])
-    print(keeper.folder, flush=True)
+    sleeper = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    keeper.end_too(sleeper.pid)
+    print(keeper.folder, sleeper.pid, flush=True)
     time.sleep(1000)
 """
 
@@ -38,20 +39,14 @@ time.sleep(1000)
 """
 
 
-def number_in(path: Path) -> int:
-    wait_for(lambda: path.exists() and path.read_text().endswith("\n"))
-    return int(path.read_text())
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_a_killed_parent_takes_the_child_and_the_folder_along(number: int) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
-        folder = Path(parent.stdout.readline().strip())
-        child = number_in(folder / "child")
-        assert alive(child)
+        folder, child = parent.stdout.readline().split()
+        assert alive(int(child))
         parent.send_signal(number)
-    wait_for(lambda: not alive(child) and not folder.exists())
+    wait_for(lambda: not alive(int(child)) and not Path(folder).exists())
 
 
 @pytest.mark.parametrize(
@@ -75,37 +70,22 @@ def test_the_fork_server_ends_with_its_parent(number: int, slow: str, tmp_path: 
     wait_for(lambda: not alive(server))
 
 
-def test_the_end_of_the_block_ends_both() -> None:
+def test_the_folder_is_this_users_alone_and_ends_with_the_block() -> None:
     with Keeper() as keeper:
         assert keeper.folder.stat().st_mode & 0o777 == 0o700
-        keeper.start(["sh", "-c", "echo $$ > child; exec sleep 1000"])
-        child = number_in(keeper.folder / "child")
-    assert not alive(child) and not keeper.folder.exists()
+    assert not keeper.folder.exists()
 
 
-def test_how_a_child_ended_and_what_it_printed() -> None:
+def test_no_signal_ends_a_keeper_and_where_one_is_killed_the_folder_ends_with_the_block() -> None:
     with Keeper() as keeper:
-        keeper.start(["sh", "-c", "echo out; echo err >&2; exit 3"])
-        assert keeper.wait() == 3
-        assert keeper.log() == "out\nerr\n"
-    with Keeper() as keeper:
-        keeper.start(["sleep", "1000"])
-        keeper.send_signal(signal.SIGTERM)
-        assert keeper.wait() == -signal.SIGTERM
-    with Keeper() as keeper, pytest.raises(JigsawError, match="cannot start /no/such: No such file"):
-        keeper.start(["/no/such"])
-        keeper.wait()
-
-
-def test_a_child_outlives_neither_its_keeper() -> None:
-    with Keeper() as keeper:
-        keeper.start(["sh", "-c", "echo $$ $PPID > child; exec sleep 1000"])
-        file = keeper.folder / "child"
-        wait_for(lambda: file.exists() and file.read_text().endswith("\n"))
-        child, process = map(int, file.read_text().split())
-        os.kill(process, signal.SIGKILL)
-        assert keeper.wait() is None
-    wait_for(lambda: not alive(child) and not keeper.folder.exists())
+        process = keeper._process
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            process.send_signal(number)
+        assert process.poll() is None and keeper.folder.exists()
+        process.kill()
+        process.wait()
+        keeper.end_too(process.pid)
+    assert not keeper.folder.exists()
 
 
 def test_a_folder_stays_until_all_holds_have_ended() -> None:

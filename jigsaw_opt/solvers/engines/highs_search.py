@@ -43,7 +43,7 @@ class HighsSearch:
             self._engine.log_to(task.log)
 
     def cancel(self) -> None:
-        """Make `run` return soon; from any thread."""
+        """Make `run` return soon; from any thread, any number of times."""
         self._engine.cancel()
 
     def run(self) -> Ending:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel
 from jigsaw_opt.solvers.engines.parameters import Parameter
@@ -13,7 +13,7 @@ from jigsaw_opt.solvers.engines.parameters import Parameter
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats
 
-__all__ = ["Ending", "MipSearch", "MipTask", "ProgramOutcome"]
+__all__ = ["Ending", "MipTask", "ProgramOutcome"]
 
 
 class Ending(Enum):
@@ -94,13 +94,3 @@ class MipTask:
     def gap(self) -> float:
         """Return the absolute gap at which an engine may call its best solution optimal."""
         return self.step / 2
-
-
-class MipSearch(Protocol):
-    """One search by an engine, made from its `MipTask`."""
-
-    def run(self) -> Ending:
-        """Search until the end, a limit or `cancel`."""
-
-    def cancel(self) -> None:
-        """Make `run` return soon; from any thread, any number of times."""

@@ -13,8 +13,8 @@ from jigsaw_opt.text import suggestion
 __all__ = ["Parameter", "check_names", "require_parameters"]
 
 Parameter: TypeAlias = bool | int | float | str
-_MODULES = {"cpsat": "cpsat", "highs": "highs", "cbc": "cbc"}
-"""Where the engines of this package say what is wrong with parameters."""
+_OWN = ("cpsat", "highs")
+"""The engines of this package; the module of each says what is wrong with parameters."""
 
 
 def require_parameters(engine: str, parameters: Mapping[str, Parameter]) -> None:
@@ -32,8 +32,8 @@ def require_parameters(engine: str, parameters: Mapping[str, Parameter]) -> None
     UsageError
         With every wrong parameter.
     """
-    if parameters and engine in _MODULES:
-        module = import_module(f"jigsaw_opt.solvers.engines.{_MODULES[engine]}")
+    if parameters and engine in _OWN:
+        module = import_module(f"jigsaw_opt.solvers.engines.{engine}")
         find: Callable[[Mapping[str, Parameter]], Iterator[Problem]] = module.parameter_problems
         problems = tuple(find(parameters))
         if problems:

@@ -1,4 +1,4 @@
-"""`ilp`: the mixed-integer program of the finite horizon, on HiGHS or CBC, solved or exported."""
+"""`ilp`: the mixed-integer program of the finite horizon, solved by HiGHS or exported."""
 
 from jigsaw_opt.solvers.ilp.solver import ILP, MOST_EXPORTED, Ilp, model_document
 

@@ -1,4 +1,4 @@
-"""`ilp`: the mixed-integer program of the finite horizon, on HiGHS or CBC."""
+"""`ilp`: the mixed-integer program of the finite horizon, stated in PuLP and solved by HiGHS."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.engines.cbc import CbcSearch
 from jigsaw_opt.solvers.engines.highs_search import HighsSearch
-from jigsaw_opt.solvers.engines.mip import Ending, MipSearch, MipTask
+from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.magnitude import EXACT_FLOATS, first_excess
@@ -36,9 +35,7 @@ from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["ILP", "MOST_EXPORTED", "Ilp", "exported_model", "model_document"]
 
-_ENGINES: dict[str, Callable[[MipTask], MipSearch]] = {"highs": HighsSearch, "cbc": CbcSearch}
 _PULP = "pulp>=3.3.2,<4"
-_DISTRIBUTIONS = {"highs": ("pulp", "highspy"), "cbc": ("pulp",)}
 MOST_EXPORTED = 5_000_000
 """Coefficients of an exported program by default: half a minute and 2.5 GB of memory to build it."""
 _MOST_SEARCHED = 250_000
@@ -56,8 +53,8 @@ class Ilp:
     """Mixed-integer programming over the order of operations, for plans better than the heuristic's."""
 
     name: str = "ilp"
-    display_name: str = "exact, mixed-integer programming (HiGHS or CBC); finite horizon"
-    engines: tuple[str, ...] = tuple(_ENGINES)
+    display_name: str = "exact, mixed-integer programming (HiGHS); finite horizon"
+    engines: ClassVar[tuple[str, ...]] = ("highs",)
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = LIMITS
@@ -75,15 +72,8 @@ class Ilp:
         return "its horizon is cyclic; cpsat and greedy take it" if instance.horizon == "cyclic" else None
 
     def run(self, solve_state: SolveState) -> Result:
-        """Solve the instance: greedy, and where its plan does not meet the bound, the program.
-
-        Raises
-        ------
-        EngineDiedError
-            The engine died, and no plan was known before.
-        """
-        engines = _DISTRIBUTIONS[solve_state.options.engine or "highs"]
-        return solve_state.conclude(lambda: _solve(solve_state, solve_state.operations), engines)
+        """Solve the instance: greedy, and where its plan does not meet the bound, the program."""
+        return solve_state.conclude(lambda: _solve(solve_state, solve_state.operations), ("pulp", "highspy"))
 
 
 ILP = Ilp()
@@ -222,7 +212,7 @@ def _solve(solve_state: SolveState, operations: Operations) -> StoppedBy | None:
 
 
 def _search(solve_state: SolveState, operations: Operations) -> StoppedBy:
-    options, engine = solve_state.options, solve_state.options.engine or "highs"
+    options = solve_state.options
     limit = serial_limit(operations) if solve_state.objective is None else solve_state.objective
     grid = _Grid(operations, limit)
     cutoff = limit if solve_state.objective is None else limit - grid.resolution / 2
@@ -251,7 +241,7 @@ def _search(solve_state: SolveState, operations: Operations) -> StoppedBy:
         parameters=options.engine_parameters,
         log=solve_state.engine_listener,
     )
-    search = _ENGINES[engine](task)
+    search = HighsSearch(task)
     ending = solve_state.run(search.run, search.cancel)
     if ending is Ending.INFEASIBLE and solve_state.objective is None:
         solve_state.refute(minimal_conflict(operations))
