@@ -89,6 +89,20 @@ def digest(result: object) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
+def interpret() -> None:
+    """Let Python run the functions, in pieces as long as those of compiled ones: their lengths tell in plans."""
+    from jigsaw_opt.solvers.activities import order_search
+    from jigsaw_opt.solvers.engines import compiled
+    from jigsaw_opt.solvers.greedy import order_insertion
+    from jigsaw_opt.solvers.search import placement_search, sequence_search
+
+    compiled.library = lambda: None
+    order_insertion._MOST_VISITS = order_insertion._MOST_COMPILED_VISITS
+    placement_search._FEW_STEPS = placement_search._STEPS
+    for module in (order_search, sequence_search):
+        module._FEW_VISITS = module._VISITS
+
+
 def of_tree(tree: Path, arguments: list[str]) -> dict[str, str]:
     """Hashes of a tree, which solves in a process of its own, or those that a file holds."""
     if tree.is_file():
@@ -119,9 +133,7 @@ def main() -> None:
     asked = parser.parse_args()
     if not asked.trees:
         if asked.interpreted:
-            from jigsaw_opt.solvers.engines import compiled
-
-            compiled.library = lambda: None
+            interpret()
         print(json.dumps(dict(hashes(asked)), indent=1))
         return
     if len(asked.trees) != 2:
