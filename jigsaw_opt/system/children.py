@@ -8,8 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
-__all__ = ["Keeper", "end_server", "hear_signals", "start_deaf", "temporary_folder"]
+__all__ = ["Keeper", "end_server", "hear_signals", "start_deaf"]
 
 
 class Keeper(AbstractContextManager["Keeper"]):
@@ -90,13 +89,6 @@ class Keeper(AbstractContextManager["Keeper"]):
         with self._process.stdout:
             self._process.stdout.read()
         self._process.wait()
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """Make a temporary folder that is gone at the end of the block, and also if this process is killed within."""
-    with Keeper() as keeper:
-        yield keeper.folder
 
 
 def start_deaf(process: BaseProcess) -> None:

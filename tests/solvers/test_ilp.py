@@ -16,7 +16,7 @@ from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Ser
 from jigsaw_opt.solvers.engines.highs_search import HighsSearch
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 from jigsaw_opt.solvers.greedy import GREEDY
-from jigsaw_opt.solvers.ilp import ILP, model_document
+from jigsaw_opt.solvers.ilp import ILP, Ilp, model_document
 from jigsaw_opt.solvers.ilp import solver as ilp
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
@@ -299,3 +299,12 @@ def test_an_engine_is_no_longer_chosen(pair: Instance) -> None:
     assert told[0].filename == __file__
     with misuse("unknown-option engine_parameters.maxNodes", naming=["HiGHS", "'maxNodes'"]):
         solve(pair, ILP, engine="cbc", engine_parameters={"maxNodes": 1})
+
+
+def test_a_solver_of_others_hears_of_its_engine_for_one_release_more(pair: Instance) -> None:
+    class Two(Ilp):
+        engines = ("one", "other")
+
+    for asked, runs in (("other", "other"), ("third", "one")):
+        with pytest.warns(FormerNameWarning, match=f"runs on {runs}$"):
+            solve(pair, Two(), engine=asked)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.errors import JigsawError
-from jigsaw_opt.system.children import Keeper, temporary_folder
+from jigsaw_opt.system import keeper_process
+from jigsaw_opt.system.children import Keeper
 from tests.processes import alive, wait_for
 
 HOLDER = """
@@ -101,9 +102,22 @@ def test_a_folder_stays_until_all_holds_have_ended() -> None:
         wait_for(lambda: not keeper.folder.exists())
 
 
-def test_without_a_keeper_there_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    with temporary_folder() as folder:
-        assert folder.is_dir()
+FULL = """
+import errno, os, runpy, tempfile
+
+def full(**_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+tempfile.mkdtemp = full
+runpy.run_path({real!r}, run_name="__main__")
+"""
+
+
+def test_without_a_keeper_or_room_there_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "full.py").write_text(FULL.format(real=keeper_process.__file__))
+    monkeypatch.setattr(keeper_process, "__file__", str(tmp_path / "full.py"))
+    with pytest.raises(JigsawError, match="cannot make a temporary folder: No space"):
+        Keeper()
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(JigsawError, match="keeps a temporary folder"), temporary_folder():
-        pass
+    with pytest.raises(JigsawError, match="keeps a temporary folder"):
+        Keeper()
