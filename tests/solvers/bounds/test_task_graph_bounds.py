@@ -15,7 +15,7 @@ from jigsaw_opt.problem.clock import Clock, limited
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.task_graph import Barrier
 from jigsaw_opt.solvers.bounds import BoundBudget, BoundContext, lower_bound
-from jigsaw_opt.solvers.bounds.activities.flushes import _best_pair
+from jigsaw_opt.solvers.bounds.activities.head_and_tail import best_head_and_tail
 from jigsaw_opt.solvers.bounds.registry import names, relaxations
 from tests.random_task_graphs import random_task_graph_instance
 from tests.solvers.test_cpsat_task_graphs import instance_of, one_server, pipeline
@@ -43,7 +43,7 @@ def test_the_best_head_and_tail_are_those_of_all_pairs() -> None:
         blocks = [tuple(random.randrange(most) for _ in range(3)) for _ in range(random.randrange(1, 12))]
         pairs = product({head for head, _, _ in blocks}, {tail for _, _, tail in blocks})
         both = [(a, b, [it for h, it, t in blocks if h >= a and t >= b]) for a, b in pairs]
-        assert _best_pair(blocks) == max((a + sum(own) + b, a, b) for a, b, own in both if own)
+        assert best_head_and_tail(blocks) == max((a + sum(own) + b, a, b) for a, b, own in both if own)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -89,7 +89,7 @@ def test_no_bound_is_above_the_optimum(seed: int, horizon: Horizon) -> None:
     drawn = random_task_graph_instance(seed, horizon, "period" if horizon == "cyclic" else "makespan")
     instance = replace(drawn, jobs=drawn.task_graph_jobs)
     jobs = instance.task_graph_jobs
-    if sum(len(job.shape.blocks) + len(job.shape.transfers) for job in jobs) > 9:
+    if sum(job.iterations * (len(job.shape.blocks) + len(job.shape.transfers)) for job in jobs) > 9:
         instance = replace(instance, jobs=jobs[:1])
     optimum = task_graph_optimum(instance)
     assert optimum is None or max(bound_of(instance, name) for name in ("held_time", "flushes")) <= optimum
@@ -103,7 +103,7 @@ def test_bounds_that_look_at_each_job_end_with_the_time(horizon: Horizon) -> Non
     fitting = [
         each
         for each in relaxations()
-        if each.name in ("flushes", "held_time", "slot_loads") and each.applies(operations)
+        if each.name in ("flushes", "held_time", "slot_loads", "partial_placements") and each.applies(operations)
     ]
     assert fitting
     for relaxation in fitting:

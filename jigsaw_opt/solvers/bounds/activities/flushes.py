@@ -3,27 +3,24 @@
 Where a barrier keeps the blocks of a slot, or the whole job, within a part of the period of their own, that part is no
 shorter than the time from the first of them to the last one. A block starts no earlier than the longest chain that
 leads to it from one of them, and as much later as the longest chain from it to one of them the part ends. Blocks of a
-slot follow one another, so those of at least some head and at least some tail take their sum besides (Carlier, *The
-one-machine sequencing problem*, European Journal of Operational Research 11, 1982). The best head and tail are found as
-in the theta tree of Vilím (*O(n log n) filtering algorithms for unary resource constraint*, CPAIOR 2004).
+slot follow one another, so those of at least some head and at least some tail take their sum besides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
-from itertools import groupby
-from math import inf
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.solvers.bounds.activities.head_and_tail import best_head_and_tail
 from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 
-__all__ = ["FLUSHES"]
+__all__ = ["FLUSHES", "flushes_of"]
 
 _MOST_STEPS = 400_000
 """Largest number of edges that are visited, summed over slots: some tenths of a second."""
@@ -38,10 +35,19 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
     operations = context.operations
     for graph in checking_deadline(operations.task_graphs):
         if graph.shape.barrier != "none":
-            yield from _of_job(graph, TaskGraphData(graph, operations.cluster).least_us)
+            yield from flushes_of(graph, TaskGraphData(graph, operations.cluster).least_us)
 
 
-def _of_job(graph: CompiledTaskGraph, least_us: Sequence[int]) -> Iterator[Bound]:
+def flushes_of(graph: CompiledTaskGraph, least_us: Sequence[int]) -> Iterator[Bound]:
+    """Yield a bound for each slot of a job that has a barrier, as far as the limit of steps goes.
+
+    Parameters
+    ----------
+    graph
+        The compiled job.
+    least_us
+        Least durations by operation, in microseconds.
+    """
     before, after = _neighbours(graph)
     down = list(TopologicalSorter(before).static_order())
     whole, steps = graph.shape.barrier == "job", 0
@@ -87,43 +93,13 @@ def _longest(
 
 def _of_slot(graph: CompiledTaskGraph, slot: int, blocks: Sequence[tuple[int, int, int]]) -> Bound:
     """Return the bound of the best pair of head and tail."""
-    total, head, tail = _best_pair(blocks)
+    total, head, tail = best_head_and_tail(blocks)
     work, job = total - head - tail, graph.job
     # Each iteration of the period has such a part of its own, and the parts of a slot follow one another.
     value = job.iterations * (head + work + tail)
     terms = (Term("head", head), Term("work", work), Term("tail", tail), Term("iterations", job.iterations, ""))
     sentence = f"the blocks of slot {graph.shape.slots[slot].name!r} of job {job.name!r} between barriers"
     return Bound(value, Proof(sentence, f"{job.iterations} * ({head} + {work} + {tail}) = {value}", terms, (job.name,)))
-
-
-def _best_pair(blocks: Sequence[tuple[int, int, int]]) -> tuple[int, int, int]:
-    """Return the greatest sum of a head, a tail and all blocks that have at least both, with that head and tail.
-
-    Without a block that has both, head and tail belong to different chains, and their sum proves nothing.
-    """
-    tails = sorted({tail for _, _, tail in blocks})
-    place = {tail: number for number, tail in enumerate(tails)}
-    width = 1 << (len(tails) - 1).bit_length()
-    # A binary tree over the tails: by node, the work of its blocks so far, and the greatest sum of one of its tails and
-    # the work of those of its blocks that have at least that tail. Tails above those of all blocks so far do not count.
-    work, best = [0] * (2 * width), [(-inf, 0)] * (2 * width)
-    found, chosen = (-inf, 0, 0), 0
-    for head, of_head in groupby(sorted(blocks, reverse=True), key=lambda block: block[0]):
-        for _, length, tail in of_head:
-            work[width + place[tail]] += length
-            choices = range(chosen, place[tail] + 1)
-            chosen = max(chosen, choices.stop)
-            for number in {*choices, place[tail]}:
-                at = width + number
-                best[at] = work[at] + tails[number], tails[number]
-                while at > 1:
-                    at //= 2
-                    left, right = 2 * at, 2 * at + 1
-                    work[at] = work[left] + work[right]
-                    best[at] = max((best[left][0] + work[right], best[left][1]), best[right])
-        total, tail = best[1]
-        found = max(found, (head + total, head, tail))
-    return int(found[0]), found[1], found[2]
 
 
 FLUSHES = Relaxation("flushes", _bounds, frozenset({"period"}), instant=True, fits=_fits, task_graphs=True)

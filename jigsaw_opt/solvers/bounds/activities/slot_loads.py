@@ -6,7 +6,8 @@ the first of them comes the least head, behind the last the least tail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from graphlib import TopologicalSorter
 
@@ -20,7 +21,7 @@ from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 
-__all__ = ["SLOT_LOADS", "TaskGraphData", "earliest_end_us"]
+__all__ = ["SLOT_LOADS", "TaskGraphData", "earliest_end_us", "task_graph_data"]
 
 _MOST_LISTED = 20_000
 """Largest number of operations among which chains are searched."""
@@ -61,6 +62,19 @@ class TaskGraphData:
         self.least_us += [0] * graph.milestones
         # Two iterations are the least in which a chain can come back to an operation.
         self.listed = min(graph.job.iterations, max(2, _MOST_LISTED // graph.size))
+        self._orders: dict[tuple[int, bool], dict[int, list[int]]] = {}
+
+    def with_lengths(self, lengths_us: Sequence[int]) -> TaskGraphData:
+        """Return the data of the job where its operations have other durations.
+
+        Parameters
+        ----------
+        lengths_us
+            Durations by operation, without milestones, in microseconds.
+        """
+        other = copy(self)
+        other.least_us = [*lengths_us, *[0] * self.graph.milestones]
+        return other
 
     def heads(self) -> list[int]:
         """Return, by operation, the least time that must pass before its start in the first iteration."""
@@ -97,7 +111,10 @@ class TaskGraphData:
         return longest + best
 
     def _waits(self, iterations: int, forward: bool) -> dict[int, list[int]]:
-        """Return, by operation of so many iterations, those that it comes after, or before."""
+        """Return, by operation of so many iterations, those that it comes after, or before, in a topological order."""
+        # No duration matters for the order, so that it is kept for all `with_lengths`.
+        if (iterations, forward) in self._orders:
+            return self._orders[iterations, forward]
         graph, size = self.graph, len(self.least_us)
         before: dict[int, list[int]] = {number: [] for number in range(size * iterations)}
         listed = replace(graph, job=altered(graph.job, iterations=iterations))
@@ -105,21 +122,26 @@ class TaskGraphData:
             ends = first[0] * size + first[1], later[0] * size + later[1]
             one, other = ends if forward else ends[::-1]
             before[other].append(one)
-        return before
+        ordered = {number: before[number] for number in TopologicalSorter(before).static_order()}
+        self._orders[iterations, forward] = ordered
+        return ordered
 
     def _longest(self, before: Mapping[int, list[int]]) -> list[int]:
-        size = len(self.least_us)
+        size, least_us = len(self.least_us), self.least_us
         passed = [0] * len(before)
-        for number in TopologicalSorter(before).static_order():
-            passed[number] = max(
-                (passed[previous] + self.least_us[previous % size] for previous in before[number]), default=0
-            )
+        for number, waits_for in before.items():
+            passed[number] = max((passed[previous] + least_us[previous % size] for previous in waits_for), default=0)
         return passed
 
 
-def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+def task_graph_data(context: BoundContext) -> list[TaskGraphData]:
+    """Return the least times of each job with a task graph, for `BoundContext.shared`."""
     operations = context.operations
-    data = [TaskGraphData(graph, operations.cluster) for graph in checking_deadline(operations.task_graphs)]
+    return [TaskGraphData(graph, operations.cluster) for graph in checking_deadline(operations.task_graphs)]
+
+
+def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+    operations, data = context.operations, context.shared(task_graph_data)
     yield from _gpu_load(operations, data)
     if operations.objective == "weighted_completion":
         yield _weighted(data)

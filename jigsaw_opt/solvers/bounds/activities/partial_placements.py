@@ -1,0 +1,335 @@
+"""Best-first search over the placements of slots on servers (jobs with a task graph).
+
+A node of the search places some slots of the jobs. Whatever the others do, the blocks of a placed slot take its GPU,
+and the transfers among placed slots take the links of their route, one after the other: each of these loads, with the
+least head and tail, is at most the objective of every plan that places these slots so. Placing one more slot only adds
+loads. A node that places all slots is valued once more, by durations, heads, tails and longest chains as they are
+there. Every plan is below some open node, so the least value of the open nodes bounds all plans at any time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+from jigsaw_opt.problem.clock import check_deadline
+from jigsaw_opt.problem.cluster import Cluster, joined_parts
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.solvers.bounds.activities.flushes import flushes_of
+from jigsaw_opt.solvers.bounds.activities.head_and_tail import Load, best_head_and_tail, merged
+from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData, earliest_end_us, task_graph_data
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
+from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+
+__all__ = ["PARTIAL_PLACEMENTS"]
+
+_MOST_STEPS = 20_000
+"""Largest number of loads that are added up, and of operations that are timed: a tenth of a second each."""
+_STEPS_OF_AN_OPERATION = 100
+"""In a search, either is at most so many times the number of operations of one iteration: small jobs take little."""
+
+Resource = tuple[str, int]
+"""A link, a server of one GPU, or the GPU of a slot, by number; or the longest chain or the flushes of a job."""
+
+
+class _SlotGroup(NamedTuple):
+    """Transfers of one job among the same slots, or blocks of one slot; `last` is where the last slot is placed."""
+
+    job: int
+    slots: tuple[int, ...]
+    operations: tuple[int, ...]
+    head: int
+    tail: int
+    last: int
+
+
+class _PlacedLoad(NamedTuple):
+    """A value, the parts that it is the sum of, and what they are of."""
+
+    value: int
+    parts: tuple[int, ...] = ()
+    resource: Resource = ("", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _PlacedSlots:
+    """Servers of the first slots of the search, and by resource the least head, all work and the least tail there."""
+
+    servers: tuple[int, ...]
+    loads: dict[Resource, Load]
+    found: _PlacedLoad
+    timed: bool = False
+
+
+class _PlacementTree:
+    """The search for some jobs together.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    data
+        Least times of the jobs.
+    """
+
+    def __init__(self, operations: Operations, data: Sequence[TaskGraphData]) -> None:
+        self._cluster, self._data, self._cyclic = operations.cluster, data, operations.horizon == "cyclic"
+        self._routes = [operations.routes.under(each.graph.job.route_policy) for each in data]
+        self._order = [(job, slot) for job, each in enumerate(data) for slot in _slot_order(each)]
+        self._place = {key: place for place, key in enumerate(self._order)}
+        self._groups: list[list[_SlotGroup]] = [[] for _ in self._order]
+        for job in range(len(data)):
+            for group in self._groups_of(job):
+                self._groups[group.last].append(group)
+        self._work, self._steps = cache(self._work_us), 0
+        policies = any(each.graph.job.route_policy for each in data)
+        self._twins = list(range(len(self._cluster.servers))) if policies else _twins(self._cluster)
+
+    def least(self, known: int, steps: int) -> _PlacedLoad:
+        """Return a bound on the objective, or end of the only job; at most `known` where nothing better is found.
+
+        Parameters
+        ----------
+        known
+            A bound that is proven already.
+        steps
+            Largest number of steps.
+        """
+        turn, size = count(), sum(each.graph.size for each in self._data)
+        self._steps = timed = min(steps, _STEPS_OF_AN_OPERATION * size)
+        # Of equal values the node that places most comes first, so that a placement without a better bound is found
+        # at once.
+        open_ = [(known, 0, next(turn), _PlacedSlots((), {}, _PlacedLoad(known)))]
+        while open_ and self._steps > 0:
+            check_deadline()
+            *_, node = heappop(open_)
+            if len(node.servers) < len(self._order):
+                children = list(self._children(node))
+                self._steps -= 1 + len(children)
+            elif not node.timed and timed > 0:
+                children = [self._timed(node)]
+                timed -= size
+            else:
+                return node.found
+            for child in children:
+                heappush(open_, (child.found.value, -len(child.servers) - child.timed, next(turn), child))
+        # Without an open node there is no plan.
+        return open_[0][-1].found if open_ else _PlacedLoad(known)
+
+    def _groups_of(self, job: int) -> Iterator[_SlotGroup]:
+        """Yield the groups of a job, with least heads and tails over all placements."""
+        data, graph = self._data[job], self._data[job].graph
+        heads, tails = self._heads_and_tails(data)
+        members: dict[tuple[int, bool, tuple[int, ...]], list[int]] = defaultdict(list)
+        for operation, slots in enumerate(graph.takes_part):
+            if operation < graph.blocks:
+                # A sharded block takes the GPU of each of its slots.
+                for slot in slots:
+                    members[0, False, (slot,)].append(operation)
+            else:
+                members[1, bool(graph.shape.transfers[operation - graph.blocks].among), slots].append(operation)
+        for (_, _, slots), own in members.items():
+            least = min(heads[operation] for operation in own), min(tails[operation] for operation in own)
+            yield _SlotGroup(job, slots, tuple(own), *least, max(self._place[job, slot] for slot in slots))
+
+    def _heads_and_tails(self, data: TaskGraphData) -> tuple[list[int], list[int]]:
+        if self._cyclic:
+            # Neighbouring periods overlap, so neither a head nor a tail is idle time there.
+            return [0] * data.graph.size, [0] * data.graph.size
+        return [data.graph.job.release_us + head for head in data.heads()], data.tails()
+
+    def _children(self, node: _PlacedSlots) -> Iterator[_PlacedSlots]:
+        """Yield the nodes that place the next slot as well, one for servers of which each could be the other."""
+        place, servers = len(node.servers), self._cluster.servers
+        job, slot = self._order[place]
+        graph = self._data[job].graph
+        own = [server for server, (other, _) in zip(node.servers, self._order, strict=False) if other == job]
+        taken, used, seen = Counter(own), set(node.servers), set[int]()
+        for number, server in enumerate(servers):
+            fits = taken[number] < server.gpus and server.gpu_type in graph.gpu_types[slot]
+            if not fits or server.gpu_memory < graph.shape.slots[slot].memory:
+                continue
+            if number not in used:
+                if self._twins[number] in seen:
+                    continue
+                seen.add(self._twins[number])
+            if self._routes[job].joins(number, [each for each in taken if each != number]):
+                yield self._child(node, number)
+
+    def _child(self, node: _PlacedSlots, server: int) -> _PlacedSlots:
+        chosen, found = (*node.servers, server), node.found
+        loads = dict(node.loads)
+        for group in self._groups[len(node.servers)]:
+            servers = tuple(chosen[self._place[group.job, slot]] for slot in group.slots)
+            resources, length = self._work(group, servers)
+            self._steps -= len(resources)
+            for resource in resources:
+                head, work, tail = loads.get(resource, (group.head, 0, group.tail))
+                loads[resource] = own = min(head, group.head), work + length, min(tail, group.tail)
+                # Fewer transfers may have a greater head or tail, so that a sum counts even if a later one is less.
+                if sum(own) > found.value:
+                    found = _PlacedLoad(sum(own), own, resource)
+        return _PlacedSlots(chosen, loads, found)
+
+    def _work_us(self, group: _SlotGroup, servers: tuple[int, ...]) -> tuple[tuple[Resource, ...], int]:
+        """Return the resources that a group takes on these servers, and for how long in all iterations."""
+        graph, iterations = self._data[group.job].graph, self._data[group.job].graph.job.iterations
+        if group.operations[0] < graph.blocks:
+            gpu_type = self._cluster.servers[servers[0]].gpu_type
+            # The GPU of the slowest slot decides about a sharded block, so that this is the least.
+            length = sum(graph.shape.blocks[block].duration_us[gpu_type] for block in group.operations)
+            return (self._gpu(group.job, group.slots[0], servers[0]),), iterations * length
+        channel = graph.channel(group.operations[0], servers, self._routes[group.job])
+        assert channel is not None, "a slot is placed only where routes lead to the others"
+        if not channel.links:
+            return (), 0
+        length = sum(graph.transfer_us(operation, channel) for operation in group.operations)
+        return tuple(("link", link) for link in channel.links), iterations * length
+
+    def _gpu(self, job: int, slot: int, server: int) -> Resource:
+        """Return the GPU of a slot: slots on a server of one GPU share it, those on others may not."""
+        return ("server", server) if self._cluster.servers[server].gpus == 1 else ("slot", self._place[job, slot])
+
+    def describe(self, found: _PlacedLoad) -> tuple[str, tuple[str, ...]]:
+        """Return what a value is of, and the names of its links.
+
+        Parameters
+        ----------
+        found
+            The value.
+        """
+        kind, number = found.resource
+        if kind == "link":
+            name = self._cluster.links[number].name
+            return f"the transfers over link {name!r}", (name,)
+        if kind == "server":
+            return f"the blocks on server {self._cluster.servers[number].name!r}", ()
+        if kind == "slot":
+            job, slot = self._order[number]
+            graph = self._data[job].graph
+            return f"the blocks of slot {graph.shape.slots[slot].name!r} of job {graph.job.name!r}", ()
+        return f"{kind} of job {self._data[number].graph.job.name!r}", ()
+
+    def _timed(self, node: _PlacedSlots) -> _PlacedSlots:
+        """Return the node with the value of its placement: loads of each resource, and longest chains or flushes."""
+        found, members = node.found, defaultdict[Resource, list[Load]](list)
+        for job, data in enumerate(self._data):
+            graph = data.graph
+            at = [node.servers[self._place[job, slot]] for slot in range(len(graph.shape.slots))]
+            lengths, resources = list[int](), list[list[Resource]]()
+            for operation, slots in enumerate(graph.takes_part):
+                servers = tuple(at[slot] for slot in slots)
+                if operation < graph.blocks:
+                    types = (self._cluster.servers[server].gpu_type for server in servers)
+                    lengths.append(graph.block_us(operation, types))
+                    resources.append([self._gpu(job, slot, at[slot]) for slot in slots])
+                    continue
+                channel = graph.channel(operation, servers, self._routes[job])
+                assert channel is not None, "a slot is placed only where routes lead to the others"
+                lengths.append(graph.transfer_us(operation, channel))
+                resources.append([("link", link) for link in channel.links])
+            placed = data.with_lengths(lengths)
+            heads, tails = self._heads_and_tails(placed)
+            for operation, own in enumerate(resources):
+                load = heads[operation], graph.job.iterations * lengths[operation], tails[operation]
+                for resource in own:
+                    members[resource].append(load)
+            spans = [found]
+            if not self._cyclic:
+                parts = graph.job.release_us, placed.longest_us()
+                spans.append(_PlacedLoad(sum(parts), parts, ("the longest chain of operations", job)))
+            elif graph.shape.barrier != "none":
+                values = [bound.value for bound in flushes_of(graph, placed.least_us)]
+                spans += [
+                    _PlacedLoad(value, (value,), ("the blocks of a slot between barriers", job)) for value in values
+                ]
+            found = max(spans, key=lambda each: each.value)
+        for resource, loads in members.items():
+            total, head, tail = best_head_and_tail(merged(loads))
+            best = _PlacedLoad(total, (head, total - head - tail, tail), resource)
+            found = max(found, best, key=lambda each: each.value)
+        return _PlacedSlots(node.servers, node.loads, found, timed=True)
+
+
+def _slot_order(data: TaskGraphData) -> list[int]:
+    """Return the slots of a job, those first that exchange most with the ones before them."""
+    graph = data.graph
+    between = [Counter[int]() for _ in graph.shape.slots]
+    for operation in range(graph.blocks, graph.size):
+        slots = graph.takes_part[operation]
+        for slot in slots:
+            for other in slots:
+                if slot != other:
+                    between[slot][other] += graph.shape.transfers[operation - graph.blocks].bytes
+    order, left = list[int](), set(range(len(between)))
+    while left:
+        best = max(left, key=lambda s: (sum(between[s][o] for o in order), between[s].total(), -s))
+        order.append(best)
+        left.remove(best)
+    return order
+
+
+def _twins(cluster: Cluster) -> list[int]:
+    """Return a number for each server; servers of the same number may change places, with all that is on them.
+
+    Where links close no circle, routes do not depend on names. So two servers are alike if each has just one link, of
+    the same bandwidth and latency and to the same neighbour.
+    """
+    parts = joined_parts(cluster, cluster.links)
+    if len(cluster.links) != len(parts) - len(set(parts.values())):
+        return list(range(len(cluster.servers)))
+    ends: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    for link in cluster.links:
+        for one, other in (link.ends, link.ends[::-1]):
+            ends[one].append((other, link.bandwidth, link.latency_us))
+    first: dict[object, int] = {}
+    found = []
+    for number, server in enumerate(cluster.servers):
+        own = ends[server.name]
+        kind = (server.gpu_type, server.gpus, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us)
+        found.append(first.setdefault((kind, *own) if len(own) <= 1 else number, number))
+    return found
+
+
+def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+    operations, data = context.operations, context.shared(task_graph_data)
+    steps = _MOST_STEPS // len(data)
+    if operations.objective == "weighted_completion":
+        yield _weighted(operations, data, steps)
+        return
+    # Each job by itself is a smaller search; what it proves is the value from which that of all jobs starts.
+    searches = [[each] for each in data] + ([data] if len(data) > 1 else [])
+    for together in searches:
+        search = _PlacementTree(operations, together)
+        found = search.least(known, steps)
+        if found.value > known:
+            known = found.value
+            jobs = tuple(each.graph.job.name for each in together)
+            arithmetic = f"{added(found.parts)} = {known}"
+            terms = tuple(Term("part", part, jobs=jobs) for part in found.parts)
+            what, links = search.describe(found)
+            sentence = f"every placement of slots on servers, in the best of which it is {what}"
+            yield Bound(known, Proof(sentence, arithmetic, terms, jobs, links=links))
+
+
+def _weighted(operations: Operations, data: Sequence[TaskGraphData], steps: int) -> Bound:
+    """Return the weighted sum of the ends of all jobs, each alone on the cluster in its best placement."""
+    terms, amounts = [], list[int]()
+    for each in data:
+        least = earliest_end_us(each.graph, operations.cluster)
+        end = _PlacementTree(operations, [each]).least(least, steps).value
+        amounts.append(each.graph.job.weight * max(least, end))
+        terms.append(Term("end", amounts[-1], "weight * us", (each.graph.job.name,)))
+    total = sum(amounts)
+    sentence = "every job as if it were alone, in the best of all placements of its slots on servers"
+    return Bound(total, Proof(sentence, f"{added(amounts)} = {total}", tuple(terms)))
+
+
+PARTIAL_PLACEMENTS = Relaxation("partial_placements", _bounds, instant=True, task_graphs=True)
+"""The relaxation registered as ``partial_placements``."""
