@@ -45,7 +45,7 @@ def _everything() -> tuple[Relaxation, ...]:
     from jigsaw_opt.solvers.bounds.activities.flushes import FLUSHES
     from jigsaw_opt.solvers.bounds.activities.held_time import HELD_TIME
     from jigsaw_opt.solvers.bounds.activities.mixed_loads import MIXED_LOADS
-    from jigsaw_opt.solvers.bounds.activities.partial_placements import PARTIAL_PLACEMENTS
+    from jigsaw_opt.solvers.bounds.activities.partial_placements import MORE_PLACEMENTS, PARTIAL_PLACEMENTS
     from jigsaw_opt.solvers.bounds.activities.slot_loads import SLOT_LOADS
     from jigsaw_opt.solvers.bounds.combinatorial.critical_path import CRITICAL_PATH
     from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import GPU_WORK
@@ -63,6 +63,6 @@ def _everything() -> tuple[Relaxation, ...]:
         *(CRITICAL_PATH, GPU_WORK, LINK_TRANSFERS, WORKER_PACKING),
         *(LINK_BINS, TWO_LEVEL_BINS, PLACEMENT_LOADS),
         *(MEAN_BUSY_TIMES, JOB_PAIRS, ENERGETIC_INTERVALS, DISJUNCTIVE_SETS),
-        *(SLOT_LOADS, HELD_TIME, FLUSHES, MIXED_LOADS, PARTIAL_PLACEMENTS),
+        *(SLOT_LOADS, HELD_TIME, FLUSHES, MIXED_LOADS, PARTIAL_PLACEMENTS, MORE_PLACEMENTS),
     )
     return (*own, *loadable(partial(load, GROUP, "bound"), registered(GROUP)))

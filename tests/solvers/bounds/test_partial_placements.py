@@ -22,7 +22,7 @@ from jigsaw_opt.problem import (
     compile_instance,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers.bounds import Bound, lower_bound
+from jigsaw_opt.solvers.bounds import Bound, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.activities import partial_placements
 from jigsaw_opt.solvers.bounds.activities.head_and_tail import best_head_and_tail, merged
 from tests.random_task_graphs import random_task_graph_instance
@@ -152,6 +152,27 @@ def test_servers_that_are_alike_may_change_places(seed: int, monkeypatch: pytest
     found = bounds_of(instance)[1].value
     monkeypatch.setattr(partial_placements, "_twins", lambda cluster: list(range(len(cluster.servers))))
     assert bounds_of(instance)[1].value == found
+
+
+def test_three_servers_at_a_switch_send_one_after_the_other() -> None:
+    # Each link has four of the six messages, but any two messages share a link.
+    without, bound = bounds_of(of(exchange(3, 2), star(3, 1)))
+    assert bound.value == 1 + 6 * 10 > without
+    assert bound.proof.links == ("ls0", "ls1", "ls2")
+
+
+def test_with_more_work_the_search_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    operations = compile_instance(of(exchange(5, 2), star(5, 1)))
+    full = lower_bound(operations).value
+    monkeypatch.setattr(partial_placements, "_MOST_STEPS", 20)
+    first = lower_bound(operations).value
+    assert first < full
+    found = list(stronger_bounds(operations, first))
+    values = [bound.value for bound in found]
+    assert values == sorted({*values}) and first < values[0] and values[-1] == full
+    assert found[-1].proof.relaxation == "more_placements"
+    assert list(stronger_bounds(operations, first, work=0.0)) == []
+    assert list(stronger_bounds(operations, full)) == []
 
 
 def test_merged_loads_prove_no_more_and_not_much_less() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from heapq import heappop, heappush
-from itertools import count
+from itertools import combinations, count
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import check_deadline
@@ -27,15 +27,24 @@ from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 
-__all__ = ["PARTIAL_PLACEMENTS"]
+__all__ = ["MORE_PLACEMENTS", "PARTIAL_PLACEMENTS"]
 
-_MOST_STEPS = 20_000
-"""Largest number of loads that are added up, and of operations that are timed: a tenth of a second each."""
+_MOST_STEPS = 60_000
+"""Largest number of loads that are added up at once: a tenth of a second."""
+_MOST_TIMED = 20_000
+"""Largest number of operations that are timed at once: a tenth of a second."""
+_SECONDS_OF_A_ROUND = 0.3
+"""Work of both together on a usual core."""
+_MOST_OPEN = 50_000
+"""Largest number of open nodes, which is some hundred megabytes."""
 _STEPS_OF_AN_OPERATION = 100
 """In a search, either is at most so many times the number of operations of one iteration: small jobs take little."""
 
+_MOST_LINKS = 8
+"""Largest number of links of a cluster of which sets of three are loaded, too."""
+
 Resource = tuple[str, int]
-"""A link, a server of one GPU, or the GPU of a slot, by number; or the longest chain or the flushes of a job."""
+"""A link, a set of three links, a server of one GPU, or the GPU of a slot, by number; or spans of a job."""
 
 
 class _SlotGroup(NamedTuple):
@@ -76,9 +85,11 @@ class _PlacementTree:
         The compiled instance.
     data
         Least times of the jobs.
+    known
+        A bound that is proven already; nothing below it is told apart.
     """
 
-    def __init__(self, operations: Operations, data: Sequence[TaskGraphData]) -> None:
+    def __init__(self, operations: Operations, data: Sequence[TaskGraphData], known: int) -> None:
         self._cluster, self._data, self._cyclic = operations.cluster, data, operations.horizon == "cyclic"
         self._routes = [operations.routes.under(each.graph.job.route_policy) for each in data]
         self._order = [(job, slot) for job, each in enumerate(data) for slot in _slot_order(each)]
@@ -87,40 +98,51 @@ class _PlacementTree:
         for job in range(len(data)):
             for group in self._groups_of(job):
                 self._groups[group.last].append(group)
-        self._work, self._steps = cache(self._work_us), 0
+        self._work, self._steps, self._of_links = cache(self._work_us), 0, cache(self._links)
+        links = len(self._cluster.links)
+        self._threes = list(combinations(range(links), 3)) if links <= _MOST_LINKS else []
         policies = any(each.graph.job.route_policy for each in data)
         self._twins = list(range(len(self._cluster.servers))) if policies else _twins(self._cluster)
+        self._turn, self._known = count(), _PlacedLoad(known)
+        self._open: list[tuple[int, int, int, _PlacedSlots]] = []
+        self._push(_PlacedSlots((), {}, self._known))
 
-    def least(self, known: int, steps: int) -> _PlacedLoad:
-        """Return a bound on the objective, or end of the only job; at most `known` where nothing better is found.
+    @property
+    def finished(self) -> bool:
+        """Whether no further search raises the bound, or it would take too much memory."""
+        return not self._open or self._open[0][-1].timed or len(self._open) > _MOST_OPEN
+
+    def advance(self, steps: int, timed: int) -> _PlacedLoad:
+        """Go on with the search, and return a bound on the objective, or on the end of the only job.
 
         Parameters
         ----------
-        known
-            A bound that is proven already.
         steps
-            Largest number of steps.
+            Number of loads that are added up.
+        timed
+            Number of operations that are timed.
         """
-        turn, size = count(), sum(each.graph.size for each in self._data)
-        self._steps = timed = min(steps, _STEPS_OF_AN_OPERATION * size)
+        size = sum(each.graph.size for each in self._data)
+        self._steps = steps
+        while self._steps > 0 and not self.finished:
+            check_deadline()
+            node = self._open[0][-1]
+            whole = len(node.servers) == len(self._order)
+            if whole and timed <= 0:
+                break
+            heappop(self._open)
+            children = [self._timed(node)] if whole else list(self._children(node))
+            self._steps -= 1 + len(children)
+            timed -= size * whole
+            for child in children:
+                self._push(child)
+        # Without an open node there is no plan.
+        return self._open[0][-1].found if self._open else self._known
+
+    def _push(self, node: _PlacedSlots) -> None:
         # Of equal values the node that places most comes first, so that a placement without a better bound is found
         # at once.
-        open_ = [(known, 0, next(turn), _PlacedSlots((), {}, _PlacedLoad(known)))]
-        while open_ and self._steps > 0:
-            check_deadline()
-            *_, node = heappop(open_)
-            if len(node.servers) < len(self._order):
-                children = list(self._children(node))
-                self._steps -= 1 + len(children)
-            elif not node.timed and timed > 0:
-                children = [self._timed(node)]
-                timed -= size
-            else:
-                return node.found
-            for child in children:
-                heappush(open_, (child.found.value, -len(child.servers) - child.timed, next(turn), child))
-        # Without an open node there is no plan.
-        return open_[0][-1].found if open_ else _PlacedLoad(known)
+        heappush(self._open, (node.found.value, -len(node.servers) - node.timed, next(self._turn), node))
 
     def _groups_of(self, job: int) -> Iterator[_SlotGroup]:
         """Yield the groups of a job, with least heads and tails over all placements."""
@@ -190,24 +212,46 @@ class _PlacementTree:
         if not channel.links:
             return (), 0
         length = sum(graph.transfer_us(operation, channel) for operation in group.operations)
-        return tuple(("link", link) for link in channel.links), iterations * length
+        return self._of_links(channel.links), iterations * length
+
+    def _links(self, used: tuple[int, ...]) -> tuple[Resource, ...]:
+        """Return the resources that a transfer over some links takes.
+
+        Transfers that use two of the same three links each have one in common, so that they exclude each other.
+        """
+        threes = (k for k, three in enumerate(self._threes) if len({*used, *three}) <= len(used) + 1)
+        return (*(("link", link) for link in used), *(("three", k) for k in threes))
 
     def _gpu(self, job: int, slot: int, server: int) -> Resource:
         """Return the GPU of a slot: slots on a server of one GPU share it, those on others may not."""
         return ("server", server) if self._cluster.servers[server].gpus == 1 else ("slot", self._place[job, slot])
 
-    def describe(self, found: _PlacedLoad) -> tuple[str, tuple[str, ...]]:
-        """Return what a value is of, and the names of its links.
+    def bound(self, found: _PlacedLoad) -> Bound:
+        """Return the bound that a value is.
 
         Parameters
         ----------
         found
             The value.
         """
+        jobs = tuple(each.graph.job.name for each in self._data)
+        what, links = self._describe(found)
+        sentence = f"{what}, in the best of all placements of slots on servers"
+        arithmetic = f"{added(found.parts)} = {found.value}"
+        names = ("head", "work", "tail") if len(found.parts) == 3 else ("release", "span")[-len(found.parts) :]
+        terms = tuple(Term(name, part, jobs=jobs) for name, part in zip(names, found.parts, strict=True))
+        return Bound(found.value, Proof(sentence, arithmetic, terms, jobs, links=links))
+
+    def _describe(self, found: _PlacedLoad) -> tuple[str, tuple[str, ...]]:
+        """Return what a value is of, and the names of its links."""
         kind, number = found.resource
-        if kind == "link":
-            name = self._cluster.links[number].name
-            return f"the transfers over link {name!r}", (name,)
+        if kind in ("link", "three"):
+            links = (number,) if kind == "link" else self._threes[number]
+            names = tuple(self._cluster.links[link].name for link in links)
+            over = (
+                f"link {names[0]!r}" if kind == "link" else f"two of the links {names[0]!r}, {names[1]!r}, {names[2]!r}"
+            )
+            return f"the transfers over {over}", names
         if kind == "server":
             return f"the blocks on server {self._cluster.servers[number].name!r}", ()
         if kind == "slot":
@@ -233,7 +277,7 @@ class _PlacementTree:
                 channel = graph.channel(operation, servers, self._routes[job])
                 assert channel is not None, "a slot is placed only where routes lead to the others"
                 lengths.append(graph.transfer_us(operation, channel))
-                resources.append([("link", link) for link in channel.links])
+                resources.append(list(self._of_links(channel.links)))
             placed = data.with_lengths(lengths)
             heads, tails = self._heads_and_tails(placed)
             for operation, own in enumerate(resources):
@@ -251,6 +295,9 @@ class _PlacementTree:
                 ]
             found = max(spans, key=lambda each: each.value)
         for resource, loads in members.items():
+            most = max(loads)[0] + sum(load[1] for load in loads) + max(load[2] for load in loads)
+            if most <= found.value:
+                continue
             total, head, tail = best_head_and_tail(merged(loads))
             best = _PlacedLoad(total, (head, total - head - tail, tail), resource)
             found = max(found, best, key=lambda each: each.value)
@@ -299,37 +346,51 @@ def _twins(cluster: Cluster) -> list[int]:
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     operations, data = context.operations, context.shared(task_graph_data)
-    steps = _MOST_STEPS // len(data)
     if operations.objective == "weighted_completion":
-        yield _weighted(operations, data, steps)
+        yield _weighted(operations, data)
         return
     # Each job by itself is a smaller search; what it proves is the value from which that of all jobs starts.
-    searches = [[each] for each in data] + ([data] if len(data) > 1 else [])
-    for together in searches:
-        search = _PlacementTree(operations, together)
-        found = search.least(known, steps)
+    for together in [[each] for each in data] + ([data] if len(data) > 1 else []):
+        tree = _PlacementTree(operations, together, known)
+        found = _first_round(tree, together, len(data))
         if found.value > known:
             known = found.value
-            jobs = tuple(each.graph.job.name for each in together)
-            arithmetic = f"{added(found.parts)} = {known}"
-            terms = tuple(Term("part", part, jobs=jobs) for part in found.parts)
-            what, links = search.describe(found)
-            sentence = f"every placement of slots on servers, in the best of which it is {what}"
-            yield Bound(known, Proof(sentence, arithmetic, terms, jobs, links=links))
+            yield tree.bound(found)
 
 
-def _weighted(operations: Operations, data: Sequence[TaskGraphData], steps: int) -> Bound:
+def _first_round(tree: _PlacementTree, data: Sequence[TaskGraphData], jobs: int) -> _PlacedLoad:
+    """Return what a search proves with its share of the limits."""
+    most = _STEPS_OF_AN_OPERATION * sum(each.graph.size for each in data)
+    return tree.advance(min(most, _MOST_STEPS // jobs), min(most, _MOST_TIMED // jobs))
+
+
+def _weighted(operations: Operations, data: Sequence[TaskGraphData]) -> Bound:
     """Return the weighted sum of the ends of all jobs, each alone on the cluster in its best placement."""
     terms, amounts = [], list[int]()
     for each in data:
         least = earliest_end_us(each.graph, operations.cluster)
-        end = _PlacementTree(operations, [each]).least(least, steps).value
-        amounts.append(each.graph.job.weight * max(least, end))
+        end = _first_round(_PlacementTree(operations, [each], least), [each], len(data)).value
+        amounts.append(each.graph.job.weight * end)
         terms.append(Term("end", amounts[-1], "weight * us", (each.graph.job.name,)))
     total = sum(amounts)
     sentence = "every job as if it were alone, in the best of all placements of its slots on servers"
     return Bound(total, Proof(sentence, f"{added(amounts)} = {total}", tuple(terms)))
 
 
+def _further_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+    tree = _PlacementTree(context.operations, context.shared(task_graph_data), known)
+    while not (tree.finished or budget.spent):
+        found = tree.advance(_MOST_STEPS, _MOST_TIMED)
+        budget.charge(_SECONDS_OF_A_ROUND)
+        if found.value > known:
+            known = found.value
+            yield tree.bound(found)
+
+
 PARTIAL_PLACEMENTS = Relaxation("partial_placements", _bounds, instant=True, task_graphs=True)
 """The relaxation registered as ``partial_placements``."""
+
+MORE_PLACEMENTS = Relaxation(
+    "more_placements", _further_bounds, objectives=frozenset({"makespan", "period"}), task_graphs=True
+)
+"""The search of all jobs together without a limit of its own, registered as ``more_placements``."""
