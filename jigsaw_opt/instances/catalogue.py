@@ -109,6 +109,10 @@ class BestKnown:
         """Whether the objective is proven to be optimal."""
         return self.objective == self.bound
 
+    def labelled(self, plan: Plan) -> Plan:
+        """Return a plan of this objective with the proven bound, whatever the plan itself states."""
+        return replace(plan, bound=self.bound, status="optimal" if self.optimal else "feasible")
+
 
 def sets() -> tuple[str, ...]:
     """Return the names of the bundled sets: families, from small to large, then sets of task-graph jobs."""
@@ -208,7 +212,7 @@ def best_plan(name: str) -> Plan | None:
     path, known = plan_path(name), best_known(name)
     if known is None or not path.exists():
         return None
-    return replace(load_plan(path), bound=known.bound, status="optimal" if known.optimal else "feasible")
+    return known.labelled(load_plan(path))
 
 
 def best_known(name: str) -> BestKnown | None:

@@ -121,7 +121,8 @@ def of_plan(plan: Plan, by: str | None, hardware: str | None) -> BestKnown:
 def store(name: str, new: BestKnown, plan: Plan | None, path: Path = BEST_KNOWN, plans: Path = DATA) -> BestKnown:
     """Keep what is better than the record of an instance, and return the record.
 
-    A plan is stored if it is better than the best known one, or as good and none is stored.
+    A plan is stored if it is better than the best known one, or as good and none is stored. Its bound and status are
+    those of the record, since what a plan states of itself is no proof.
 
     Parameters
     ----------
@@ -150,7 +151,7 @@ def store(name: str, new: BestKnown, plan: Plan | None, path: Path = BEST_KNOWN,
     if plan is not None and plan.objective == best.objective and (better or not file.exists()):
         best = replace(best, found=new.found)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, gzip.compress(encode_plan(plan), mtime=0))
+        write_atomically(file, gzip.compress(encode_plan(best.labelled(plan)), mtime=0))
     known[name] = best
     write_atomically(path, _encoded(known))
     return best

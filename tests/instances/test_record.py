@@ -105,13 +105,17 @@ def test_a_plan_file_that_is_sent_in_replaces_a_worse_one(tmp_path: Path) -> Non
     record(["tiny/000"], "greedy", Options(threads=1), path, tmp_path)
     before = read_best_known(path)["tiny/000"]
     assert before.objective is not None and plan.objective < before.objective
-    save_plan(replace(plan, solver={"name": "annealing", "version": "7", "seed": 1, "threads": 4, "seconds": 2}), sent)
+    solver = {"name": "annealing", "version": "7", "seed": 1, "threads": 4, "seconds": 2}
+    save_plan(replace(plan, status="optimal", bound=plan.objective, solver=solver), sent)
     submit([sent], "Ada", "abacus", path, tmp_path)
     after = read_best_known(path)["tiny/000"]
     assert after.found is not None
     assert after.found == RecordedRun("annealing", "7", 1, 4, 2, after.found.date, "abacus", "Ada")
     assert (after.objective, after.bound, after.proved) == (plan.objective, before.bound, before.proved)
-    assert load_plan(plan_path("tiny/000", tmp_path)).jobs == plan.jobs
+    assert before.bound < plan.objective
+    kept = load_plan(plan_path("tiny/000", tmp_path))
+    assert kept.jobs == plan.jobs
+    assert (kept.status, kept.bound) == ("feasible", before.bound), "the plan states a proof that nobody has seen"
     save_plan(replace(plan, solver={"name": 3, "seed": True}), sent)
     submit([sent], "Bob", None, path, tmp_path)
     assert read_best_known(path)["tiny/000"] == after
