@@ -162,9 +162,9 @@ def test_three_servers_at_a_switch_send_one_after_the_other() -> None:
 
 
 def test_with_more_work_the_search_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    operations = compile_instance(of(exchange(5, 2), star(5, 1)))
+    operations = compile_instance(of(layered(60, 6), star(3, 2)))
     full = lower_bound(operations).value
-    monkeypatch.setattr(partial_placements, "_MOST_STEPS", 20)
+    monkeypatch.setattr(partial_placements, "_MOST_STEPS", 100)
     first = lower_bound(operations).value
     assert first < full
     found = list(stronger_bounds(operations, first))
@@ -173,6 +173,14 @@ def test_with_more_work_the_search_comes_to_its_end(monkeypatch: pytest.MonkeyPa
     assert found[-1].proof.relaxation == "more_placements"
     assert list(stronger_bounds(operations, first, work=0.0)) == []
     assert list(stronger_bounds(operations, full)) == []
+
+
+def test_a_search_in_which_one_slot_takes_more_than_the_limit_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    operations = compile_instance(of(exchange(5, 2), star(5, 1)))
+    full = lower_bound(operations).value
+    monkeypatch.setattr(partial_placements, "_MOST_STEPS", 2)
+    first = lower_bound(operations).value
+    assert all(first < bound.value < full for bound in stronger_bounds(operations, first))
 
 
 def test_merged_loads_prove_no_more_and_not_much_less() -> None:

@@ -31,6 +31,8 @@ __all__ = ["MORE_PLACEMENTS", "PARTIAL_PLACEMENTS"]
 
 _MOST_STEPS = 60_000
 """Largest number of loads that are added up at once: a tenth of a second."""
+_COPIED_IN_A_STEP = 16
+"""Number of loads that are copied in the time in which one is added up."""
 _MOST_TIMED = 20_000
 """Largest number of operations that are timed at once: a tenth of a second."""
 _SECONDS_OF_A_ROUND = 0.3
@@ -103,14 +105,14 @@ class _PlacementTree:
         self._threes = list(combinations(range(links), 3)) if links <= _MOST_LINKS else []
         policies = any(each.graph.job.route_policy for each in data)
         self._twins = list(range(len(self._cluster.servers))) if policies else _twins(self._cluster)
-        self._turn, self._known = count(), _PlacedLoad(known)
+        self._turn, self._known, self._too_large = count(), _PlacedLoad(known), False
         self._open: list[tuple[int, int, int, _PlacedSlots]] = []
         self._push(_PlacedSlots((), {}, self._known))
 
     @property
     def finished(self) -> bool:
         """Whether no further search raises the bound, or it would take too much memory."""
-        return not self._open or self._open[0][-1].timed or len(self._open) > _MOST_OPEN
+        return not self._open or self._open[0][-1].timed or self._too_large or len(self._open) > _MOST_OPEN
 
     def advance(self, steps: int, timed: int) -> _PlacedLoad:
         """Go on with the search, and return a bound on the objective, or on the end of the only job.
@@ -130,9 +132,15 @@ class _PlacementTree:
             whole = len(node.servers) == len(self._order)
             if whole and timed <= 0:
                 break
+            children = []
+            for child in [self._timed(node)] if whole else self._children(node):
+                children.append(child)
+                if self._steps < -steps:
+                    # On a cluster as large as this, placing one slot takes more than the limit: the node stays open.
+                    self._too_large = True
+                    return node.found
             heappop(self._open)
-            children = [self._timed(node)] if whole else list(self._children(node))
-            self._steps -= 1 + len(children)
+            self._steps -= 1
             timed -= size * whole
             for child in children:
                 self._push(child)
@@ -187,6 +195,7 @@ class _PlacementTree:
     def _child(self, node: _PlacedSlots, server: int) -> _PlacedSlots:
         chosen, found = (*node.servers, server), node.found
         loads = dict(node.loads)
+        self._steps -= 1 + len(loads) // _COPIED_IN_A_STEP
         for group in self._groups[len(node.servers)]:
             servers = tuple(chosen[self._place[group.job, slot]] for slot in group.slots)
             resources, length = self._work(group, servers)
@@ -306,19 +315,24 @@ class _PlacementTree:
 
 def _slot_order(data: TaskGraphData) -> list[int]:
     """Return the slots of a job, those first that exchange most with the ones before them."""
-    graph = data.graph
-    between = [Counter[int]() for _ in graph.shape.slots]
-    for operation in range(graph.blocks, graph.size):
-        slots = graph.takes_part[operation]
+    graph, number = data.graph, len(data.graph.shape.slots)
+    bytes_among = Counter[tuple[int, ...]]()
+    for transfer, slots in zip(graph.shape.transfers, graph.takes_part[graph.blocks :], strict=True):
+        bytes_among[slots] += transfer.bytes
+    among: list[list[tuple[int, ...]]] = [[] for _ in range(number)]
+    total = [0] * number
+    for slots, size in bytes_among.items():
         for slot in slots:
-            for other in slots:
-                if slot != other:
-                    between[slot][other] += graph.shape.transfers[operation - graph.blocks].bytes
-    order, left = list[int](), set(range(len(between)))
+            among[slot].append(slots)
+            total[slot] += size
+    order, left, placed = list[int](), set(range(number)), [0] * number
     while left:
-        best = max(left, key=lambda s: (sum(between[s][o] for o in order), between[s].total(), -s))
+        best = max(left, key=lambda slot: (placed[slot], total[slot], -slot))
         order.append(best)
         left.remove(best)
+        for slots in among[best]:
+            for slot in slots:
+                placed[slot] += bytes_among[slots]
     return order
 
 
