@@ -143,7 +143,12 @@ def _configure_estimate(group: argparse._ArgumentGroup) -> None:
 
 def _configure_jobs(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--workers", type=int, default=4, metavar="N", help="workers of each job (default: 4)")
-    group.add_argument("--iterations", type=int, default=3, metavar="N", help="iterations of each job (default: 3)")
+    group.add_argument(
+        "--iterations",
+        type=int,
+        metavar="N",
+        help="iterations of each job (default: 3; of chakra 1, all that the traces hold)",
+    )
     add_depth(group, "staircase")
     group.add_argument(
         "--objective",
@@ -168,6 +173,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.gpu_type is None:
         raise UsageError("give --gpu-type: what the profile was measured on", code="missing-option", path="--gpu-type")
     arguments.gpu_type = type_name(arguments.gpu_type)
+    if arguments.iterations is None:
+        arguments.iterations = 1 if arguments.format == "chakra" else 3
     for name in (*_COUNTS, *(each for each in (*_ESTIMATE, "state_factor") if getattr(arguments, each) is not None)):
         if getattr(arguments, name) < 1:
             raise UsageError(

@@ -191,10 +191,11 @@ def test_convert_makes_an_instance_of_one_trace_for_all_ranks(
     trace.write_bytes(encode_trace(step()))
     command = ["convert", "chakra", str(trace), "--gpu-type", "v100", "-o", str(written)]
     assert main([*command, "--to", "layers"]) == 2 and not written.exists()
-    assert main([*command, "--workers", "3", "--iterations", "2"]) == 0
-    (job,) = load_instance(written).jobs
-    assert isinstance(job, TaskGraphJob)
-    assert (len(job.shape.slots), len(job.shape.blocks), job.iterations) == (3, 9, 2)
+    for options, iterations in ((["--iterations", "2"], 2), ([], 1)):
+        assert main([*command, "--workers", "3", *options]) == 0
+        (job,) = load_instance(written).jobs
+        assert isinstance(job, TaskGraphJob)
+        assert (len(job.shape.slots), len(job.shape.blocks), job.iterations) == (3, 9, iterations)
     assert job.shape.transfers[0].among == ("0", "1", "2")
     assert "stands for each of 3 ranks" in capsys.readouterr().err
 
