@@ -64,6 +64,7 @@ def cut(version: str) -> None:
             "the changelog has nothing under [Unreleased]": not section("Unreleased"),
             "commit first: the work tree has changes": git("status", "--porcelain"),
             f"the tag v{version} is there": git("tag", "--list", f"v{version}"),
+            _ASK.format(" and ".join(unnamed())): unnamed(),
         }.items()
         if true
     ]
@@ -77,8 +78,6 @@ def cut(version: str) -> None:
     git("commit", "--quiet", "--all", "--message", f"Release {version}")
     git("tag", "--annotate", f"v{version}", "--message", f"Release {version}")
     print(f"made the tag v{version}; to publish: git push --follow-tags")
-    if unnamed():
-        print(f"the workflow will refuse it: {_ASK.format(' and '.join(unnamed()))}", file=sys.stderr)
 
 
 def ready(tag: str) -> None:

@@ -20,6 +20,6 @@ def _needs(extra: str, module: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(find_spec(module) is None, reason=f"{module} is not installed (extra {extra})")
 
 
-needs_fast = pytest.mark.skipif(library() is None, reason="not compiled here: python setup.py build_ext --inplace")
+needs_fast = pytest.mark.skipif(library() is None, reason="not compiled here: pip install --no-deps -e .")
 needs_plot = _needs("plot", "matplotlib")
 needs_ray = _needs("ray", "ray")

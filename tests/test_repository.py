@@ -122,6 +122,12 @@ def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=folder, check=True, text=True, capture_output=True).stdout
 
 
+def publish_as(project: Path, owner: str, contact: str) -> None:
+    settings = project / "pyproject.toml"
+    text = re.sub('^owner = ".*"$', f'owner = "{owner}"', settings.read_text(), flags=re.MULTILINE)
+    settings.write_text(re.sub('^contact = ".*"$', f'contact = "{contact}"', text, flags=re.MULTILINE))
+
+
 def release(folder: Path, *arguments: str) -> tuple[int, str, str]:
     command = [sys.executable, str(ROOT / ".github" / "release.py"), *arguments]
     done = subprocess.run(command, cwd=folder, text=True, capture_output=True, check=False)
@@ -132,6 +138,7 @@ def test_a_release_sets_version_and_date_everywhere_and_makes_the_tag(project: P
     (project / "CHANGELOG.md").write_text(
         "# Changelog\n\n## [Unreleased]\n\n* [New](docs/a.md).\n\n## [0.1.0] - 2020-01-01\n\n* Old.\n"
     )
+    publish_as(project, "someone", "someone@example.com")
     git(project, "commit", "--quiet", "--all", "--message", "a change")
     assert release(project, "cut", "98.7.6")[0] == 0
     assert git(project, "tag", "--list").split() == ["v98.7.6"] and not git(project, "status", "--porcelain")
@@ -146,9 +153,10 @@ def test_a_release_sets_version_and_date_everywhere_and_makes_the_tag(project: P
 
 def test_a_release_names_all_that_is_amiss_and_changes_nothing(project: Path) -> None:
     (project / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n")
+    publish_as(project, "OWNER", "owner@example.org")
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file() and ".git" not in path.parts}
     code, _, problems = release(project, "cut", "0.0.1")
-    assert code == 1 and len(problems.splitlines()) == 3
+    assert code == 1 and len(problems.splitlines()) == 4 and "name owner and contact" in problems
     assert "not above" in problems and carries(problems, "nothing", "Unreleased") and "commit first" in problems
     assert before == {path: path.read_bytes() for path in before} and not git(project, "tag", "--list")
 
@@ -165,9 +173,7 @@ def test_a_release_names_all_that_is_amiss_and_changes_nothing(project: Path) ->
 def test_only_a_tag_of_the_version_with_a_named_owner_is_published(
     project: Path, tag: str, owner: str, contact: str, amiss: str
 ) -> None:
-    settings = project / "pyproject.toml"
-    text = re.sub('^owner = ".*"$', f'owner = "{owner}"', settings.read_text(), flags=re.MULTILINE)
-    settings.write_text(re.sub('^contact = ".*"$', f'contact = "{contact}"', text, flags=re.MULTILINE))
+    publish_as(project, owner, contact)
     version = re.findall('^__version__ = "(.+)"$', (project / "jigsaw_opt" / "__init__.py").read_text(), re.MULTILINE)
     code, _, problems = release(project, "ready", tag or f"v{version[0]}")
     assert code == bool(amiss) and amiss in problems

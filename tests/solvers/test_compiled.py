@@ -47,9 +47,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 
 @pytest.fixture(autouse=True)
 def looked_for_anew() -> Iterator[None]:
-    compiled.library.cache_clear()
+    for function in (compiled.library, compiled.warn_if_interpreted):
+        function.cache_clear()
     yield
-    compiled.library.cache_clear()
+    for function in (compiled.library, compiled.warn_if_interpreted):
+        function.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["orders", "signs", "rounded", "truths"])
@@ -104,9 +106,13 @@ def test_what_c_would_not_do_as_python_does_is_refused(line: str, tmp_path: Path
 
 
 @needs_fast
-def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_other_sources_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     assert compiled.library() is not None
     compiled.library.cache_clear()
     monkeypatch.setattr(compiled, "kernel_modules", lambda: [SMALL])
     assert compiled.library() is None
     assert compiled.compiled(small_kernels.signs) is None
+    compiled.warn_if_interpreted()
+    assert "have changed since they were compiled; run `pip install --no-deps -e .`" in caplog.text

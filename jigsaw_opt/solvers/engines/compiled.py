@@ -47,22 +47,28 @@ def compiled(function: Callable[..., int]) -> Callable[..., int] | None:
 
 @cache
 def warn_if_interpreted() -> None:
-    """Say once where functions run as they are."""
-    if library() is None:
-        _LOGGER.warning(
-            "the search needs a hundred times as long for a step as it could, since its functions are not compiled, or"
-            " are others now; install the package again where there is a C compiler"
-        )
+    """Say once where functions run as they are, and what compiles them."""
+    if library() is not None:
+        return
+    if _extension_module() is None:
+        why = "are not compiled; install the package again where there is a C compiler"
+    else:
+        why = "have changed since they were compiled; run `pip install --no-deps -e .` in the checkout"
+    _LOGGER.warning("the search needs a hundred times as long for a step as it could: its functions %s", why)
+
+
+def _extension_module() -> ModuleType | None:
+    try:
+        return import_module(MODULE)
+    except ImportError:
+        return None
 
 
 @cache
 def library() -> ModuleType | None:
     """Return the extension module, if there is one that was made of the sources here."""
-    try:
-        found = import_module(MODULE)
-    except ImportError:
-        return None
-    return found if digest(kernel_modules()) == found.SOURCES else None
+    found = _extension_module()
+    return found if found is not None and digest(kernel_modules()) == found.SOURCES else None
 
 
 @cache
