@@ -121,10 +121,28 @@ def test_every_problem_of_all_files_is_listed(tmp_path: Path) -> None:
         ("first.jsonl:3.objective", "missing-field"),
         ("first.jsonl:4.objective", "contradiction"),
         ("first.jsonl:5.bound", "contradiction"),
-        ("first.jsonl:5.bound", "contradiction"),
         ("first.jsonl:6.threads", "out-of-range"),
         ("second.jsonl:3", "duplicate-name"),
         ("none.jsonl", "unreadable"),
+        ("first.jsonl:5.bound", "contradiction"),
+    ]
+
+
+def test_results_that_contradict_each_other_are_told_with_both_places(tmp_path: Path) -> None:
+    first = written(tmp_path / "first.jsonl", result(0, "a", 5, bound=1), result(1, "a", 9), result(2, "a", 4, bound=4))
+    second = written(
+        tmp_path / "second.jsonl",
+        result(0, "b", 20, bound=10),
+        result(0, "c", None, bound=6),
+        result(1, "b", None, status="infeasible"),
+        result(2, "b", 4, bound=4),
+    )
+    with pytest.raises(InvalidInputError) as caught:
+        read_results([first, second])
+    assert [str(problem) for problem in caught.value.problems] == [
+        f"{second}:1.bound: bound 10 is above the objective 5 of {first}:1",
+        f"{second}:2.bound: bound 6 is above the objective 5 of {first}:1",
+        f"{second}:3.status: no plan is said to exist, beside the objective 9 of {first}:2",
     ]
 
 

@@ -15,6 +15,7 @@ from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.instances.catalogue import BestKnown, names, plan_path
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.structure import structure
+from jigsaw_opt.sweeps.bench.contradictions import contradictions
 from jigsaw_opt.sweeps.bench.known import best_known_by_hash
 from jigsaw_opt.sweeps.bench.summary import best_objectives, grouped
 from jigsaw_opt.sweeps.folder import rows_path
@@ -112,10 +113,12 @@ def read_results(paths: Iterable[Path]) -> list[dict[str, Any]]:
     ------
     InvalidInputError
         Every problem of all files: files that cannot be read, lines that break the schema ``result``, values that a
-        proven bound or a best known plan shows to be wrong, and two results of one run.
+        proven bound or a plan, of any of the files or the best known one, shows to be wrong, and two results of one
+        run.
     """
     known = best_known_by_hash()
     report, rows = Report(), dict[tuple[object, ...], dict[str, Any]]()
+    placed: list[tuple[str, Row]] = []
     for path in paths:
         try:
             lines = read_file(rows_path(path)).splitlines()
@@ -132,12 +135,15 @@ def read_results(paths: Iterable[Path]) -> list[dict[str, Any]]:
                 _note(report, error)
                 continue
             _check_values(row, place, known.get(row["instance_sha256"]), report)
+            placed.append((place, row))
             key = (row["instance_sha256"], _contestant(row), row.get("seed"))
             if _values(rows.setdefault(key, row)) != _values(row):
                 told = "another result of the same run, with other values, stands before"
                 report.add(place, told, "give runs different seeds", code="duplicate-name")
         if not lines:
             report.add(str(path), "holds no results", code="empty")
+    for it in contradictions(placed):
+        report.add((it.place, it.key), it.told, code="contradiction")
     report.raise_if_any()
     return [*rows.values()]
 
@@ -199,9 +205,8 @@ def _values(row: Row) -> tuple[int | None, int | None]:
 
 
 def _check_values(row: Row, place: Place, known: tuple[str, BestKnown] | None, report: Report) -> None:
-    """Report values that contradict each other or what is known of a bundled instance."""
+    """Report values that contradict what is known of a bundled instance."""
     objective, bound = _values(row)
-    _compare(objective, bound, (place, "bound"), "bound {1} is above the objective {0}", report)
     if known is not None:
         _compare(objective, known[1].bound, (place, "objective"), "objective {0} is below the proven bound {1}", report)
         _compare(known[1].objective, bound, (place, "bound"), "bound {1} is above the best known objective {0}", report)
