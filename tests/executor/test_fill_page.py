@@ -25,11 +25,12 @@ PAGE = (ROOT / "docs" / "fill.md").read_text()
 def test_the_commands_lead_from_a_model_to_a_measured_slow_down(tmp_path: Path) -> None:
     (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "net.py").write_text(script)
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    (folders,) = re.findall(r"^\$ export PYTHONPATH=(\S+)", PAGE, re.MULTILINE)
+    environment = os.environ | {"PYTHONPATH": f"{folders}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
     for line in re.findall(r"^\$ jigsaw (.*)", PAGE, re.MULTILINE):
         words, _, output = line.partition(" > ")
         ended = subprocess.run(
-            [sys.executable, "-m", "jigsaw_opt", *shlex.split(words)],
+            [sys.executable, "-P", "-m", "jigsaw_opt", *shlex.split(words)],  # as `jigsaw`, which adds no folder
             cwd=tmp_path,
             env=environment,
             capture_output=True,

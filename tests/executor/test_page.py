@@ -87,3 +87,11 @@ def test_what_the_table_of_the_exchange_names_can_be_imported() -> None:
     calls = re.findall(r"`LevelSchedule\((\w+)=\"(\w+)\"", PAGE)
     assert len(calls) >= 3
     assert all(LevelSchedule(3, 2, **{key: value}).levels(5) for key, value in calls)
+
+
+def test_commands_that_import_a_file_of_the_folder_say_where_it_is() -> None:
+    pages = [path.read_text() for path in (ROOT / "docs").glob("*.md")]
+    blocks = [block for page in pages for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL)]
+    own = [block for block in blocks if re.search(r"^\$ .*--trust", block, re.MULTILINE)]
+    assert len(own) >= 3
+    assert all("PYTHONPATH=." in block.partition("--trust")[0] for block in own)
