@@ -120,7 +120,7 @@ def _tell_beyond(beyond: list[Beyond], folder: Path) -> int:
             plan = _better(folder, it.instance)
             what = f"--plan {plan}" if plan.exists() else f"{it.instance} --solver {it.solver} --seed {it.seed}"
             told = f"BETTER THAN BEST KNOWN: {run}: objective {it.found}, stored {it.stored}"
-            note(f"{told}; store the best plan by python -m jigsaw_opt.instances.record {what}")
+            note(f"{told}; in a clone, store the best plan by python -m jigsaw_opt.instances.record {what}")
         else:
             note(f"CONTRADICTION: {run}: {it.found}, stored {it.stored}: one of plan and bound is wrong")
     return CHECK_FAILED if beyond else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jigsaw_opt.instances import BestKnown
@@ -28,19 +28,20 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(rows)
         return 0
     headers = ("name", "objective", "horizon", "gpus", "jobs", "workers", "blocks", "best", "bound", "gap")
-    cells = [[*(row[header] for header in headers), "yes" if row["plan"] else "no"] for row in rows]
+    shown = ({**row, "gap": None if row["gap"] is None else f"{100 * row['gap']:.2f} %"} for row in rows)
+    cells = [[*(row[header] for header in headers), "yes" if row["plan"] else "no"] for row in shown]
     print_table((*headers, "plan"), cells, headers[3:])
     return 0
 
 
-def _rows(only: str | None) -> list[dict[str, object]]:
+def _rows(only: str | None) -> list[dict[str, Any]]:
     from dataclasses import asdict
 
     from jigsaw_opt.documents import instance_sha256
     from jigsaw_opt.instances import best_known, load, names
     from jigsaw_opt.instances.catalogue import plan_path
 
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for name in names(only):
         instance, best, plan = load(name), best_known(name), plan_path(name)
         rows.append(
@@ -65,7 +66,7 @@ def _rows(only: str | None) -> list[dict[str, object]]:
     return rows
 
 
-def _gap(best: BestKnown | None) -> str | None:
+def _gap(best: BestKnown | None) -> float | None:
     from jigsaw_opt.solvers.result import relative_gap
 
-    return None if best is None or best.objective is None else f"{100 * relative_gap(best.objective, best.bound):.2f} %"
+    return None if best is None or best.objective is None else relative_gap(best.objective, best.bound)

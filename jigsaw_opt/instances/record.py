@@ -2,7 +2,8 @@
 
 Instances are solved, or plan files are taken that somebody sends in (``--plan FILE --by NAME``). What is better than
 the record is kept: a checked plan of a smaller objective, which replaces the stored plan, and a larger bound. The
-record names the run of each value. It is replaced as a whole after each instance.
+record names the run of each value. It is replaced as a whole after each instance. The command works in a clone of
+the repository, and refuses to change an installed package.
 """
 
 from __future__ import annotations
@@ -180,8 +181,9 @@ def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BE
         except UsageError as error:
             _LOGGER.info("%-32s left out: %s", name, error)
             continue
+        old = read_best_known(path).get(name)
         best = store(name, of_result(result, instance_sha256(instance)), result.plan, path, plans)
-        _tell(name, result.objective, best)
+        _tell(name, result.objective, old, best)
 
 
 def submit(
@@ -225,7 +227,8 @@ def submit(
         if violations:
             raise CheckFailedError(f"{name}: the plan is wrong in {len(violations)} place(s), first {violations[0]}")
     for name, plan in found:
-        _tell(name, plan.objective, store(name, of_plan(plan, by, hardware), plan, path, plans))
+        old = read_best_known(path).get(name)
+        _tell(name, plan.objective, old, store(name, of_plan(plan, by, hardware), plan, path, plans))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -246,6 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
+        _require_clone(DATA.parents[2])
         if parsed.plan is not None:
             submit(parsed.plan, parsed.by, parsed.hardware)
             return 0
@@ -270,8 +274,25 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def _tell(name: str, objective: int | None, best: BestKnown) -> None:
-    _LOGGER.info("%-32s %12s best %12s bound %12s", name, objective, best.objective, best.bound)
+def _tell(name: str, objective: int | None, old: BestKnown | None, best: BestKnown) -> None:
+    """Say what of a run is kept, and what the record is now."""
+    found = "no plan" if objective is None else f"objective {objective}"
+    kept = [
+        what
+        for what, before, now in (
+            ("plan", old and (old.objective, old.found), (best.objective, best.found)),
+            ("bound", old and (old.bound, old.proved), (best.bound, best.proved)),
+        )
+        if now[1] is not None and before != now
+    ]
+    told = f"{' and '.join(kept)} kept" if kept else "not better than the record, nothing is kept"
+    _LOGGER.info("%-32s %s: %s; best %s, bound %s", name, found, told, best.objective, best.bound)
+
+
+def _require_clone(root: Path) -> None:
+    """Refuse to change the data of an installed package."""
+    if not (root / "pyproject.toml").exists():
+        raise UsageError(f"{root} is no clone of the repository: values are kept in a clone alone; run this in one")
 
 
 def _encoded(known: Mapping[str, BestKnown]) -> bytes:

@@ -81,12 +81,14 @@ def test_instances_lists_best_known_values(capsys: pytest.CaptureFixture[str]) -
     assert run("instances", "tiny", "--json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) >= 60
-    assert all(row["best"] == row["bound"] for row in rows)
+    assert all(row["best"] == row["bound"] and row["gap"] == 0.0 for row in rows)
     row = rows[42]
     assert run("check", row["name"], row["plan"]) == 0
     assert {"solver", "version", "seed", "threads", "seconds", "date", "hardware", "by"} == set(row["found"])
     assert row["proved"]["solver"]
     assert run("instances", "none-such") == 2
+    assert run("instances", "tiny") == 0
+    assert "0.00 %" in capsys.readouterr().out
 
 
 def test_generate_is_deterministic(tmp_path: Path) -> None:

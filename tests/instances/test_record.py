@@ -66,9 +66,13 @@ def test_runs_that_contradict_each_other_are_refused(run: BestKnown) -> None:
         merge(OLD, run)
 
 
-def test_recording_writes_the_solved_instances_with_their_plans_and_keeps_the_others(tmp_path: Path) -> None:
+def test_recording_writes_the_solved_instances_with_their_plans_and_keeps_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "best_known.json"
-    record(["tiny/000"], "greedy", Options(threads=1, seed=5), path, tmp_path)
+    with caplog.at_level("INFO"):
+        record(["tiny/000"], "greedy", Options(threads=1, seed=5), path, tmp_path)
+    assert ": plan and bound kept; best" in caplog.text
     first, plan = read_best_known(path), plan_path("tiny/000", tmp_path).read_bytes()
     record(["tiny/001"], "greedy", Options(threads=1), path, tmp_path)
     both = read_best_known(path)
@@ -99,7 +103,7 @@ def test_instances_that_a_solver_does_not_take_are_left_out(tmp_path: Path) -> N
     assert list(read_best_known(path)) == ["tiny/000"]
 
 
-def test_a_plan_file_that_is_sent_in_replaces_a_worse_one(tmp_path: Path) -> None:
+def test_a_plan_file_that_is_sent_in_replaces_a_worse_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path, sent, plan = tmp_path / "best_known.json", tmp_path / "sent.json", best_plan("tiny/000")
     assert plan is not None
     record(["tiny/000"], "greedy", Options(threads=1), path, tmp_path)
@@ -107,7 +111,9 @@ def test_a_plan_file_that_is_sent_in_replaces_a_worse_one(tmp_path: Path) -> Non
     assert before.objective is not None and plan.objective < before.objective
     solver = {"name": "annealing", "version": "7", "seed": 1, "threads": 4, "seconds": 2}
     save_plan(replace(plan, status="optimal", bound=plan.objective, solver=solver), sent)
-    submit([sent], "Ada", "abacus", path, tmp_path)
+    with caplog.at_level("INFO"):
+        submit([sent], "Ada", "abacus", path, tmp_path)
+    assert f"objective {plan.objective}: plan kept; best {plan.objective}," in caplog.text
     after = read_best_known(path)["tiny/000"]
     assert after.found is not None
     assert after.found == RecordedRun("annealing", "7", 1, 4, 2, after.found.date, "abacus", "Ada")
@@ -117,7 +123,10 @@ def test_a_plan_file_that_is_sent_in_replaces_a_worse_one(tmp_path: Path) -> Non
     assert kept.jobs == plan.jobs
     assert (kept.status, kept.bound) == ("feasible", before.bound), "the plan states a proof that nobody has seen"
     save_plan(replace(plan, solver={"name": 3, "seed": True}), sent)
-    submit([sent], "Bob", None, path, tmp_path)
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        submit([sent], "Bob", None, path, tmp_path)
+    assert f"objective {plan.objective}: not better than the record, nothing is kept" in caplog.text
     assert read_best_known(path)["tiny/000"] == after
 
 
@@ -138,6 +147,16 @@ def test_what_is_sent_in_wrong_changes_nothing(tmp_path: Path) -> None:
 def test_the_command_refuses_unknown_names_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tiny/9999"]) == 2
     assert main(["--plan", str(tmp_path / "none.json"), "--by", "Ada"]) == 3
+
+
+def test_an_installed_package_is_never_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = plan_path("tiny/000")
+    monkeypatch.setattr("jigsaw_opt.instances.record.DATA", tmp_path / "jigsaw_opt" / "instances" / "data")
+    assert main(["--plan", str(plan)]) == 2
+    assert f"{tmp_path} is no clone of the repository" in caplog.text
+    assert not any(tmp_path.iterdir())
 
 
 def test_best_plans_have_the_best_known_bound() -> None:
