@@ -6,15 +6,12 @@ import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jigsaw_opt.cli.bench_against import Gate, configure_gate
 from jigsaw_opt.cli.check import CHECK_FAILED
 from jigsaw_opt.cli.sweeping import Rows, configure_engine, engine_of, run_sweep
 from jigsaw_opt.errors import Problems, UsageError
-
-if TYPE_CHECKING:
-    from jigsaw_opt.sweeps.bench.known import Beyond
 
 HELP = "measure solvers on instances"
 EXAMPLE = "jigsaw bench tiny --time-limits 10 -o results"
@@ -83,15 +80,15 @@ def run(arguments: argparse.Namespace) -> int:
     require_own(arguments.output)
     goes_on_from(arguments.output / ROWS)
     make_folder(arguments.output, (*TABLES, _PICTURE, _PAGE), arguments.sources)
-    beyond: list[Beyond] = []
-    more = partial(_more, gate=gate, beyond=beyond, folder=arguments.output)
+    rows: list[Mapping[str, Any]] = []
+    more = partial(_more, gate=gate, seen=rows, folder=arguments.output)
     kind = MEASUREMENTS._replace(more=more)
     picture, show = partial(_draw, folder=arguments.output, gate=gate), partial(_print, gate=gate)
     code = run_sweep(arguments, tasks, engine, kind, _line, show, picture)
-    return code or _tell_beyond(beyond, arguments.output) or (0 if gate is None else gate.code)
+    return code or _tell_wrong(rows, arguments.output, gate) or (0 if gate is None else gate.code)
 
 
-def _more(rows: Rows, gate: Gate | None, beyond: list[Beyond], folder: Path) -> Mapping[str, Any]:
+def _more(rows: Rows, gate: Gate | None, seen: list[Mapping[str, Any]], folder: Path) -> Mapping[str, Any]:
     """Return what the summary says besides its cells; keep the plans of runs that go beyond best known values."""
     import json
     from dataclasses import asdict
@@ -99,10 +96,10 @@ def _more(rows: Rows, gate: Gate | None, beyond: list[Beyond], folder: Path) -> 
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.sweeps.bench.known import better_plans, beyond_known
 
-    beyond += beyond_known(rows)
+    seen += rows
     for name, plan in better_plans(rows).items():
         write_atomically(_better(folder, name), json.dumps(plan).encode())
-    return {"beyond_known": [asdict(it) for it in beyond], **({} if gate is None else gate.judge(rows))}
+    return {"beyond_known": [asdict(it) for it in beyond_known(rows)], **({} if gate is None else gate.judge(rows))}
 
 
 def _better(folder: Path, name: str) -> Path:
@@ -110,10 +107,17 @@ def _better(folder: Path, name: str) -> Path:
     return folder / "better" / f"{name.replace('/', '-')}.json"
 
 
-def _tell_beyond(beyond: list[Beyond], folder: Path) -> int:
-    """Say which best known values are out of date or contradicted; return the exit code."""
+def _tell_wrong(rows: Rows, folder: Path, gate: Gate | None) -> int:
+    """Say which best known values are out of date, and what contradicts them or other runs; return the exit code."""
     from jigsaw_opt.cli.output import note
+    from jigsaw_opt.sweeps.bench.contradictions import contradictions
+    from jigsaw_opt.sweeps.bench.known import beyond_known
 
+    placed = [(f"{_named(row)} in {folder}", row) for row in rows]
+    beyond = beyond_known(rows)
+    if gate is not None:
+        placed += [(f"{_named(row)} in {gate.folder}", row) for row in gate.older]
+        beyond += [it for it in beyond_known(gate.older) if it.kind == "contradiction" and it not in beyond]
     for it in beyond:
         run = f"{it.instance}: {it.solver}, seed {it.seed}"
         if it.kind == "better":
@@ -123,7 +127,10 @@ def _tell_beyond(beyond: list[Beyond], folder: Path) -> int:
             note(f"{told}; in a clone, store the best plan by python -m jigsaw_opt.instances.record {what}")
         else:
             note(f"CONTRADICTION: {run}: {it.found}, stored {it.stored}: one of plan and bound is wrong")
-    return CHECK_FAILED if beyond else 0
+    wrong = dict.fromkeys(contradictions(placed))
+    for each in wrong:
+        note(f"CONTRADICTION: {each.place}: {each.told}: one of plan and bound is wrong")
+    return CHECK_FAILED if beyond or wrong else 0
 
 
 def _gate(arguments: argparse.Namespace, problems: Problems) -> Gate | None:
@@ -136,7 +143,7 @@ def _gate(arguments: argparse.Namespace, problems: Problems) -> Gate | None:
 
 def _compare(arguments: argparse.Namespace, problems: Problems, gate: Gate | None) -> int:
     """Judge the runs that are in the folder or file; no other is made, and of a folder the page is written anew."""
-    from jigsaw_opt.cli.output import flush, print_json
+    from jigsaw_opt.cli.output import flush, note, print_json
     from jigsaw_opt.documents import make_folder
     from jigsaw_opt.sweeps.bench.summary import is_row
     from jigsaw_opt.sweeps.folder import rows_path
@@ -150,7 +157,7 @@ def _compare(arguments: argparse.Namespace, problems: Problems, gate: Gate | Non
             path="instance",
         )
     with problems.of("-o"):
-        rows = [*read_rows(rows_path(arguments.output), is_row).values()]
+        rows = [*read_rows(rows_path(arguments.output), is_row, note).values()]
     problems.tell()
     assert gate is not None  # else there is a problem
     gate.require(row["key"] for row in rows)
@@ -165,14 +172,18 @@ def _compare(arguments: argparse.Namespace, problems: Problems, gate: Gate | Non
     else:
         gate.tell()
     flush()
-    return gate.code
+    return _tell_wrong(rows, arguments.output, gate) or gate.code
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    what = f"{row['instance']} {row['solver']} seed {row['seed']} {_limit(row['time_limit'])}"
+    what = _named(row)
     if row["error"] is not None:
         return f"{what}: error: {row['error']}"
     return f"{what}: {row['status']} {row['objective']} gap {_percent(row['gap'])} in {row['seconds']:.2f} s"
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    return f"{row['instance']} {row['solver']} seed {row['seed']} {_limit(row['time_limit'])}"
 
 
 def _draw(rows: Rows, folder: Path, gate: Gate | None) -> None:

@@ -54,6 +54,7 @@ class Gate:
     """
 
     def __init__(self, folder: Path, level: float, measures: str | None) -> None:
+        from jigsaw_opt.cli.output import note
         from jigsaw_opt.sweeps.bench.against import COMPARED
         from jigsaw_opt.sweeps.bench.summary import is_row
         from jigsaw_opt.sweeps.folder import rows_path
@@ -71,7 +72,12 @@ class Gate:
             raise UsageError.of(wrong)
         self.folder, self.level = folder, level
         self.judged: Against | None = None
-        self._old = read_rows(rows_path(folder), is_row)
+        self._old = read_rows(rows_path(folder), is_row, note)
+
+    @property
+    def older(self) -> Rows:
+        """The older runs."""
+        return [*self._old.values()]
 
     def require(self, keys: Iterable[str]) -> None:
         """Refuse runs none of which has an older one of the same task.

@@ -45,7 +45,7 @@ class Record:
     UsageError
         It cannot be written, or is no regular file.
     InvalidInputError
-        Lines that are no rows, each of them.
+        Lines that are no rows, and those that contradict another row of the same key, each of them.
     """
 
     def __init__(self, path: Path, is_row: IsRow = lambda _row: True) -> None:
@@ -104,20 +104,26 @@ class Record:
         return rows
 
 
-def read_rows(path: Path, is_row: IsRow) -> dict[str, dict[str, Any]]:
+def read_rows(path: Path, is_row: IsRow, tell: Callable[[str], None]) -> dict[str, dict[str, Any]]:
     """Return the rows of a record that nobody goes on with, by key; the file stays as it is.
 
     Parameters
     ----------
     path, is_row
         As in `Record`; another process may be writing it.
+    tell
+        Receives a sentence where the last line is cut off, so that its run is missing.
 
     Raises
     ------
     InvalidInputError
         The file cannot be read, or has lines that are no rows.
     """
-    return _rows(path, read_file(path), is_row)
+    data = read_file(path)
+    rows = _rows(path, data, is_row)
+    if data and not data.endswith(b"\n"):
+        tell(f"the last line of {path} is cut off, and its run is left out")
+    return rows
 
 
 def _rows(path: Path, data: bytes, is_row: IsRow) -> dict[str, dict[str, Any]]:
@@ -128,7 +134,9 @@ def _rows(path: Path, data: bytes, is_row: IsRow) -> dict[str, dict[str, Any]]:
         for number, line in enumerate(BytesIO(data), 1):
             row = _row(line, is_row) if line.endswith(b"\n") else None
             if row is not None:
-                rows[row["key"]] = row
+                if rows.setdefault(row["key"], row) != row:
+                    told = "is another row of the same run, with other values"
+                    report.note(Problem(f"{path}:{number}", told, _HINT, code="duplicate-name"))
             elif line.endswith(b"\n") or not _may_be_cut(line):
                 report.note(Problem(f"{path}:{number}", "is not a row", _HINT, code="malformed"))
     report.raise_if_any()

@@ -207,6 +207,41 @@ def test_two_files_of_rows_are_compared_as_their_folders_are(
     assert sorted(path.name for path in new.iterdir()) == ["report.html", "rows.jsonl"]
 
 
+def test_runs_that_contradict_each_other_or_what_is_proven_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
+    best = best_known("tiny/000")
+    assert best is not None
+    row = {"set": "s", "solver": "a", "seed": 0, "time_limit": 1, "error": None}
+    other = {**row, "key": "x", "instance": "x", "instance_sha256": "0" * 64}
+    tiny = {**row, "key": "t", "instance": "tiny/000", "instance_sha256": best.instance_sha256}
+
+    def told(older: list[dict[str, object]], newer: list[dict[str, object]]) -> list[str]:
+        for path, rows in ((old, older), (new, newer)):
+            path.write_text("".join(json.dumps(each) + "\n" for each in rows))
+        capsys.readouterr()
+        code = run("bench", "-o", new, "--against", old, "--measures", "objective")
+        found = [line for line in capsys.readouterr().err.splitlines() if "CONTRADICTION" in line]
+        assert code == (7 if found else 0)
+        return found
+
+    plan, bound = {**other, "objective": 5, "bound": 1}, {**other, "objective": 20, "bound": 10}
+    assert told([plan], [plan]) == []
+    end = "one of plan and bound is wrong"
+    run_of = "x a seed 0 1 s in"
+    between = f"bound 10 is above the objective 5 of {run_of}"
+    assert told([plan], [bound]) == [f"CONTRADICTION: {run_of} {new}: {between} {old}: {end}"]
+    assert told([bound], [plan]) == [f"CONTRADICTION: {run_of} {old}: {between} {new}: {end}"]
+    none = {**other, "objective": None, "status": "infeasible"}
+    assert len(told([plan], [none])) == 1
+    alone = {**other, "objective": 5, "bound": 9}
+    assert told([none], [alone])[0] == f"CONTRADICTION: {run_of} {new}: bound 9 is above the objective 5: {end}"
+    low, right = {**tiny, "objective": 1, "bound": 0}, {**tiny, "objective": best.objective, "bound": 0}
+    stored = f"CONTRADICTION: tiny/000: a, seed 0: 1, stored {best.bound}: {end}"
+    assert told([low], [right]) == [stored] == told([right], [low])
+
+
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     assert bench(old, "tiny/000", "--solvers", "greedy") == 0

@@ -18,11 +18,11 @@ import pytest
 from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
 from jigsaw_opt.sweeps.bench.summary import is_row
 from jigsaw_opt.sweeps.engine_local import LocalEngine
-from jigsaw_opt.sweeps.record import Record
+from jigsaw_opt.sweeps.record import Record, read_rows
 from jigsaw_opt.sweeps.sweep import rows_of, sweep, unfinished
 from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome
 from tests.processes import alive, wait_for
-from tests.refusals import misuse
+from tests.refusals import misuse, refuses
 from tests.sweeps.calls import broken, calls, gated_tasks, killed, squared
 
 ROOT = Path(__file__).parents[2]
@@ -115,6 +115,15 @@ def test_lines_that_are_no_rows_are_all_named(tmp_path: Path) -> None:
         '"error": null, "objective": [1]',
         '"error": null, "objective": 1%s' % ("0" * 400),
         '"error": null, "gap": NaN',
+        '"error": null, "unknown": Infinity',
+        '"error": null, "objective": -5',
+        '"error": null, "objective": 12.5',
+        '"error": null, "objective": true',
+        '"error": null, "bound": "5"',
+        '"error": null, "instance_sha256": "zz"',
+        '"error": null, "threads": 0',
+        '"error": null, "seconds": -3',
+        '"error": null, "versions": {{{}}}'.format(", ".join(f'"{n}": 1' for n in range(1100))),
         '"error": null, "trajectory": 5',
         '"error": null, "trajectory": [[1, 2]]',
         '"error": null, "trajectory": [[null, 2, 3]]',
@@ -126,7 +135,9 @@ def test_lines_that_are_no_rows_are_all_named(tmp_path: Path) -> None:
 )
 def test_rows_that_a_summary_cannot_be_made_of_are_named(tmp_path: Path, row: str) -> None:
     path = tmp_path / "rows.jsonl"
-    labels = '"set": "s", "instance": "x", "solver": "a", '
+    labels = '"set": "s", "instance": "x", "solver": "a", "seed": 0, "time_limit": 1, "instance_sha256": "%s", ' % (
+        "0" * 64
+    )
     good = (
         '{"key": "a", '
         + labels
@@ -142,6 +153,28 @@ def test_rows_that_a_summary_cannot_be_made_of_are_named(tmp_path: Path, row: st
     assert [str(problem) for problem in caught.value.problems] == [
         f"{path}:2: is not a row (take another folder, or delete the line, and its task runs again)"
     ]
+
+
+def test_two_rows_of_one_run_are_refused_unless_they_are_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    first, other = '{"key": "a", "x": 1}\n', '{"key": "a", "x": 2}\n'
+    path.write_text(first + first)
+    with Record(path) as record:
+        assert record.rows == {"a": {"key": "a", "x": 1}}
+    path.write_text(first + '{"key": "b"}\n' + other)
+    with refuses(f"duplicate-name {path}:3"):
+        Record(path)
+
+
+def test_who_only_reads_is_told_of_a_line_that_is_cut(tmp_path: Path) -> None:
+    path, told = tmp_path / "rows.jsonl", list[str]()
+    for text in ("", '{"key": "a"}\n'):
+        path.write_text(text)
+        read_rows(path, lambda _row: True, told.append)
+    assert told == []
+    path.write_text('{"key": "a"}\n{"key": "b", "sol')
+    assert [*read_rows(path, lambda _row: True, told.append)] == ["a"]
+    assert told == [f"the last line of {path} is cut off, and its run is left out"]
 
 
 def test_only_a_thousand_lines_that_are_no_rows_are_named(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ from math import exp, inf, isfinite, log
 from statistics import fmean, median
 from typing import Any, TypeVar
 
+from jigsaw_opt.errors import InvalidInputError
+from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.problem.rules.structure import structure
 from jigsaw_opt.sweeps.bench.table import csv_table
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.record import is_number
@@ -33,6 +36,8 @@ __all__ = [
 Row = Mapping[str, Any]
 T = TypeVar("T")
 _LABELS = ("set", "instance", "solver")
+_TASK = ("seed", "time_limit")
+_MEASURES = ("gap", "primal_dual_integral", "seconds", "seconds_to_objective")
 _LEAST_SECONDS = 0.01
 """Shorter times are taken for this long: below it they say more of the clock than of the solver."""
 
@@ -79,17 +84,30 @@ class Cell:
 
 
 def is_row(row: Row) -> bool:
-    """Return whether a row names instance and solver, and each value of a summary that is there has its type."""
+    """Return whether a row is as the schema ``result`` says, names its task, and has summable measures, if any."""
     texts = row.get("error", 0), row.get("status")
-    numbers = row.get("objective"), row.get("gap"), row.get("primal_dual_integral")
+    measures = [row.get(name) for name in _MEASURES]
+    numbers = [value for value in row.values() if isinstance(value, int | float)]
     events = row.get("trajectory", [])
     return (
-        all(isinstance(row.get(label), str) for label in _LABELS)
+        _is_result(row)
+        and all(isinstance(row.get(label), str) for label in _LABELS)
+        and all(name in row for name in _TASK)
         and all(text is None or isinstance(text, str) for text in texts)
-        and all(number is None or is_number(number) for number in numbers)
+        and all(measure is None or (is_number(measure) and measure >= 0) for measure in measures)
+        and all(map(is_number, numbers))
         and isinstance(events, list)
         and all(map(_is_event, events))
     )
+
+
+def _is_result(row: Row) -> bool:
+    report = Report()
+    try:
+        structure("result")(row, "$", report)
+    except InvalidInputError:  # so many problems that the report is full
+        return False
+    return not report.problems
 
 
 def _is_event(event: object) -> bool:
