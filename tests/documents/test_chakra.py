@@ -24,7 +24,7 @@ from jigsaw_opt.documents.chakra_trace import (
     decode_trace,
     encode_trace,
 )
-from jigsaw_opt.documents.readers.chakra import read_chakra
+from jigsaw_opt.documents.readers.chakra import _Rank, read_chakra
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import TaskGraphJob
 from jigsaw_opt.problem.costs import transfer_us
@@ -127,7 +127,8 @@ def test_operations_of_a_stream_and_control_dependencies_of_a_gpu_are_waits() ->
     shape = read_chakra({"job.et": encode_trace(nodes)}, "v100", tell=told.append)
     waits = {(edge.before, edge.after) for edge in shape.edges}
     assert waits == {("0.3 first", "0.9 second"), ("0.3 first", "0.4 apart")}
-    assert "left out: 2 control dependencies of the CPU, which say who called whom" in told
+    assert "left out: 1 control dependencies of the CPU, which say who called whom" in told
+    assert "left out: 1 control dependencies on nodes that are not there" in told
 
 
 def test_a_message_without_a_peer_goes_to_the_other_rank_of_its_group() -> None:
@@ -167,6 +168,17 @@ def test_a_send_and_its_receive_are_one_transfer() -> None:
         ([[*step(), ChakraNode(7, "s", SEND)], step()], "job.0.et: node 7", "missing-field"),
         ([[reduced(1, -1)], [reduced(1, 3)]], "job.0.et: node 1", "out-of-range"),
         ([[reduced(1, 3)], [reduced(1, 3)]], "job.0.et", "empty"),
+        # Ranks within a group: the receive is of rank 2, not of rank 1.
+        (
+            [step(), [*step(), message(7, SEND, 0, 1)], [*step(), message(7, RECEIVE, 0, 1)]],
+            "job.1.et: node 7",
+            "mismatch",
+        ),
+        (
+            [step(), [*step(), message(7, SEND, 0, 1)], [*step(), message(7, RECEIVE, 0, 1)]],
+            "job.2.et: node 7",
+            "mismatch",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_by_node(nodes: list[list[ChakraNode]], path: str, code: str) -> None:
@@ -174,6 +186,34 @@ def test_what_is_wrong_is_told_by_node(nodes: list[list[ChakraNode]], path: str,
     with pytest.raises(InvalidInputError) as raised:
         read_chakra(traces, "v100")
     assert (path, code) in [(problem.path, problem.code) for problem in raised.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (SEND, "comm_tag", "a"),
+        (SEND, "comm_dst", "1"),
+        (RECEIVE, "comm_src", 1.0),
+        (COLLECTIVE, "comm_type", "ALL_GATHER"),
+        (COLLECTIVE, "comm_type", 2.0),
+        (COLLECTIVE, "pg_name", 0.5),
+        (COMPUTE, "is_cpu_op", "False"),
+        (COMPUTE, "stream", "7"),
+        (COMPUTE, "tid", True),
+    ],
+)
+def test_attributes_that_say_what_belongs_together_have_their_kind(kind: int, name: str, value: object) -> None:
+    node = ChakraNode(9, "x", kind, (), 1, 0, {"comm_size": 8, "comm_src": 0, "comm_dst": 0, name: value})
+    with pytest.raises(InvalidInputError) as raised:
+        _Rank.of(0, "job.0.et", [*step(), node])
+    (problem,) = raised.value.problems
+    assert (problem.path, problem.code) == ("job.0.et: node 9", "wrong-type")
+    assert problem.message.startswith(f"{name} must be ") and problem.message.endswith(repr(value))
+
+
+def test_of_an_operation_of_the_cpu_only_that_is_read() -> None:
+    called = ChakraNode(9, "x", COMPUTE, (), 1, 0, {"is_cpu_op": True, "tid": "main", "comm_type": "none"})
+    assert _Rank.of(0, "job.0.et", [*step(), called]).kept.keys() == {2, 4, 5, 6}
 
 
 @pytest.mark.parametrize("cut", [1, 7, -1])

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
@@ -51,6 +51,14 @@ _NAMES = {
 """Names of the kinds of collectives that are known."""
 _UNSTATED = -1
 """The kind of a collective that states none."""
+_KINDS = {
+    "is_cpu_op": ("true or false", (bool, int)),
+    "stream": ("an integer", (int,)),
+    "tid": ("an integer", (int,)),
+    "pg_name": ("a text", (str, int)),
+    **dict.fromkeys(("comm_type", "comm_src", "comm_dst", "comm_tag"), ("an integer", (int,))),
+}
+"""What the attributes that say what belongs together have to be; of an operation of the CPU only the first is read."""
 _RANK = re.compile(r"\.([0-9]{1,9})\.et(\.gz)?$")
 
 
@@ -154,6 +162,7 @@ class _Rank:
             for before in node.after
             if before not in by_number
         ]
+        problems += [problem for node in nodes for problem in _wrong_attributes(node, source)]
         if problems:
             raise InvalidInputError(problems)
         waits = {node.number: [*node.after, *_control(node, by_number)] for node in nodes}
@@ -174,8 +183,10 @@ class _Rank:
             told = f"has {len(kept)} nodes of a GPU; at most {_MOST_KEPT} are read"
             raise InvalidInputError([Problem(source, told, code="too-large")])
         left_out = Counter(reason for reason in reasons.values() if reason is not None)
-        calls = sum(len(node.control) - len(_control(node, by_number)) for node in nodes)
+        absent = sum(number not in by_number for node in nodes for number in node.control)
+        calls = sum(len(node.control) - len(_control(node, by_number)) for node in nodes) - absent
         left_out.update({"control dependencies of the CPU, which say who called whom": calls} if calls else {})
+        left_out.update({"control dependencies on nodes that are not there": absent} if absent else {})
         return cls(number, source, kept, _waits(waits, kept, order), left_out)
 
     def again(self, number: int) -> _Rank:
@@ -186,6 +197,16 @@ class _Rank:
         """Return the name of a node in the task graph."""
         text = "".join(each if each.isprintable() and each != "/" else "_" for each in self.kept[number].name)
         return f"{self.number}.{number} {text[:_LONGEST_NAME]}".strip()
+
+
+def _wrong_attributes(node: ChakraNode, source: str) -> Iterator[Problem]:
+    """Yield the attributes of a node that are of another kind than what is read of them."""
+    for name in ("is_cpu_op",) if _of_cpu(node) else _KINDS:
+        told, kinds = _KINDS[name]
+        value = node.attributes.get(name)
+        if value is not None and type(value) not in kinds:
+            message = f"{name} must be {told}; is {value!r:.100}"
+            yield Problem(f"{source}: node {node.number}", message, code="wrong-type")
 
 
 def _control(node: ChakraNode, nodes: Mapping[int, ChakraNode]) -> list[int]:
@@ -200,8 +221,7 @@ def _of_cpu(node: ChakraNode) -> bool:
 
 def _stream(node: ChakraNode) -> int | None:
     """Return the stream that an operation of a GPU is on; earlier traces state it as its thread."""
-    stated = node.attributes.get("stream", node.attributes.get("tid"))
-    return stated if type(stated) is int and not _of_cpu(node) else None
+    return None if _of_cpu(node) else node.attributes.get("stream", node.attributes.get("tid"))
 
 
 def _in_order(nodes: Mapping[int, ChakraNode], waits: Mapping[int, list[int]]) -> list[int]:
@@ -283,7 +303,7 @@ class _Matching:
                     self.blocks.append(TaskGraphBlock(name, (str(rank.number),), {gpu_type: node.duration_us}))
                 elif node.kind == COLLECTIVE:
                     group, kind = str(node.attributes.get("pg_name", "")), node.attributes.get("comm_type", _UNSTATED)
-                    collectives[group, _number(kind)][index].append(number)
+                    collectives[group, kind][index].append(number)
                 elif (ends := self._ends(rank, node)) is not None:
                     messages[ends][node.kind].append((index, number))
         for (group, kind), parts in collectives.items():
@@ -292,15 +312,21 @@ class _Matching:
             self._add_messages(source, target, sides[SEND], sides[RECEIVE])
 
     def _ends(self, rank: _Rank, node: ChakraNode) -> tuple[int, int, int] | None:
-        """Return source, target and tag of a message; None where its peer is not known."""
+        """Return source, target and tag of a message; None where its peer is not known, or it is of another rank."""
         own, other = ("comm_src", "comm_dst") if node.kind == SEND else ("comm_dst", "comm_src")
         peer = node.attributes.get(other, _peer(node, rank.number, self._pairs))
         if peer is None:
             told = f"does not say its {other}, and no group of two ranks does"
             self.problems.append(Problem(f"{rank.source}: node {node.number}", told, code="missing-field"))
             return None
-        ends = {own: node.attributes.get(own, rank.number), other: peer}
-        return _number(ends["comm_src"]), _number(ends["comm_dst"]), _number(node.attributes.get("comm_tag", 0))
+        stated = node.attributes.get(own, rank.number)
+        if stated != rank.number:
+            told = f"states {own} {stated}, and the trace is of rank {rank.number}"
+            hint = "number ranks through the job, not in each group, and give the files in the order of their ranks"
+            self.problems.append(Problem(f"{rank.source}: node {node.number}", told, hint, code="mismatch"))
+            return None
+        source, target = (stated, peer) if node.kind == SEND else (peer, stated)
+        return source, target, node.attributes.get("comm_tag", 0)
 
     def _add_collectives(self, group: str, kind: int, parts: Mapping[int, list[int]]) -> None:
         """Add the collectives of one kind of a process group, by rank."""
@@ -414,10 +440,6 @@ def _size(parts: list[tuple[int, int]], ranks: list[_Rank], problems: list[Probl
         told = f"moves as much as an all-reduce of {moved} bytes; at most {_MOST_SIZE} are possible"
         problems.append(Problem(next(iter(stated)), told, code="out-of-range"))
     return moved
-
-
-def _number(value: object) -> int:
-    return value if type(value) is int else -1
 
 
 def _transfers_without_work(graph: TaskGraph) -> int:
