@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,10 +19,12 @@ import pytest
 
 import jigsaw_opt as jo
 from jigsaw_opt.errors import MissingEngineError
+from jigsaw_opt.planning.pipeline.asynchronous import AsyncSchedule
 from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policy import PolicySetting
 from jigsaw_opt.solvers.bounds import Relaxation
 from jigsaw_opt.system.former_names import FormerNameWarning, is_said
@@ -333,8 +335,6 @@ def test_former_attributes_work_and_warn(kind: str, former: str, now: str) -> No
 
 
 def test_performance_models_by_the_former_name_of_their_method_work_and_warn() -> None:
-    from jigsaw_opt.scheduling.performance.seconds import Seconds
-
     class Halved(Seconds):
         def paces(self, *asked: Any) -> Any:
             return tuple(replace(found, rate=found.rate // 2) for found in super().paces(*asked))
@@ -355,8 +355,59 @@ def test_performance_models_by_the_former_name_of_their_method_work_and_warn() -
     assert of_super[0].filename == __file__
 
 
+def test_the_former_name_of_a_method_works_on_an_object_too() -> None:
+    @dataclass(frozen=True)
+    class Wrapped(Seconds):
+        paces: Any = None
+
+    def own(*asked: Any) -> Any:
+        return ("its own",)
+
+    patched = Seconds()
+    patched.paces = own  # type: ignore[method-assign]
+    cluster = jo.load_instance(DATA / "pair.json").cluster
+    for model, called in ((patched, "Seconds"), (Wrapped(own), "Wrapped")):
+        with pytest.warns(FormerNameWarning, match=f"the method paces of {called} is called speeds now"):
+            assert PolicySetting(cluster, model).performance.speeds(Share((0,), (0,)), [], []) == ("its own",)
+    assert Seconds().speeds(Share((0,), (0,)), [TraceJob("a", 0, None, 1, 10)], [0]) != ("its own",)
+
+
+def test_something_else_by_the_name_that_a_method_has_now_is_refused() -> None:
+    class OfObject(Seconds):
+        def __init__(self) -> None:
+            self.speeds = {"v100": 2}  # type: ignore[assignment]
+
+    class OfClass(Seconds):
+        speeds = None  # type: ignore[assignment]
+
+    for model in (OfObject(), OfClass()):
+        with pytest.raises(jo.UsageError, match=r"the method paces of Of.* is called speeds now, .*: rename") as caught:
+            PolicySetting(jo.load_instance(DATA / "pair.json").cluster, model)  # type: ignore[arg-type]
+        assert caught.value.problems[0].code == "wrong-type"
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("executor.schedule", "LevelSchedule"),
+        ("problem.shape", "Hold"),
+        ("solvers.control", "Control"),
+        ("solvers.explanation.phased", "PhaseTime"),
+        ("solvers.resolve.failure_repair", "repaired"),
+    ],
+)
+def test_modules_by_a_former_name_give_all_their_names(module: str, name: str) -> None:
+    got: dict[str, Any] = {}
+    with pytest.warns(FormerNameWarning):
+        exec(f"from jigsaw_opt.{module} import *", got)
+    names = {each for each in got if not each.startswith("__")}
+    assert names == set(importlib.import_module(f"jigsaw_opt.{module}").__all__) and name in names
+
+
 def test_former_keywords_of_data_classes_work_and_warn() -> None:
     operations = compile_instance(jo.load_instance(DATA / "pair.json"))
+    interval: dict[str, Any] = {"initiation_interval_us": 2}
+    others: dict[str, Any] = {one.name: 0 for one in fields(AsyncSchedule) if one.name not in interval}
     made: list[tuple[Callable[..., Any], dict[str, Any], str, str]] = [
         (jo.Options, {}, "robust", "survivable"),
         (jo.Options, {}, "workers", "threads"),
@@ -366,10 +417,12 @@ def test_former_keywords_of_data_classes_work_and_warn() -> None:
         (partial(replace, jo.Options()), {}, "workers", "threads"),
         (partial(replace, Relaxation("mine", lambda *_: iter(()))), {}, "shaped", "task_graphs"),
         (partial(replace, operations), {}, "shaped", "task_graphs"),
+        (partial(AsyncSchedule, **others), {}, "pace_us", "initiation_interval_us"),
+        (partial(replace, AsyncSchedule(**interval, **others)), {}, "pace_us", "initiation_interval_us"),
     ]
-    for make, others, former, now in made:
+    for make, needed, former, now in made:
         with pytest.warns(FormerNameWarning, match=f"the argument {former} of .* is called {now} now"):
-            assert getattr(make(**others, **{former: True}), now) is True
+            assert getattr(make(**needed, **{former: True}), now) is True
     with pytest.warns(FormerNameWarning), pytest.raises(jo.UsageError) as caught:
         jo.Options(robust=True, survivable=False)
     assert [(problem.code, problem.path) for problem in caught.value.problems] == [("not-together", "survivable")]

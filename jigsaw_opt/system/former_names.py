@@ -52,6 +52,8 @@ def former_names(module: str, now: Mapping[str, str], told: Mapping[str, str] | 
     """
 
     def get(name: str) -> object:
+        if name == "__all__":  # asked for by `import *`, of a module that has nothing else
+            return [*now]
         if name not in now:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         words = (told or {}).get(name, now[name])
@@ -101,21 +103,39 @@ def former_method(old: str, method: Callable[..., T]) -> Callable[..., T]:
 
 
 def under_new_name(owner: T, old: str, new: str) -> T:
-    """Return an object whose class may have a method by its former name alone, with the method under both names.
+    """Return an object that may have a method by its former name alone, with the method under both names.
 
     Parameters
     ----------
     owner
-        An object of a user's own class.
+        An object of a user's own class, which has the method of its class or of its own; or what makes one.
     old, new
         The name of the method then and now.
+
+    Raises
+    ------
+    UsageError
+        The object has the method by its former name, and something else by its name now.
     """
-    for kind in type(owner).__mro__:
-        if new in vars(kind):
+    made = type(owner).__name__
+    if isinstance(owner, type) or not callable(getattr(owner, old, None)):
+        return owner
+    if not callable(getattr(owner, new, lambda: None)):
+        told = (
+            f"the method {old} of {made} is called {new} now, and {made} has something else under that name: rename it"
+        )
+        raise UsageError(told, code="wrong-type", path=f"{made}.{new}")
+    for home in (owner, *type(owner).__mro__):
+        names = getattr(home, "__dict__", {})
+        if new in names:
             break
-        if old in vars(kind):
-            warnings.warn(f"the method {old} of {kind.__name__} is called {new} now", FormerNameWarning, stacklevel=2)
-            setattr(kind, new, vars(kind)[old])
+        if old in names:
+            called = home.__name__ if isinstance(home, type) else made
+            warnings.warn(f"the method {old} of {called} is called {new} now", FormerNameWarning, stacklevel=2)
+            if home is owner:
+                names[new] = names[old]  # the object may be frozen
+            else:
+                setattr(home, new, names[old])
             break
     return owner
 
