@@ -91,16 +91,27 @@ def test_the_source_archive_has_what_packagers_need_and_nothing_else(archive: Pa
     assert inside == kept | made
 
 
-def test_the_wheel_has_the_package_and_its_licences(wheel: Path, tracked: set[str]) -> None:
+def test_the_wheel_has_the_package_and_its_licences(wheel: Path, metadata: Message, tracked: set[str]) -> None:
     with zipfile.ZipFile(wheel) as opened:
         inside = set(opened.namelist())
     information = f"jigsaw_opt-{jigsaw_opt.__version__}.dist-info/"
-    assert {f"{information}licenses/LICENSE", f"{information}licenses/NOTICE"} <= inside
+    vendored = {name for name in tracked if re.fullmatch(r"jigsaw_opt/.+\.LICENSE\.txt", name)}
+    licences = {"LICENSE", "NOTICE", *vendored}
+    assert vendored and set(metadata.get_all("License-File", [])) == licences
+    assert metadata["License-Expression"] == "Apache-2.0 AND MIT"
+    assert {f"{information}licenses/{name}" for name in licences} <= inside
     package = {name for name in tracked if name.startswith("jigsaw_opt/")}
     if HAS_COMPILER:
         package.add("jigsaw_opt/solvers/kernels/native.abi3.so")
         assert re.fullmatch(r"jigsaw_opt-.+-cp311-abi3-.+\.whl", wheel.name)
     assert {name for name in inside if not name.startswith(information)} == package
+
+
+def test_the_notice_names_every_licence_of_others_and_what_the_wheel_lacks(tracked: set[str]) -> None:
+    paragraphs = (ROOT / "NOTICE").read_text().split("\n\n")
+    for name in (name for name in tracked if name.endswith(".LICENSE.txt")):
+        (paragraph,) = (text for text in paragraphs if name in text)
+        assert ("not the wheel" in paragraph) is not name.startswith("jigsaw_opt/")
 
 
 def test_the_metadata_say_where_the_project_is(metadata: Message) -> None:

@@ -153,7 +153,7 @@ def test_a_release_sets_version_and_date_everywhere_and_makes_the_tag(project: P
 
 def test_a_release_names_all_that_is_amiss_and_changes_nothing(project: Path) -> None:
     (project / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n")
-    publish_as(project, "OWNER", "owner@example.org")
+    publish_as(project, "OWNER", "anybody@example.org")
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file() and ".git" not in path.parts}
     code, _, problems = release(project, "cut", "0.0.1")
     assert code == 1 and len(problems.splitlines()) == 4 and "name owner and contact" in problems

@@ -152,6 +152,7 @@ def _chakra(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.documents.chakra_trace import encode_trace
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.chakra import chakra_traces
+    from jigsaw_opt.text import counted
 
     folder: Path | None = arguments.output
     if folder is None or (folder.exists() and not folder.is_dir()):
@@ -165,9 +166,10 @@ def _chakra(arguments: argparse.Namespace) -> int:
         note(f"rank {rank} is GPU {made.gpus[rank]}")
         emit(encode_trace(nodes), path)
     if made.all_reduces:
-        note(f"{made.all_reduces} transfers among several GPUs are written as all-reduces, as a plan times them")
+        transfers = counted(made.all_reduces, "transfer")
+        note(f"written as all-reduces, as a plan times them: {transfers} among several GPUs")
     if made.unsaid:
-        note(f"{made.unsaid} waits between GPUs that share no transfer are not in the traces")
+        note(f"not in the traces: {counted(made.unsaid, 'wait')} between GPUs that share no transfer")
     return 0
 
 

@@ -15,6 +15,7 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.planning.chakra import ChakraTraces, chakra_traces
 from jigsaw_opt.problem import Cluster, Instance, Plan, Server, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.text import counted
 
 NAMES = ["tiny/013", "tiny/016", "pipeline/two-servers", "pipeline/sharded"]
 
@@ -113,7 +114,7 @@ def test_export_writes_a_file_for_each_gpu(tmp_path: Path, capsys: pytest.Captur
     told = capsys.readouterr().err
     assert "rank 0 is GPU" in told
     among = sum(len(row.transfers) for job in plan.jobs if len(job.gpus) > 1 for row in job.iterations)
-    assert f"{among} transfers among several GPUs are written as all-reduces" in told
+    assert f"written as all-reduces, as a plan times them: {counted(among, 'transfer')} among several GPUs" in told
 
 
 def test_chakras_visualizer_draws_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
