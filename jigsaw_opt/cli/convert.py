@@ -204,7 +204,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _shop(arguments: argparse.Namespace) -> Instance:
     """Return the instance of a shop, which takes no option that describes GPUs or jobs."""
-    from jigsaw_opt.documents.file_bytes import read_file
+    from jigsaw_opt.documents.file_bytes import read_file, unpacked
     from jigsaw_opt.documents.readers.shops import SHOP_FORMATS
     from jigsaw_opt.errors import Problem, UsageError
 
@@ -220,7 +220,7 @@ def _shop(arguments: argparse.Namespace) -> Instance:
         raise UsageError.of(wrong)
     path = arguments.profiles[0]
     name = arguments.name or path.name.split(".")[0]
-    return SHOP_FORMATS[arguments.format](read_file(path), str(path), name)
+    return SHOP_FORMATS[arguments.format](unpacked(read_file(path), str(path)), str(path), name)
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
@@ -315,10 +315,10 @@ def _models(arguments: argparse.Namespace) -> dict[str, Model]:
 @contextmanager
 def _reading(path: Path, form: str) -> Iterator[bytes]:
     """Yield the bytes of a file, and say what it is where they are not read because they are something else."""
-    from jigsaw_opt.documents.file_bytes import read_file
+    from jigsaw_opt.documents.file_bytes import read_file, unpacked
     from jigsaw_opt.documents.recognising import expecting
 
-    data = read_file(path)
+    data = unpacked(read_file(path), str(path))
     with expecting(data, str(path), form):
         yield data
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shutil
@@ -165,6 +166,7 @@ def test_a_project_keeps_the_resources_that_bind_and_the_order_through_empty_act
         (read_fjsplib, "2 2 2\n2 1 1 3\n1 1 1 3 7\n", [("file:2", "wrong-count"), ("file:3", "wrong-count")]),
         (read_fjsplib, "1 2 2\n1 1 0 3\n", [("file:2", "out-of-range")]),
         (read_fjsplib, "1 2 2\n-1\n", [("file:2", "wrong-count")]),
+        (read_fjsplib, "3 2 2\n0\n1 1 1 3\n0 0\n", [("file:2", "empty"), ("file:4", "empty")]),
         (read_psplib, "nothing\n", [("file", "malformed")]),
         (read_psplib, PROJECT.partition("REQUESTS")[0], [("file", "missing-field")]),
         (read_fjsplib, "2 2 2\n1 2 1 3 2 4\n1 2 1 3 2 4\n", [("file:2", "does-not-fit")]),
@@ -274,6 +276,20 @@ def test_minizinc_finds_the_same_optimum(read: Callable[[str, str, str], Instanc
     assert by_minizinc(instance, tmp_path) == optimum(instance)
     late = replace(instance, jobs=(replace(shop_of(instance), release_us=100),))
     assert by_minizinc(late, tmp_path) == 100 + optimum(instance)
+
+
+def test_a_shop_may_be_packed_by_gzip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain, packed, broken = tmp_path / "s.txt", tmp_path / "s.txt.gz", tmp_path / "b.txt.gz"
+    plain.write_text(SHOP)
+    packed.write_bytes(gzip.compress(SHOP.encode()))
+    broken.write_bytes(packed.read_bytes()[:-9])
+    told = []
+    for path in (plain, packed):
+        assert main(["convert", "jsplib", str(path)]) == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1] != ""
+    assert main(["convert", "jsplib", str(broken)]) == 3
+    assert f"{broken}: cannot be unpacked" in capsys.readouterr().err
 
 
 def test_shops_go_in_and_out_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

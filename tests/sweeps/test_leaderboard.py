@@ -128,6 +128,22 @@ def test_every_problem_of_all_files_is_listed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("objective", -5, "must be an integer from 0 to 2^53 - 1 or null; is -5"),
+        ("bound", 1.5, "must be an integer from 0 to 2^53 - 1 or null; is a number with a fraction or an exponent"),
+        ("time_limit", -1, "must be a number of at least 0 or null; is -1"),
+        ("error", "", 'must be a non-empty text or null; is ""'),
+    ],
+)
+def test_all_that_a_value_may_be_is_told(key: str, value: object, told: str, tmp_path: Path) -> None:
+    file = written(tmp_path / "rows.jsonl", {**result(0, "a", 5), key: value})
+    with pytest.raises(InvalidInputError) as caught:
+        read_results([file])
+    assert [str(problem) for problem in caught.value.problems] == [f"{file}:1.{key}: {told}"]
+
+
 def test_results_that_contradict_each_other_are_told_with_both_places(tmp_path: Path) -> None:
     first = written(tmp_path / "first.jsonl", result(0, "a", 5, bound=1), result(1, "a", 9), result(2, "a", 4, bound=4))
     second = written(

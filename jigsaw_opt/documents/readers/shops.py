@@ -93,7 +93,9 @@ def read_fjsplib(data: bytes | str, source: str, name: str) -> Instance:
                 choices.append((number, f"operation {len(operations)}, among {count}"))
             operations.append(_operation(lines, number, pairs[0] - 1, machines, pairs[1]))
             at += 1 + 2 * count
-        if len(operations) != row[0] or at != len(row):
+        if row[0] == 0:
+            lines.add(number, "is a job without operations", code="empty")
+        elif len(operations) != row[0] or at != len(row):
             lines.add(number, f"is not the line of a job of {row[0]} operations", code="wrong-count")
         jobs.append(operations)
     _refuse_choices(lines, choices, "operation may choose its machine", "operations may choose their machines")

@@ -114,7 +114,11 @@ class _Compiler:
         }
         expected = keywords.get("x-expected") or " or ".join(_noun(name, keywords) for name in names)
         checks = {_PYTHON[name]: builders[name](keywords, expected) for name in names}
-        return next(iter(checks.values())) if len(checks) == 1 else _any_type(checks, expected)
+        if len(checks) == 1:
+            return next(iter(checks.values()))
+        if "number" in names:  # an integer is one, too
+            checks.setdefault(int, checks[float])
+        return _any_type(checks, expected)
 
     def _list(self, keywords: Keywords, expected: str) -> Check:
         item_check = self.compile(keywords["items"]) if "items" in keywords else _anything
