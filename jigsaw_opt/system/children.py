@@ -8,8 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import JigsawError
@@ -96,20 +98,48 @@ def start_deaf(process: BaseProcess) -> None:
 
     Who started it ends it. It calls `hear_signals` as soon as it runs. The server ends with this process, also while it
     still imports; by itself it would go through a shutdown of what it has imported, which may take seconds.
+
+    No module of the current folder is imported, unless this process would import it as well.
     """
     from multiprocessing import forkserver, resource_tracker
 
     keeper = _server_keeper()
-    resource_tracker.ensure_running()  # when started later, it lets through what is blocked here
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        forkserver.ensure_running()
-        number = _server_number()
-        assert number is not None
-        keeper.end_too(number)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    process.start()  # waits while the server imports, where a signal must be heard
+    with _same_path():
+        resource_tracker.ensure_running()  # when started later, it lets through what is blocked here
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            forkserver.ensure_running()
+            number = _server_number()
+            assert number is not None
+            keeper.end_too(number)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        process.start()  # waits while the server imports, where a signal must be heard
+
+
+@contextmanager
+def _same_path() -> Iterator[None]:
+    """Have every process that `multiprocessing` starts in this block look for modules where this one does.
+
+    By itself it starts ``python -c``, which looks into the current folder first, and some versions hand the path of
+    imports on only after the server has loaded its modules. A flag, unlike ``PYTHONSAFEPATH``, is not handed down to
+    other programs that these processes start.
+    """
+    from multiprocessing import spawn, util
+
+    path = spawn.get_preparation_data("path")["sys_path"]
+    first = f"import sys; sys.path[:] = {path!r}; command = sys.argv[2]; del sys.argv[1:3]; exec(command)"
+    with _one_at_a_time:  # or a second thread would take the flags of the first for the usual ones
+        usual = util._args_from_interpreter_flags  # type: ignore[attr-defined]
+        # What follows, which is "-c" and the command of multiprocessing, is in `sys.argv` of ours.
+        util._args_from_interpreter_flags = lambda: [*usual(), "-P", "-c", first]  # type: ignore[attr-defined]
+        try:
+            yield
+        finally:
+            util._args_from_interpreter_flags = usual  # type: ignore[attr-defined]
+
+
+_one_at_a_time = RLock()
 
 
 def end_server() -> None:

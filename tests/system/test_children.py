@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from jigsaw_opt import load_instance, save_instance, save_plan, solve
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.system import keeper_process
 from jigsaw_opt.system.children import Keeper
@@ -69,6 +70,82 @@ def test_the_fork_server_ends_with_its_parent(number: int, slow: str, tmp_path: 
         assert alive(server)
         parent.send_signal(number)
     wait_for(lambda: not alive(server))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["bench", "tiny/000", "--solvers", "greedy", "--work-limit", "1"],
+        ["simulate", "--sweep", "--cluster", "1x4:v100", "--workload", "../trace.csv", "--policy", "fifo"],
+        pytest.param(["run", "../instance.json", "../plan.json", "--iterations", "1"], marks=pytest.mark.slow),
+    ],
+    ids=lambda command: str(command[0]),
+)
+def test_no_module_of_the_current_folder_is_imported(command: list[str], tmp_path: Path) -> None:
+    if command[0] == "run":
+        pytest.importorskip("torch")
+        instance = load_instance(Path(__file__).parents[2] / "examples" / "two-cores.json")
+        save_instance(instance, tmp_path / "instance.json")
+        save_plan(solve(instance, method="greedy").plan, tmp_path / "plan.json")
+    (tmp_path / "trace.csv").write_text("name,submit_s,model,gpus,iterations\na,0,seconds,2,600\n")
+    program = tmp_path / "bin" / "jigsaw"  # not `python -m`, which has the current folder on its own path
+    program.parent.mkdir()
+    program.write_text(
+        "import sys\nfrom jigsaw_opt.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+    )
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    for module in ("json", "pickle", "random", "signal", "socket", "struct", "torch"):
+        (folder / f"{module}.py").write_text(f"open({str(tmp_path / module)!r}, 'w').close()")
+    before = set(tmp_path.iterdir())
+    done = subprocess.run(
+        [sys.executable, str(program), *command, "-o", "../out"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(tmp_path.iterdir()) - before == {tmp_path / "out"}
+
+
+CHOSEN = """
+import multiprocessing, os, subprocess, sys
+from jigsaw_opt.system.children import start_deaf
+
+def report():
+    import chosen
+    subprocess.run([sys.executable, "-c", "import sys; print(sys.flags.safe_path)"], check=True)
+
+if __name__ == "__main__":
+    sys.path.insert(0, "chosen")
+    environment = dict(os.environ)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["chosen"])
+    process = context.Process(target=report)
+    start_deaf(process)
+    process.join()
+    assert process.exitcode == 0 and os.environ == environment
+    spawned = multiprocessing.get_context("spawn").Process(target=report)
+    spawned.start()
+    spawned.join()
+    assert spawned.exitcode == 0
+"""
+
+
+def test_the_server_loads_what_this_process_would_and_changes_nothing_else(tmp_path: Path) -> None:
+    script = tmp_path / "bin" / "script.py"
+    for file, text in {script: CHOSEN, tmp_path / "chosen" / "chosen.py": "import os; print(os.getpid())"}.items():
+        file.parent.mkdir()
+        file.write_text(text)
+    (tmp_path / "chosen.py").write_text("print('of the current folder')")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment.pop("PYTHONSAFEPATH", None)
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    server, safe, spawned, *others = done.stdout.split()
+    assert server.isdecimal() and spawned.isdecimal() and [safe, *others] == ["False", "False"]
 
 
 def test_the_folder_is_this_users_alone_and_ends_with_the_block() -> None:
