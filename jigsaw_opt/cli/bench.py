@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.threads = max(1, (os.cpu_count() or 1) // max(1, arguments.jobs or 1))
     tasks, engine = tasks_of(arguments, problems), engine_of(arguments)
     if gate is not None:
-        gate.require(task.key for task in tasks)
+        gate.require([(task.key, task.labels) for task in tasks])
     require_own(arguments.output)
     goes_on_from(arguments.output / ROWS)
     make_folder(arguments.output, (*TABLES, _PICTURE, _PAGE), arguments.sources)
@@ -160,7 +160,7 @@ def _compare(arguments: argparse.Namespace, problems: Problems, gate: Gate | Non
         rows = [*read_rows(rows_path(arguments.output), is_row, note).values()]
     problems.tell()
     assert gate is not None  # else there is a problem
-    gate.require(row["key"] for row in rows)
+    gate.require([(row["key"], row) for row in rows])
     of_folder = arguments.output.is_dir()
     if of_folder:
         make_folder(arguments.output, (_PAGE,), ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jigsaw_opt.cli.check import CHECK_FAILED
 from jigsaw_opt.cli.sweeping import Rows
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.bench.against import Against, Change
@@ -79,16 +80,22 @@ class Gate:
         """The older runs."""
         return [*self._old.values()]
 
-    def require(self, keys: Iterable[str]) -> None:
+    def require(self, new: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Refuse runs none of which has an older one of the same task.
+
+        Parameters
+        ----------
+        new
+            Key of each run, and the columns that say of what it is.
 
         Raises
         ------
         InvalidInputError
             There is none.
         """
-        if not any(key in self._old for key in keys):
+        if not any(key in self._old for key, _ in new):
             what = f"none of its {len(self._old)} runs has the instance, solver, seed, limits and threads of a new one"
+            what += "".join(_only_difference([*self._old.values()], [labels for _, labels in new]))
             raise InvalidInputError([Problem(str(self.folder), what, code="mismatch")])
 
     def judge(self, rows: Rows) -> Mapping[str, Any]:
@@ -106,6 +113,7 @@ class Gate:
     def tell(self) -> None:
         """Print what was judged: a table, and what limits it."""
         from jigsaw_opt.cli.output import note, print_table
+        from jigsaw_opt.text import counted
 
         if self.judged is None:
             return
@@ -124,8 +132,49 @@ class Gate:
         print_table(heads, map(_cells, self.judged.changes), heads[2:9])
         if self.judged.unpaired:
             note(f"{self.judged.unpaired} runs have no older one of the same task in {self.folder}")
+        if self.judged.too_few:
+            rows = f"{self.judged.too_few} of {counted(len(self.judged.changes), 'row')}"
+            least = f"{self.judged.least_instances} instances or more in every row"
+            note(f"{rows} can be neither worse nor better, for they have too few instances: it takes {least}")
         if self.judged.hosts > 1:
             note(f"{self.judged.hosts} machines made these runs, and each takes its own time for the same work")
+
+
+_TASK = {
+    "instance_sha256": "instance",
+    "solver": "solver",
+    "seed": "seed",
+    "time_limit": "time limit",
+    "work_limit": "work limit",
+    "gap_limit": "gap limit",
+    "threads": "threads",
+}
+"""By column that makes the key of a run, its name."""
+
+
+def _only_difference(old: Rows, new: Rows) -> Iterator[str]:
+    """Yield each thing that is all that keeps some old run from being that of a new one, with its values."""
+    for column, name in _TASK.items():
+        theirs, ours = (_by_others(rows, column) for rows in (old, new))
+        both = theirs.keys() & ours.keys()
+        if both:
+            there, here = (
+                sorted({"none" if value is None else str(value) for key in both for value in own[key]})
+                for own in (theirs, ours)
+            )
+            values = "" if column == "instance_sha256" else f": {named(there)} there, {named(here)} here"
+            yield f"; some differ only in {name}{values}"
+
+
+def _by_others(rows: Rows, column: str) -> dict[tuple[Any, ...], set[Any]]:
+    """Return values of a column by those of all others that make the key."""
+    found: dict[tuple[Any, ...], set[Any]] = {}
+    for row in rows:
+        # Files of others may have a list where a number belongs.
+        told = {key: value if isinstance(value := row.get(key), Hashable) else str(value) for key in _TASK}
+        own = told.pop(column)
+        found.setdefault(tuple(told.values()), set()).add(own)
+    return found
 
 
 def _cells(it: Change) -> tuple[object, ...]:

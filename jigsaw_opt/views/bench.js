@@ -44,13 +44,14 @@ define($("meanings"), data.measures.map(it => [it.name, it.meaning]));
 define($("solvers"), data.solvers);
 
 // What has changed since older runs: less is better, so a ratio above 1 is worse.
-function tellAgainst({ folder, level, pairs, unpaired, hosts, changes }) {
+function tellAgainst({ folder, level, pairs, unpaired, hosts, changes, least_instances, too_few }) {
   const of = verdict => changes.filter(it => it.verdict === verdict).map(it => it.line + " in " + it.measure);
   const worse = of("worse"), better = of("better"), parts = [];
   if (worse.length) parts.push("Worse: " + worse.join(", ") + ".");
   if (better.length) parts.push("Better: " + better.join(", ") + ".");
   if (!parts.length) parts.push("No clear change.");
   parts.push("Significance level " + percent(level) + ", Holm over all rows; " + pairs + (pairs === 1 ? " pair" : " pairs") + " of runs" + (unpaired ? ", and " + unpaired + " without an older one" : "") + ".");
+  if (too_few) parts.push(too_few + " of " + changes.length + (changes.length === 1 ? " row" : " rows") + " can be neither worse nor better, for they have too few instances: it takes " + least_instances + " or more in every row.");
   if (hosts > 1) parts.push(hosts + " machines made them, and each takes its own time for the same work.");
   $("older").textContent = "Against " + folder;
   $("verdict").textContent = parts.join(" ");

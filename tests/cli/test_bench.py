@@ -203,7 +203,11 @@ def test_two_files_of_rows_are_compared_as_their_folders_are(
             assert run("bench", "-o", place, "--against", older, "--measures", "objective", "--json") == 0
             against = json.loads(capsys.readouterr().out)["against"]
             told.append((against["pairs"], against["changes"][0]["ratio"], against["changes"][0]["worse"]))
+            assert (against["least_instances"], against["too_few"]) == (6, 1)
     assert told == [(1, pytest.approx(2.0), 1)] * 4
+    assert run("bench", "-o", new, "--against", old, "--measures", "objective") == 0
+    told_too = capsys.readouterr().err
+    assert "1 of 1 row can be neither" in told_too and "it takes 6 instances or more in every row" in told_too
     assert sorted(path.name for path in new.iterdir()) == ["report.html", "rows.jsonl"]
 
 
@@ -240,6 +244,18 @@ def test_runs_that_contradict_each_other_or_what_is_proven_are_told(
     low, right = {**tiny, "objective": 1, "bound": 0}, {**tiny, "objective": best.objective, "bound": 0}
     stored = f"CONTRADICTION: tiny/000: a, seed 0: 1, stored {best.bound}: {end}"
     assert told([low], [right]) == [stored] == told([right], [low])
+
+
+def test_the_only_difference_of_runs_that_cannot_be_compared_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = tmp_path / "old"
+    assert bench(old, "tiny/000", "--solvers", "greedy") == 0
+    new = ("bench", "tiny/000", "--solvers", "greedy", "-o", tmp_path / "new", "--against", old)
+    assert run(*new, "--threads", 2, "--work-limit", 2) == 3
+    assert "of a new one; some differ only in threads: 1 there, 2 here\n" in capsys.readouterr().err
+    assert run(*new, "--threads", 2, "--work-limit", 3) == 3
+    assert "of a new one\n" in capsys.readouterr().err
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:

@@ -58,6 +58,20 @@ def test_the_level_and_the_number_of_tests_decide() -> None:
     assert objective(judged(old, new, level=0.1)).verdict == "worse"
 
 
+@pytest.mark.parametrize(("lines", "least"), [(1, 6), (2, 7), (4, 8), (8, 9)])
+def test_too_few_instances_for_the_number_of_rows_are_told(lines: int, least: int) -> None:
+    def found(instances: int) -> Against:
+        old, new = (
+            [each for k in range(lines) for each in rows([value] * instances, integral=None, solver=str(k))]
+            for value in (100, 120)
+        )
+        return judged(old, new)
+
+    few, enough = found(least - 1), found(least)
+    assert (few.least_instances, few.too_few, few.regressions) == (least, lines, ())
+    assert (enough.least_instances, enough.too_few, len(enough.regressions)) == (least, 0, lines)
+
+
 def test_noise_is_rarely_taken_for_a_change() -> None:
     draw = Random(1)
 

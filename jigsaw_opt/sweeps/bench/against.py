@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from math import exp, inf, isfinite, isnan, log
 from statistics import fmean, median
 from typing import Any, TypeAlias
@@ -70,6 +71,11 @@ class Against:
         Number of machines that made the pairs; times of several are not the same.
     changes
         A solver, time limit and measure each.
+    least_instances
+        Number of instances at which a change can be judged at all: where it is the same way on all of them, and
+        so many have each of the changes.
+    too_few
+        Number of changes that cannot be judged worse or better, since they have too few instances.
     """
 
     level: float
@@ -77,6 +83,8 @@ class Against:
     unpaired: int
     hosts: int
     changes: tuple[Change, ...]
+    least_instances: int
+    too_few: int
 
     @property
     def regressions(self) -> tuple[Change, ...]:
@@ -114,7 +122,13 @@ def against(
         if (change := change_of(solver, limit, measure, own, COMPARED[measure]))
     ]
     hosts = {row.get("host") for pair in pairs for row in pair}
-    return Against(level, len(pairs), len(new) - len(pairs), len(hosts), tuple(judged(changes, level)))
+    # What Holm's correction leaves where every change is the same way on all its instances.
+    clearest = holm([sign_test(0, change.instances) for change in changes])
+    return Against(
+        *(level, len(pairs), len(new) - len(pairs), len(hosts), tuple(judged(changes, level))),
+        least_instances=next(n for n in count(1) if len(changes) * sign_test(0, n) <= level),
+        too_few=sum(chance > level for chance in clearest),
+    )
 
 
 def judged(changes: Sequence[Change], level: float) -> list[Change]:
