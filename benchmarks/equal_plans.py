@@ -90,17 +90,12 @@ def digest(result: object) -> str:
 
 
 def interpret() -> None:
-    """Let Python run the functions, in pieces as long as those of compiled ones: their lengths tell in plans."""
-    from jigsaw_opt.solvers.activities import order_search
+    """Let Python run the functions, and as large insertions as the compiled function is asked for."""
     from jigsaw_opt.solvers.engines import compiled
     from jigsaw_opt.solvers.greedy import order_insertion
-    from jigsaw_opt.solvers.search import placement_search, sequence_search
 
     compiled.library = lambda: None
     order_insertion._MOST_VISITS = order_insertion._MOST_COMPILED_VISITS
-    placement_search._FEW_STEPS = placement_search._STEPS
-    for module in (order_search, sequence_search):
-        module._FEW_VISITS = module._VISITS
 
 
 def of_tree(tree: Path, arguments: list[str]) -> dict[str, str]:

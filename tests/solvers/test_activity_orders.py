@@ -161,6 +161,18 @@ def test_python_and_compiled_functions_find_the_same(horizon: Horizon, objective
     assert fast == found
 
 
+@pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
+def test_many_parts_find_what_one_does(horizon: Horizon, objective: Objective) -> None:
+    shop = replace(instance_of(one_server(6), ft06(), horizon=horizon), objective=objective)
+    instances = [shop, *(random_task_graph_instance(seed, horizon, objective) for seed in range(4))]
+    starts = [start for start in map(starts_of, instances) if start is not None]
+    whole = [start.anneal(200, hot=0.1) for start in starts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jigsaw_opt.solvers.activities.order_search._VISITS", 300)
+        assert [start.anneal(200, hot=0.1) for start in starts] == whole
+    assert len(starts) > 2
+
+
 def test_weighted_ends_beyond_64_bits_are_summed_exactly() -> None:
     late, weight = 2**53 - 1, 2**18
     flat = FlatActivities([10, 20], [late, late], [(0,), (0,)], [], [[], []], [[], []], [0], [0, 1], [0, 0])

@@ -95,6 +95,36 @@ def test_arrays_of_other_numbers_are_refused(built: ModuleType) -> None:
         built.signs(compiled.arrays(Pair([1], [1])), extra, 1)  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize(("steps", "whole", "last"), [(100, 30, 100), (100, 30, 47), (9, 0, 9), (90, 30, 90)])
+def test_work_is_counted_at_the_same_steps_whatever_the_parts(steps: int, whole: int, last: int) -> None:
+    def counted(most: int, limit: int) -> tuple[list[tuple[int, int]], int]:
+        found, done, calls = [], 0, 0
+
+        def run(first: int, count: int) -> tuple[int, int]:
+            nonlocal done
+            assert first == done
+            taken = min(count, last - first)
+            done += taken
+            return 3 * taken, taken
+
+        def stop(work: int) -> bool:
+            nonlocal calls
+            calls += 1
+            if work:
+                found.append((done, work))
+            return sum(work for _, work in found) >= limit
+
+        compiled.run_in_parts(run, steps, whole, most, stop)
+        return found, calls
+
+    for limit in (1000, 100):
+        in_one, calls = counted(whole, limit)
+        in_many, more = counted(min(whole, 7), limit)
+        assert in_many == in_one
+        assert sum(work for _, work in in_one) == 3 * in_one[-1][0]
+        assert more > calls or whole == 0
+
+
 @pytest.mark.parametrize(
     "line", ["x = f(a) + f(a)", "x = f(a) < f(a)", "x = max(f(a), f(a))", "a[f(a)] += f(a)", "x = a[1:]"]
 )

@@ -146,3 +146,18 @@ def test_compiled_functions_rebalance_as_they_do_uncompiled(monkeypatch: pytest.
     monkeypatch.setattr(placement_search, "compiled", lambda function: None)
     assert rebalanced() == fast
     assert len(fast) > 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_many_parts_rebalance_as_one_does(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    data, _, before = scheduled(generate("crowded", seed, servers=4, gpus=4))
+    given = replace(before, value=max(loads_us(data, before).values()))
+
+    def rebalanced() -> list[tuple[list[list[int]], list[int]] | None]:
+        runs = (PlacementSearch(data, Random(n)).rebalanced(given, 0.5, 1000, lambda steps: False) for n in range(3))
+        return [one and ([[*each.gpus] for each in one.assignments], [*map(int, one.level)]) for one in runs]
+
+    whole = rebalanced()
+    monkeypatch.setattr(placement_search, "_STEPS", 7)
+    assert rebalanced() == whole
+    assert any(whole)

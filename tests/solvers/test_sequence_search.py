@@ -204,6 +204,30 @@ def test_it_stops_when_told(objective: Objective) -> None:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
+def test_many_parts_do_as_one_does(monkeypatch: pytest.MonkeyPatch, objective: Objective) -> None:
+    def run(worth: float) -> tuple[int, list[int], int]:
+        swept: list[int] = []
+
+        def count(operations: int) -> bool:
+            swept.append(operations)
+            return False
+
+        sequencing = SequenceSearch(data, Random(1))
+        given = sequencing.given(plan)
+        after = sequencing.anneal(given, given.assignments, 300, 0.01, count, worth * given.value)
+        return after.value, list(map(int, after.sequence)), sum(swept)
+
+    for seed in range(4):
+        start = start_of(generate("server", seed, objective=objective))
+        assert start is not None
+        data, plan = start
+        whole = [run(worth) for worth in (1.0, 0.9)]
+        with monkeypatch.context() as patch:
+            patch.setattr(sequence_search, "_VISITS", 7 * SequenceSearch(data, Random(1)).size)
+            assert [run(worth) for worth in (1.0, 0.9)] == whole
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_orders_beyond_64_bits_are_annealed_exactly(objective: Objective) -> None:
     better = 0
     for seed in range(3):

@@ -86,7 +86,7 @@ class Annealing:
         limit, end = self.spent + work, self.solve_state.seconds + seconds
 
         def stop(visits: int) -> bool:
-            self.spent += max(1, visits) * _SECONDS_OF_VISIT
+            self.spent += visits * _SECONDS_OF_VISIT
             return self.solve_state.reason() is not None or self.spent >= limit or self.solve_state.seconds >= end
 
         if before is None:

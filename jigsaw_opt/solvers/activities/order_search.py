@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jigsaw_opt.solvers.activities.contraction import contracted, in_order, with_delays
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.activities.held_memory import longest_tails
-from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, integers
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, integers, run_in_parts
 from jigsaw_opt.solvers.kernels.activity_annealing import anneal_activities
 from jigsaw_opt.solvers.kernels.activity_order import ActivityGraph, ActivityOrder
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
@@ -16,7 +16,8 @@ from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
 __all__ = ["AnnealedOrder", "OrderSearch"]
 
 _VISITS, _FEW_VISITS = 4_000_000, 50_000
-"""Activities visited between two checks of the clock, by compiled functions and by Python; a step may visit all."""
+"""Activities visited until work is counted, and between two checks of the clock where Python visits them; a step may
+visit all."""
 _LARGEST = 2**55
 """Times that arrays of 64 bits hold: starts grow by many periods."""
 
@@ -101,17 +102,15 @@ class OrderSearch:
         order.sequence[:] = self._own([self._number[a] for a in sequence if a in self._number])
         order.start[:] = self._own([starts[activity] for activity in self._kept])
         order.rng[0] = 1 + seed % (LARGEST_SEED - 1)
-        done = value = 0
-        while done < steps:
-            count = min(max(1, (_VISITS if self._compiled else _FEW_VISITS) // self.size), steps - done)
-            value = int(function(self._graph, self._order, done, count, steps, hot, self._exponentials))
-            done += count
-            if stop(int(self._order.visits[0])):
-                break
-            # The native code may become ready during a run; the next part of it is compiled then.
-            function = self._function()
+
+        def run(done: int, count: int) -> tuple[int, int]:
+            function(self._graph, order, done, count, steps, hot, self._exponentials)
+            return int(order.visits[0]), int(order.steps[0])
+
+        few = _VISITS if self._compiled else _FEW_VISITS
+        run_in_parts(run, steps, _VISITS // self.size, few // self.size, stop)
         found = with_delays(self._flat, self._kept, integers(self._order.best_start))
-        return AnnealedOrder(value, in_order(self._flat, found), found)
+        return AnnealedOrder(int(order.best_value[0]), in_order(self._flat, found), found)
 
     def _own(self, numbers: list[int]) -> Numbers:
         """Return the numbers, as an array where the kernel works on arrays."""
@@ -167,5 +166,5 @@ def _blank(graph: ActivityGraph, resources: int, jobs: int) -> ActivityOrder:
     """Return an empty order."""
     lengths = dict.fromkeys(ActivityOrder._fields, len(graph.duration)) | {"level": len(graph.hold), "end": jobs}
     lengths |= dict.fromkeys(("free", "user", "taken"), resources) | dict.fromkeys(("held", "held_at"), len(graph.room))
-    one = ("criticals", "epoch", "last", "value", "best_value", "rng", "steps", "visits")
+    one = ("criticals", "epoch", "last", "tries", "value", "best_value", "rng", "steps", "visits")
     return ActivityOrder(**{name: [0] * length for name, length in (lengths | dict.fromkeys(one, 1)).items()})

@@ -16,7 +16,18 @@ from typing import TypeAlias, TypeVar
 
 from jigsaw_opt.solvers.engines.kernel_source import digest, kernel_modules
 
-__all__ = ["MODULE", "Numbers", "Reals", "arrays", "compiled", "integers", "kernel", "library", "warn_if_interpreted"]
+__all__ = [
+    "MODULE",
+    "Numbers",
+    "Reals",
+    "arrays",
+    "compiled",
+    "integers",
+    "kernel",
+    "library",
+    "run_in_parts",
+    "warn_if_interpreted",
+]
 
 Numbers: TypeAlias = MutableSequence[int]
 """A list of integers, or an array of them."""
@@ -69,6 +80,36 @@ def library() -> ModuleType | None:
     """Return the extension module, if there is one that was made of the sources here."""
     found = _extension_module()
     return found if found is not None and digest(kernel_modules()) == found.SOURCES else None
+
+
+def run_in_parts(
+    run: Callable[[int, int], tuple[int, int]], steps: int, whole: int, most: int, stop: Callable[[int], bool]
+) -> None:
+    """Take steps in parts, so that the clock is checked now and then and limits of work hold at the same steps always.
+
+    Parameters
+    ----------
+    run
+        Takes the number of the first step and how many to take; returns their work, and how many were taken. Fewer
+        than asked for end it all.
+    steps
+        How many there are in all.
+    whole
+        Steps after which their work is counted; at least 1 is taken.
+    most
+        Largest number of steps between two checks of the clock; at least 1 is taken.
+    stop
+        Called after each part with the work since it was counted last, or with 0 between; true ends it all.
+    """
+    done, work, whole, most = 0, 0, max(1, whole), max(1, most)
+    while done < steps:
+        count = min(most, whole - done % whole, steps - done)
+        more, taken = run(done, count)
+        work, done = work + more, done + taken
+        counted = taken < count or done == steps or done % whole == 0
+        if stop(work if counted else 0) or taken < count:
+            return
+        work = 0 if counted else work
 
 
 @cache

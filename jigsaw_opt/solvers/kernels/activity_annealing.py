@@ -30,7 +30,7 @@ def _begin(graph: ActivityGraph, order: ActivityOrder) -> None:
     set_levels(graph, order, 0, size - 1, order.held)
     order.value[0] = evaluate(graph, order, 0, -1)
     commit(order, 0)
-    order.best_value[0] = order.value[0]
+    order.best_value[0], order.tries[0] = order.value[0], _TRIES
     _save(order)
 
 
@@ -76,11 +76,11 @@ def anneal_activities(
     int
         Objective of the best order.
     """
-    order.visits[0], order.steps[0], tries = 0, 0, _TRIES
+    order.visits[0], order.steps[0] = 0, 0
     if first == 0:
         _begin(graph, order)
     # Each evaluation writes `last`; this is the one of the order that is kept.
-    critical_end = order.last[0]
+    critical_end, tries = order.last[0], order.tries[0]
     for step in range(first, first + steps):
         if tries >= _TRIES:
             order.last[0], tries = critical_end, 0
@@ -109,5 +109,5 @@ def anneal_activities(
         if value < order.best_value[0]:
             order.best_value[0] = value
             _save(order)
-    order.last[0] = critical_end
+    order.last[0], order.tries[0] = critical_end, tries
     return order.best_value[0]

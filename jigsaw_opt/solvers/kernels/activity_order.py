@@ -103,6 +103,8 @@ class ActivityOrder(NamedTuple):
         A number that nothing is marked with yet.
     last
         The activity at the end of the critical path.
+    tries
+        Changes without success since the critical path was listed.
     value, best_value, best, best_start
         Objectives of the order and of the best one, and that one with its starts.
     rng, steps, visits
@@ -129,6 +131,7 @@ class ActivityOrder(NamedTuple):
     criticals: Numbers
     epoch: Numbers
     last: Numbers
+    tries: Numbers
     value: Numbers
     best_value: Numbers
     best: Numbers

@@ -468,9 +468,10 @@ def anneal_placement(
             worker = graph.first[first] + randint(rng, graph.first[first + 1] - graph.first[first])
             if move_group(graph, state, first, graph.server_of[state.gpu[worker]], 1e9):
                 break
-    # Geometric cooling goes on where the call before has ended.
-    temperature, cooling = hot * (cold / hot) ** (done / steps), (cold / hot) ** (1.0 / steps)
-    for step in range(count):
+    if done == 0:
+        state.temperature[0] = hot
+    temperature, cooling = state.temperature[0], (cold / hot) ** (1.0 / steps)
+    for step in range(done, done + count):
         most = temperature * exponentials[randint(rng, len(exponentials))]
         kind = step % 4
         if kind == 0:
@@ -480,4 +481,5 @@ def anneal_placement(
         else:
             move_workers(graph, state, most)
         temperature *= cooling
+    state.temperature[0] = temperature
     return largest_load(state)

@@ -118,6 +118,8 @@ class PlacementState(NamedTuple):
         Buffers: workers that move, followed by their number as the last entry; and the GPUs where they were.
     rng
         State of the random numbers.
+    temperature
+        Mean rise of the cost that is accepted now.
     """
 
     gpu: Numbers
@@ -133,6 +135,7 @@ class PlacementState(NamedTuple):
     moved: Numbers
     origin: Numbers
     rng: Numbers
+    temperature: Reals
 
 
 def add_load(state: PlacementState, resource: int, amount: int) -> float:

@@ -254,5 +254,6 @@ def anneal_sequence(
         if value < state.best_value[0]:
             state.best_value[0] = value
             save_incumbent(state)
-    state.value[0], state.rng[0], state.steps[0], state.visits[0] = value, seed, taken, (taken + 1) * size
+    state.value[0], state.rng[0], state.steps[0] = value, seed, taken
+    state.visits[0] = (taken + 1 if first == 0 else taken) * size
     return state.best_value[0]

@@ -10,7 +10,7 @@ from itertools import accumulate
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.levels import LevelPlan
 from jigsaw_opt.solvers.assignments.placement import level_caps
-from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers
+from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers, run_in_parts
 from jigsaw_opt.solvers.greedy.flat_graph import exchange_scope
 from jigsaw_opt.solvers.kernels.placement_annealing import anneal_placement, settle_placement
 from jigsaw_opt.solvers.kernels.placement_state import (
@@ -27,7 +27,7 @@ from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule
 __all__ = ["PlacementSearch"]
 
 _STEPS, _FEW_STEPS = 200_000, 2_000
-"""Steps between two checks of the clock, by compiled functions and by Python."""
+"""Steps after which work is counted, and between two checks of the clock where Python takes them."""
 _BINDING = 0.995
 """Share of the objective from which on a load binds: with less, the circuit of some jobs is what must change."""
 _HOT, _COLD = 2e-6, 1e-6
@@ -103,14 +103,14 @@ class PlacementSearch:
         target = round(largest - share * max(0, largest - mean))
         for n, most in enumerate((target, round(_LINK_SHARE * target), before.value)):
             state.target[n] = most
-        limit, done = _FEW_STEPS if isinstance(state.gpu, list) else _STEPS, 0
-        while done < steps:
-            now = min(limit, steps - done)
-            numbers = first, done, now, steps, _HOT, _COLD
-            largest = int(anneal(graph, state, *numbers, exponentials))
-            done, first = done + now, -1
-            if stop(now):
-                break
+
+        def run(done: int, count: int) -> tuple[int, int]:
+            numbers = first if done == 0 else -1, done, count, steps, _HOT, _COLD
+            anneal(graph, state, *numbers, exponentials)
+            return count, count
+
+        run_in_parts(run, steps, _STEPS, _FEW_STEPS if isinstance(state.gpu, list) else _STEPS, stop)
+        largest = max(integers(state.load))
         return self._schedule(before, state) if largest <= before.value else None
 
     def _schedule(self, before: SequencedSchedule, state: PlacementState) -> SequencedSchedule | None:
@@ -209,6 +209,7 @@ class PlacementSearch:
             moved=[0] * (2 * widest + 1),
             origin=[0] * (2 * widest),
             rng=[self.rng.randint(1, LARGEST_SEED)],
+            temperature=[0.0],
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, objective_of
 from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, run_in_parts
 from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph, blank_period, exchange_scope
 from jigsaw_opt.solvers.kernels.cyclic_annealing import CyclicState, anneal_cyclic_sequence
 from jigsaw_opt.solvers.kernels.graph import FIXED, predecessors
@@ -26,7 +26,7 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 __all__ = ["SequenceSearch", "SequencedSchedule"]
 
 _VISITS, _FEW_VISITS = 2_000_000, 50_000
-"""Operations visited between two checks of the clock, by compiled functions and by Python."""
+"""Operations visited until work is counted, and between two checks of the clock where Python visits them."""
 _STRIDE = 32
 """Operations from one checkpoint to the next, but no fewer than GPUs and links, of which each checkpoint knows all."""
 
@@ -143,24 +143,22 @@ class SequenceSearch:
         """
         function = self._function()
         self._begin(before, assignments)
-        done = value = 0
-        while done < steps:
-            visits = _VISITS if self._flat.compiled else _FEW_VISITS
-            count = min(max(1, visits // self.size), steps - done)
-            numbers = done, count, steps, temperature, cutoff
-            value = int(function(self._flat.graph, *self._states, *numbers, self._exponentials))
-            done += count
-            if stop(int(self._states[0].visits[0])) or int(self._states[0].steps[0]) < count:
-                break
-            function = self._function()
         state = self._states[0]
+
+        def run(done: int, count: int) -> tuple[int, int]:
+            numbers = done, count, steps, temperature, cutoff
+            function(self._flat.graph, *self._states, *numbers, self._exponentials)
+            return int(state.visits[0]), int(state.steps[0])
+
+        few = _VISITS if self._flat.compiled else _FEW_VISITS
+        run_in_parts(run, steps, _VISITS // self.size, few // self.size, stop)
         best = state.best_sequence, state.best_level, state.best_start
         sequence, level, start = map(arrays if self._flat.compiled else list, best)
         if isinstance(state, CyclicState):
             critical = [index for index, on_circuit in enumerate(state.best_critical) if on_circuit]
         else:
             critical = [self._last(start)]
-        return SequencedSchedule(assignments, sequence, level, start, value, critical)
+        return SequencedSchedule(assignments, sequence, level, start, int(state.best_value[0]), critical)
 
     def _begin(self, before: SequencedSchedule, assignments: Sequence[Assignment]) -> None:
         """Copy the schedule that the annealing begins with to its state."""
