@@ -26,6 +26,7 @@ KERNELS = Extension(
     [],
     define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
     extra_compile_args=[*kernel_source.FLAGS],
+    extra_link_args=[*kernel_source.FLAGS],
     py_limited_api=STABLE,
     optional=True,  # Without a C compiler the kernels stay plain Python.
 )

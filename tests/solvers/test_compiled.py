@@ -33,11 +33,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     folder = tmp_path_factory.mktemp("native")
     # With CHECKED, a place beyond an array ends the process.
     flags = [*kernel_source.FLAGS, "-DCHECKED", "-O1"]
-    small = setuptools.Extension("small", [kernel_source.write_c("small", folder, [SMALL])], extra_compile_args=flags)
+    source = kernel_source.write_c("small", folder, [SMALL])
+    small = setuptools.Extension("small", [source], extra_compile_args=flags, extra_link_args=flags)
     command = setuptools.Distribution({"ext_modules": [small]}).get_command_obj("build_ext")
     command.build_lib, command.build_temp = str(folder), str(folder)
     command.ensure_finalized()
-    command.run()
+    with pytest.MonkeyPatch.context() as patch:
+        # What the environment asks for must not change what is computed.
+        patch.setenv("CFLAGS", "-Ofast -ffast-math -funsafe-math-optimizations")
+        command.run()
     spec = spec_from_file_location("small", command.get_ext_fullpath("small"))
     assert isinstance(spec, ModuleSpec) and spec.loader is not None
     module = module_from_spec(spec)
@@ -70,16 +74,25 @@ def test_c_computes_what_python_does(built: ModuleType, name: str) -> None:
     assert len(found) > 10
 
 
+def ended(built: ModuleType, program: str) -> subprocess.CompletedProcess[bytes]:
+    """A program that can import the extension module, in a process of its own."""
+    paths = os.pathsep.join([str(Path(str(built.__file__)).parent), *sys.path])
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, check=False)
+
+
+def test_tiny_floats_stay_what_they_are_in_the_process(built: ModuleType) -> None:
+    done = ended(built, "import small\ntiny = float('5e-324')\nprint(tiny * 2 > 0, tiny + 0.0 == tiny)")
+    assert (done.returncode, done.stdout.split()) == (0, [b"True", b"True"])
+
+
 def test_a_checked_build_ends_at_a_place_beyond_an_array(built: ModuleType) -> None:
-    program = (
+    done = ended(
+        built,
         "import small\n"
         "from jigsaw_opt.solvers.engines.compiled import arrays\n"
         "from tests.solvers.small_kernels import Pair\n"
-        "small.orders(arrays(Pair([1, 2], [1.0])), arrays([1]), 1)"
-    )
-    paths = [str(Path(str(built.__file__)).parent), *sys.path]
-    done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, capture_output=True
+        "small.orders(arrays(Pair([1, 2], [1.0])), arrays([1]), 1)",
     )
     assert done.returncode == -signal.SIGABRT
     assert b" of 2\n" in done.stderr or b" of 1\n" in done.stderr
@@ -146,3 +159,9 @@ def test_a_module_of_other_sources_is_not_used(
     assert compiled.compiled(small_kernels.signs) is None
     compiled.warn_if_interpreted()
     assert "have changed since they were compiled; run `pip install --no-deps -e .`" in caplog.text
+
+
+def test_a_module_that_was_not_compiled_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "MODULE", small_kernels.__name__)
+    assert compiled.library() is None
+    assert compiled.compiled(small_kernels.signs) is None

@@ -70,9 +70,11 @@ def warn_if_interpreted() -> None:
 
 def _extension_module() -> ModuleType | None:
     try:
-        return import_module(MODULE)
+        found = import_module(MODULE)
     except ImportError:
         return None
+    # A folder of that name is a module, too.
+    return found if hasattr(found, "SOURCES") else None
 
 
 @cache

@@ -18,8 +18,15 @@ from textwrap import indent
 __all__ = ["FLAGS", "KERNELS", "cython_source", "digest", "kernel_modules", "write_c"]
 
 KERNELS = Path(__file__).parents[1] / "kernels"
-FLAGS = ("-O3", "-g0", "-fwrapv", "-ffp-contract=off", "-fno-builtin-pow", "-w")
-"""No fused or folded operation on floats, which would round otherwise than Python, and integers that wrap around."""
+FLAGS = (
+    *("-O3", "-g0", "-fwrapv", "-ffp-contract=off", "-fno-builtin-pow", "-w"),
+    *("-fno-fast-math", "-fno-unsafe-math-optimizations"),
+)
+"""No fused or folded operation on floats, which would round otherwise than Python, and integers that wrap around.
+
+They come behind what the environment asks for. The linker needs them, too: for ``-ffast-math`` or ``-Ofast`` it adds
+code that rounds tiny floats to 0 in the whole process.
+"""
 _TYPES = {
     "int": "long long",
     "bool": "long long",
