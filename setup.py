@@ -41,6 +41,13 @@ class BuildKernels(build_ext):
         extension.sources = [kernel_source.write_c("native", folder, paths)]
         super().build_extension(extension)
 
+    def run(self) -> None:
+        """Compile what can be; a wheel without the kernels is one for every system."""
+        super().run()
+        wheel = self.distribution.get_command_obj("bdist_wheel", create=False)
+        if wheel is not None and not Path(self.get_ext_fullpath(KERNELS.name)).exists():
+            self.distribution.ext_modules, wheel.root_is_pure = [], True
+
 
 def readme() -> str:
     """Return the README with addresses, at the tag of this version, in place of paths."""

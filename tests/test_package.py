@@ -114,6 +114,30 @@ def test_the_notice_names_every_licence_of_others_and_what_the_wheel_lacks(track
         assert ("not the wheel" in paragraph) is not name.startswith("jigsaw_opt/")
 
 
+def test_a_wheel_without_compiled_functions_is_one_for_every_system(tmp_path: Path) -> None:
+    pytest.importorskip("Cython", reason="Cython is not installed (extra dev)")
+    pytest.importorskip("setuptools", reason="setuptools is not installed (extra dev)")
+    program = """if True:
+        import setuptools, sys
+        from distutils.core import run_setup
+        from distutils.errors import CompileError
+
+        def fail(extension):
+            raise CompileError("no compiler")
+
+        distribution = run_setup("setup.py", ["--quiet"], stop_after="init")
+        wheel, build = (distribution.get_command_obj(name) for name in ("bdist_wheel", "build_ext"))
+        build.build_lib = build.build_temp = sys.argv[1]
+        wheel.ensure_finalized(), build.ensure_finalized()
+        print(wheel.get_tag()[2] == "any", distribution.has_ext_modules())
+        build.build_extension = fail
+        build.run()
+        print(*wheel.get_tag(), bool(distribution.has_ext_modules()))
+    """
+    before, after = (line for line in run("-c", program, tmp_path).splitlines() if line.endswith(("True", "False")))
+    assert (before, after) == ("False True", "py3 none any False")
+
+
 def test_the_metadata_say_where_the_project_is(metadata: Message) -> None:
     assert metadata["Version"] == jigsaw_opt.__version__
     addresses = dict(each.split(", ", 1) for each in metadata.get_all("Project-URL", []))

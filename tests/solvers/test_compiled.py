@@ -101,9 +101,13 @@ def test_a_checked_build_ends_at_a_place_beyond_an_array(built: ModuleType) -> N
 def test_arrays_of_other_numbers_are_refused(built: ModuleType) -> None:
     pair, extra = Pair([1], [1.0]), np.arange(6)
     assert built.signs(compiled.arrays(pair), extra, 1) == small_kernels.signs(pair, list(range(6)), 1)
-    for wrong in (extra.astype(np.int32), extra.astype(float), extra[::2]):
-        with pytest.raises(TypeError, match="no array of 64 bits"):
+    fixed = extra.copy()
+    fixed.flags.writeable = False
+    for wrong in (extra.astype(np.int32), extra.astype(float), extra[::2], fixed, extra.reshape(2, 3), np.array(1)):
+        with pytest.raises(TypeError, match="no array of 64 bits that can be written to"):
             built.signs(compiled.arrays(pair), wrong, 1)
+    with pytest.raises(TypeError, match="integer"):
+        built.signs(compiled.arrays(pair), extra, 1.5)
     with pytest.raises(TypeError, match="no array of 64 bits"):
         built.signs(compiled.arrays(Pair([1], [1])), extra, 1)  # type: ignore[list-item]
 

@@ -38,7 +38,8 @@ _TYPES = {
 _FORMATS = {"Numbers": "lq", "Reals": "d"}
 _PLAIN = {"float", "int", "len", "max", "min", "range"}
 _HEAD = r'''# cython: language_level=3, infer_types=True, cpow=True, freethreading_compatible=True
-from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+from operator import index
 
 cdef extern from *:
     """
@@ -82,9 +83,9 @@ cdef Packed pack(arrays, formats):
     found = Packed()
     found.views = [memoryview(array) for array in arrays]
     for n, (view, known) in enumerate(zip(found.views, formats, strict=True)):
-        if len(view) > 0 and (view.format not in known or not view.c_contiguous):
-            raise TypeError(f"no array of 64 bits: {{arrays[n]!r}}")
-        PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+        if view.ndim != 1 or view.readonly or (len(view) > 0 and (view.format not in known or not view.c_contiguous)):
+            raise TypeError(f"no array of 64 bits that can be written to: {{arrays[n]!r}}")
+        PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
         found.at[n].at, found.at[n].size = <long long *>buffer.buf, len(view)
         PyBuffer_Release(&buffer)
     return found
@@ -220,8 +221,10 @@ def _exported(node: ast.FunctionDef, function: ast.expr, fields: Mapping[str, Se
             packs.append(f"cdef Packed {name}_ = packed({name}, {formats})")
             passed.append(f"<{kind}>{name}_.at")
         else:
-            passed.append(name)
-        taken.append(name if passed[-1] != name else f"{kind} {name}")
+            # Cython by itself would round a float down.
+            packs.append(f"cdef {kind} {name}_ = {name if hint == 'float' else f'index({name})'}")
+            passed.append(f"{name}_")
+        taken.append(name)
     lines = [*packs, f"cdef {_type(node.returns)} found", "with nogil:"]
     lines += [f"    found = {ast.unparse(function)}({', '.join(passed)})", "return found"]
     return "\n    ".join([f"def {node.name}({', '.join(taken)}):", *lines])
