@@ -219,8 +219,8 @@ def _shop(arguments: argparse.Namespace) -> Instance:
     if wrong:
         raise UsageError.of(wrong)
     path = arguments.profiles[0]
-    name = arguments.name or path.name.split(".")[0]
-    return SHOP_FORMATS[arguments.format](unpacked(read_file(path), str(path)), str(path), name)
+    content = unpacked(read_file(path), str(path))
+    return SHOP_FORMATS[arguments.format](content, str(path), arguments.name or None)
 
 
 def _check_options(arguments: argparse.Namespace) -> None:

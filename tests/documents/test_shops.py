@@ -299,6 +299,9 @@ def test_shops_go_in_and_out_on_the_command_line(tmp_path: Path, capsys: pytest.
     assert json.loads(instance.read_text())["name"] == "three"
     assert main(["export", str(instance), "--to", "jsplib", "-o", str(out)]) == 0
     assert out.read_text() == SHOP.replace("three jobs", "three")
+    for options, name in (([], "three"), (["--name", "other"], "other")):
+        assert main(["convert", "jsplib", str(out), *options, "-o", str(instance)]) == 0
+        assert json.loads(instance.read_text())["name"] == name
     assert main(["export", str(instance), "--to", "minizinc", "-o", str(out)]) == 0
     assert "solve minimize makespan" in out.read_text()
     capsys.readouterr()

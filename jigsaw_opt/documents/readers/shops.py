@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
+from pathlib import PurePath
 
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.errors import InvalidInputError, Problem
@@ -30,13 +31,14 @@ __all__ = ["SHOP_FORMATS", "read_fjsplib", "read_jsplib", "read_psplib"]
 
 _TYPE = "machine"
 _WORD = re.compile(r"-?[0-9]{1,15}")
+_NAMED = re.compile(r"# ?(\w[\w./+-]{0,99})\s*$")
 _LARGEST = 10**12
 """Longest operation, in microseconds: sums over all lines of a file stay below 2^53."""
 _MOST_EDGES = 1_000_000
 Row = tuple[int, Sequence[int]]
 
 
-def read_jsplib(data: bytes | str, source: str, name: str) -> Instance:
+def read_jsplib(data: bytes | str, source: str, name: str | None = None) -> Instance:
     """Read a job shop of JSPLIB.
 
     Parameters
@@ -46,7 +48,8 @@ def read_jsplib(data: bytes | str, source: str, name: str) -> Instance:
     source
         What problems call it: usually the name of the file.
     name
-        Name of the instance.
+        Name of the instance; by default the one word of a comment in the first line, as `jsplib_text` writes it, else
+        that of the file without its endings.
 
     Raises
     ------
@@ -54,6 +57,8 @@ def read_jsplib(data: bytes | str, source: str, name: str) -> Instance:
         With every line that is wrong.
     """
     lines = Lines(data, source)
+    if name is None and (comment := _NAMED.match(next((line for _, line in lines), ""))):
+        name = comment[1]
     machines, rows = _headed(lines)
     jobs: list[list[_ShopOperation]] = []
     for number, row in rows:
@@ -65,13 +70,13 @@ def read_jsplib(data: bytes | str, source: str, name: str) -> Instance:
     return _job_shop(lines, jobs, name)
 
 
-def read_fjsplib(data: bytes | str, source: str, name: str) -> Instance:
+def read_fjsplib(data: bytes | str, source: str, name: str | None = None) -> Instance:
     """Read a flexible job shop of FJSPLIB whose operations have one machine each.
 
     Parameters
     ----------
     data, source, name
-        As those of `read_jsplib`.
+        As those of `read_jsplib`; by default the name is that of the file.
 
     Raises
     ------
@@ -102,7 +107,7 @@ def read_fjsplib(data: bytes | str, source: str, name: str) -> Instance:
     return _job_shop(lines, jobs, name)
 
 
-def read_psplib(data: bytes | str, source: str, name: str) -> Instance:
+def read_psplib(data: bytes | str, source: str, name: str | None = None) -> Instance:
     """Read a project of PSPLIB, or of Patterson's form, whose resources serve one activity at a time.
 
     Each activity has one mode.
@@ -112,7 +117,7 @@ def read_psplib(data: bytes | str, source: str, name: str) -> Instance:
     Parameters
     ----------
     data, source, name
-        As those of `read_jsplib`.
+        As those of `read_jsplib`; by default the name is that of the file.
 
     Raises
     ------
@@ -134,7 +139,7 @@ def read_psplib(data: bytes | str, source: str, name: str) -> Instance:
     return _instance(name, kept, edges, source, project.release)
 
 
-SHOP_FORMATS: Mapping[str, Callable[[bytes | str, str, str], Instance]] = {
+SHOP_FORMATS: Mapping[str, Callable[[bytes | str, str, str | None], Instance]] = {
     "jsplib": read_jsplib,
     "fjsplib": read_fjsplib,
     "psplib": read_psplib,
@@ -208,7 +213,7 @@ def _require_time(lines: Lines, number: int, time: int, least: int) -> None:
         lines.add(number, f"has a duration of {time}; it is from {least} to 10^12", code="out-of-range")
 
 
-def _job_shop(lines: Lines, jobs: Sequence[Sequence[_ShopOperation]], name: str) -> Instance:
+def _job_shop(lines: Lines, jobs: Sequence[Sequence[_ShopOperation]], name: str | None) -> Instance:
     lines.raise_if_any()
     operations, edges = list[_ShopOperation](), list[tuple[str, str]]()
     for job, row in enumerate(jobs):
@@ -219,8 +224,14 @@ def _job_shop(lines: Lines, jobs: Sequence[Sequence[_ShopOperation]], name: str)
 
 
 def _instance(
-    name: str, operations: Sequence[_ShopOperation], edges: Sequence[tuple[str, str]], source: str, release: int = 0
+    name: str | None,
+    operations: Sequence[_ShopOperation],
+    edges: Sequence[tuple[str, str]],
+    source: str,
+    release: int = 0,
 ) -> Instance:
+    if name is None:
+        name = PurePath(source).name.split(".")[0]
     blocks, named = list[TaskGraphBlock](), dict[str, None]()
     for it in operations:
         slots = it.machines or (f"of {it.name}",)  # nothing else needs it, so that it has a GPU of its own
