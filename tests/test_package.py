@@ -164,7 +164,8 @@ def test_the_readme_works_outside_the_repository(metadata: Message, wheel: Path)
 
 def test_the_packaging_tools_have_no_complaint(built: Path, archive: Path, wheel: Path) -> None:
     assert "warning" not in run("-m", "twine", "check", "--strict", *built.iterdir()).lower()
-    run("-m", "check_wheel_contents", wheel, cwd=built)
+    # W002: the pages that the program writes carry the licence of uPlot, which stands among the wheel's licences, too.
+    run("-m", "check_wheel_contents", "--ignore", "W002", wheel, cwd=built)
     assert int(run("-m", "pyroma", "--quiet", "--min", "9", archive).split()[-1]) >= 9
 
 

@@ -292,7 +292,8 @@ def _tell(name: str, objective: int | None, old: BestKnown | None, best: BestKno
 def _require_clone(root: Path) -> None:
     """Refuse to change the data of an installed package."""
     if not (root / "pyproject.toml").exists():
-        raise UsageError(f"{root} is no clone of the repository: values are kept in a clone alone; run this in one")
+        told = f"{root} is no clone of the repository: values are kept in a clone alone; run this in one"
+        raise UsageError(told, code="not-allowed")
 
 
 def _encoded(known: Mapping[str, BestKnown]) -> bytes:
