@@ -1,7 +1,7 @@
 """Functions on flat numbers, compiled where the package was built with a C compiler (`kernel_source`).
 
 An extension module beside the functions holds them all; where it is missing, or made of other sources, they run as they
-are. What they compute is the same, so nothing but the pace changes. They use nothing but numbers and lists of them:
+are. What they compute is the same, so nothing but the speed changes. They use nothing but numbers and lists of them:
 lists as long as Python runs them, and arrays of 64 bits once they are compiled.
 """
 
