@@ -11,7 +11,8 @@ contributors only once levels are chosen, so each formulation and kernel states 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import mul
@@ -26,6 +27,7 @@ from jigsaw_opt.problem.costs import transfer_us
 from jigsaw_opt.problem.depth import DepthPlugin, LevelRule
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.memory import most_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.system.former_names import former_attribute, former_keywords, former_names
@@ -220,6 +222,31 @@ class Operations:
         if len(deadlines) < len(self.deadlines):
             return None
         return max(deadlines) if self.objective == "makespan" else sum(map(mul, self.weights, deadlines))
+
+    @cached_property
+    def has_scarce_memory(self) -> bool:
+        """Whether jobs may have to follow one another for their memory (specification: memory).
+
+        So it is on the finite horizon where all jobs that may be on a GPU exceed its memory together. Elsewhere only
+        what a job needs alone decides where it may be. On the cyclic horizon all jobs are always present.
+        """
+        if self.horizon == "cyclic" or len(self.jobs) + len(self.task_graphs) < 2:
+            return False
+        return any(
+            sum(self._most_bytes_on(gpu_type)) > memory
+            for gpu_type, memory in {(server.gpu_type, server.gpu_memory) for server in self.cluster.servers}
+        )
+
+    def _most_bytes_on(self, gpu_type: str) -> Iterator[int]:
+        """Yield the most that data-parallel jobs together take of a GPU of a type, then that of each other job."""
+        yield most_bytes(job for job in self.jobs if gpu_type in job.gpu_types)
+        for graph in self.task_graphs:
+            held = Counter[int]()
+            for hold in graph.holds:
+                # Iterations may overlap, so that all of them may hold it at once.
+                held[hold.slot] += hold.bytes * graph.job.iterations
+            slots = zip(graph.shape.slots, graph.gpu_types, strict=True)
+            yield max((slot.memory + held[k] for k, (slot, own) in enumerate(slots) if gpu_type in own), default=0)
 
     @property
     def blocks(self) -> int:
