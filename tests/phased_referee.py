@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.problem import Instance, JobPlan, Phase, Plan, Routes, TaskGraphJob, TaskGraphJobPlan
+from jigsaw_opt.problem import FreeDepth, Instance, JobPlan, Phase, Plan, Routes, TaskGraphJob, TaskGraphJobPlan
 
-PER_PERIOD = {"levels", "coverage", "mean-depth", "balance"}
+PER_PERIOD = {"levels", "coverage", "mean-depth"}
 ELSEWHERE = {"objective", "bound", "memory", "mean-depth", "balance"}
 AnyJobPlan = JobPlan | TaskGraphJobPlan
 
@@ -43,6 +43,7 @@ def _broken(instance: Instance, plan: Plan) -> Iterator[str]:
         yield from _phase(instance, phase)
     yield from _groups(instance, plan)
     yield from _times(instance, plan)
+    yield from _balance(instance, plan)
     yield from _memory(instance, plan)
 
 
@@ -193,6 +194,19 @@ def _moves(instance: Instance, plan: Plan) -> Iterator[str]:
                 last = p, max(end for _, end in times), own[0].gpus
 
 
+def _balance(instance: Instance, plan: Plan) -> Iterator[str]:
+    """Add up the levels of every worker, repetition by repetition."""
+    for asked in instance.jobs:
+        if isinstance(asked, TaskGraphJob) or not isinstance(asked.depth, FreeDepth) or asked.depth.balance is None:
+            continue
+        done: Counter[int] = Counter()
+        for phase, job in _parts(plan, asked.name):
+            for iteration in phase.repeats * job.iterations:
+                done.update({worker: block.level for worker, block in enumerate(iteration.blocks)})
+        if done and max(done.values()) - min(done.values()) > asked.depth.balance:
+            yield "balance"
+
+
 def _memory(instance: Instance, plan: Plan) -> Iterator[str]:
     stay = {job.name for job in instance.jobs if job.restart_us is None}
     for group in plan.groups:
@@ -235,8 +249,7 @@ def _need(
             continue
         model = instance.models[asked.model]
         steady += model.state_factor * sum(segment.parameter_bytes for segment in model.segments)
-        counted = [active[asked.name]] if asked.name in active else parts
-        level = max(iteration.blocks[worker].level for job in counted for iteration in job.iterations)  # type: ignore[union-attr]
+        level = max(iteration.blocks[worker].level for job in parts for iteration in job.iterations)  # type: ignore[union-attr]
         sizes = [segment.activation_bytes for segment in model.segments]
         cut = len(sizes) - model.levels[level - 1]
         activations.append(sum(sizes[cut:]) + max(sizes[:cut], default=0))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -281,35 +280,39 @@ def _overlapping(busy: list[tuple[int, int]], period: int | None) -> bool:
 
 
 def _memory(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
-    """What all workers and slots of a GPU need (specification: memory, holds)."""
-    states: Counter[str] = Counter()
-    largest: dict[str, int] = {}
+    """What the workers and slots of a GPU need whose jobs are present (specification: memory, holds)."""
+    stays: dict[str, list[tuple[int, int, int, int]]] = {}
     holds: dict[str, list[tuple[int, int, int]]] = {}
     for given, job in zip(instance["jobs"], plan["jobs"]):
-        if "shape" in given:
-            for gpu, size in zip(job["gpus"], (slot.get("memory", 0) for slot in given["shape"]["slots"])):
-                states[gpu] += size
-            for gpu, *hold in held_bytes(given["shape"], job):
-                holds.setdefault(gpu, []).append((hold[0], hold[1], hold[2]))
-            continue
-        model = instance["models"][given["model"]]
-        state = model.get("state_factor", 4) * sum(segment["parameter_bytes"] for segment in model["segments"])
-        for k, gpu in enumerate(job["gpus"]):
-            deepest = max(iteration["blocks"][k]["level"] for iteration in job["iterations"])
-            sizes = [segment["activation_bytes"] for segment in model["segments"]][::-1]
-            suffix = _levels(model)[deepest - 1]
-            held = sum(sizes[:suffix]) + max(sizes[suffix:], default=0)
-            states[gpu] += state
-            largest[gpu] = max(largest.get(gpu, 0), held)
+        times = [x for iteration in job["iterations"] for x in (*iteration["blocks"], *iteration["transfers"])]
+        stay = min(x["start_us"] for x in times), max(x["end_us"] for x in times)
+        for gpu, (kept, activations) in zip(job["gpus"], _taken(instance, given, job)):
+            stays.setdefault(gpu, []).append((*stay, kept, activations))
+        for gpu, *hold in held_bytes(given["shape"], job) if "shape" in given else ():
+            holds.setdefault(gpu, []).append((hold[0], hold[1], hold[2]))
     memory = {server["name"]: server["gpu_memory"] for server in instance["cluster"]["servers"]}
-    for gpu, state in states.items():
+    for gpu, jobs in stays.items():
         here = holds.get(gpu, [])
-        # What is held rises only where a hold begins.
-        most = max(
-            (sum(size * copies_at(start, end, m, period) for start, end, size in here) for m, _, _ in here), default=0
-        )
-        if state + largest.get(gpu, 0) + most > memory[gpu.rpartition("/")[0]]:
-            yield f"memory: {gpu}"
+        # Only where a job or a hold begins more is needed than before.
+        for moment in {x[0] for x in (*jobs, *here)}:
+            present = [x[2:] for x in jobs if period is not None or x[0] <= moment < x[1]]
+            need = sum(kept for kept, _ in present) + max((most for _, most in present), default=0)
+            need += sum(size * copies_at(start, end, moment, period) for start, end, size in here)
+            if need > memory[gpu.rpartition("/")[0]]:
+                yield f"memory: {gpu}"
+
+
+def _taken(instance: Json, given: Json, job: Json) -> Iterator[tuple[int, int]]:
+    """Bytes of state and of activations of each worker, or of each slot, which has no activations."""
+    if "shape" in given:
+        yield from ((slot.get("memory", 0), 0) for slot in given["shape"]["slots"])
+        return
+    model = instance["models"][given["model"]]
+    sizes = [segment["activation_bytes"] for segment in model["segments"]][::-1]
+    for k in range(len(job["gpus"])):
+        suffix = _levels(model)[max(iteration["blocks"][k]["level"] for iteration in job["iterations"]) - 1]
+        state = model.get("state_factor", 4) * sum(segment["parameter_bytes"] for segment in model["segments"])
+        yield state, sum(sizes[:suffix]) + max(sizes[suffix:], default=0)
 
 
 def _power(instance: Json, plan: Json, period: int | None) -> Iterator[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from jigsaw_opt.checking.jobs import CheckedJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.depth import DepthPlugin, FreeDepth, FullDepth
 
-__all__ = ["depth"]
+__all__ = ["balance", "depth"]
 
 
 def depth(job: CheckedJob) -> Iterator[Violation]:
@@ -34,9 +34,33 @@ def depth(job: CheckedJob) -> Iterator[Violation]:
     if isinstance(rule, DepthPlugin):
         yield from _plugin(job, rule, table)
     if isinstance(rule, FreeDepth):
-        totals = [sum(column) for column in zip(*table, strict=True)]
-        yield from _mean_depth(job, rule, totals)
-        yield from _balance(job, rule, totals)
+        yield from _mean_depth(job, rule, sum(map(sum, table)))
+
+
+def balance(parts: Sequence[tuple[int, CheckedJob]]) -> Iterator[Violation]:
+    """Check that the workers of one job do about the same over the whole plan (specification: balance).
+
+    Parameters
+    ----------
+    parts
+        What the job does in each phase that it is in, with the number of repetitions. All its iterations are there.
+    """
+    job = parts[-1][1]
+    rule = job.job.depth
+    if not isinstance(rule, FreeDepth) or rule.balance is None:
+        return
+    totals = [0] * job.job.workers
+    for repeats, part in parts:
+        for iteration in part.plan.iterations:
+            levels = part.levels(iteration)
+            # Totals mean nothing where some are missing.
+            if levels is None:
+                return
+            totals = [total + repeats * level for total, level in zip(totals, levels, strict=True)]
+    spread = max(totals) - min(totals)
+    if spread > rule.balance:
+        message = f"the level totals of two workers differ by {spread}, but balance allows {rule.balance}"
+        yield Violation("balance", job.path, message)
 
 
 def _range(job: CheckedJob) -> Iterator[Violation]:
@@ -75,18 +99,11 @@ def _coverage(job: CheckedJob, least: int, levels: tuple[int, ...], path: str) -
         yield Violation("coverage", f"{path}.blocks", message)
 
 
-def _mean_depth(job: CheckedJob, rule: FreeDepth, totals: list[int]) -> Iterator[Violation]:
+def _mean_depth(job: CheckedJob, rule: FreeDepth, total: int) -> Iterator[Violation]:
     workers = job.job.workers
     # A float could be a little off, and ask for a level more or less.
     share = Fraction(workers + 1, 2 * workers) if rule.mean_depth is None else Fraction(rule.mean_depth)
     needed = share * job.terms.depth * workers * job.job.iterations
-    if sum(totals) < needed:
-        message = f"the levels add up to {sum(totals)}, but mean depth {share} asks for {needed}"
+    if total < needed:
+        message = f"the levels add up to {total}, but mean depth {share} asks for {needed}"
         yield Violation("mean-depth", job.path, message)
-
-
-def _balance(job: CheckedJob, rule: FreeDepth, totals: list[int]) -> Iterator[Violation]:
-    spread = max(totals) - min(totals)
-    if rule.balance is not None and spread > rule.balance:
-        message = f"the level totals of two workers differ by {spread}, but balance allows {rule.balance}"
-        yield Violation("balance", job.path, message)

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 
 from jigsaw_opt.checking.jobs import CheckedJob
 from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
 
-__all__ = ["memory", "most_at_once"]
+__all__ = ["activation_bytes", "memory", "most_at_once"]
 
-_Hold = tuple[int, int, int]
-"""Start, end and bytes."""
+_Job = CheckedJob | CheckedTaskGraphJob
+_Amount = tuple[int, int, int]
+"""Start, end and amount of what is taken from a start up to an end."""
 
 
 def memory(
-    jobs: Sequence[CheckedJob | CheckedTaskGraphJob], cluster: Cluster, period_us: int | None
+    jobs: Sequence[_Job], cluster: Cluster, period_us: int | None, activations: Mapping[str, Sequence[int]]
 ) -> Iterator[Violation]:
-    """Check what is on a GPU all the time, and the most of what is held there at one moment, against its memory.
+    """Check the most bytes that the present jobs need on a GPU at one moment against its memory.
+
+    On the finite horizon a job is present from the start of its first operation up to the end of its last one; in a
+    plan that is repeated, all the time.
 
     Parameters
     ----------
@@ -29,50 +34,72 @@ def memory(
         The cluster of the instance.
     period_us
         The period in microseconds; None on the finite horizon.
+    activations
+        Bytes of activations of each worker at its deepest level in the whole plan, by job.
 
     Notes
     -----
     Specification: memory, holds.
     """
-    steady: defaultdict[str, int] = defaultdict(int)
-    activations: defaultdict[str, int] = defaultdict(int)
-    held: defaultdict[str, list[_Hold]] = defaultdict(list)
+    kept: defaultdict[str, list[_Amount]] = defaultdict(list)
+    largest: defaultdict[str, list[_Amount]] = defaultdict(list)
     last: dict[str, tuple[str, int]] = {}
     for job in jobs:
+        start, end = (0, period_us) if period_us is not None else _presence(job)
         for number, (gpu, server) in enumerate(zip(job.plan.gpus, job.servers, strict=True)):
-            if server is None:
+            if server is None or start >= end:
                 continue
             last[gpu] = (f"{job.path}.gpus[{number}]", server)
             if isinstance(job, CheckedJob):
-                steady[gpu] += job.terms.state_bytes
-                # Blocks on a GPU never overlap, so that activations of different workers are not there at once.
-                activations[gpu] = max(activations[gpu], _activation_bytes(job, number))
+                kept[gpu].append((start, end, job.terms.state_bytes))
+                largest[gpu].append((start, end, activations[job.job.name][number]))
             elif number < len(job.shape.slots):
-                steady[gpu] += job.shape.slots[number].memory
+                kept[gpu].append((start, end, job.shape.slots[number].memory))
         for gpu, *hold in job.held() if isinstance(job, CheckedTaskGraphJob) else ():
-            held[gpu].append((hold[0], hold[1], hold[2]))
+            kept[gpu].append((hold[0], hold[1], hold[2]))
     for gpu, (path, server) in last.items():
-        most, moment = most_at_once(held[gpu], period_us)
-        need, limit = steady[gpu] + activations[gpu] + most, cluster.servers[server].gpu_memory
+        need, moment = most_at_once(kept[gpu], period_us, largest[gpu])
+        limit = cluster.servers[server].gpu_memory
         if need > limit:
-            when = f" at {moment}" if most else ""
-            yield Violation("memory", path, f"the jobs on GPU {gpu} need {need} bytes{when}, but it has {limit}")
+            message = f"the jobs on GPU {gpu} need {need} bytes at {moment}, but it has {limit}"
+            yield Violation("memory", path, message)
 
 
-def most_at_once(holds: Iterable[_Hold], period_us: int | None) -> tuple[int, int]:
-    """Return the most bytes held at once and the first moment with so many, modulo the period of a cyclic plan.
-
-    So it does of any other amounts that are taken from a start up to an end.
+def most_at_once(amounts: Iterable[_Amount], period_us: int | None, largest: Iterable[_Amount] = ()) -> tuple[int, int]:
+    """Return the most that is taken at once and the first moment with so much, modulo the period of a cyclic plan.
 
     Parameters
     ----------
-    holds
+    amounts
         Start, end and amount of each; times in microseconds.
     period_us
         The period in microseconds; None on the finite horizon.
+    largest
+        The same of those that are not there at once, so that only the largest counts at a moment; in a cyclic plan
+        between 0 and the period.
     """
+    change = _changes(amounts, period_us)
+    waiting = sorted(largest, reverse=True)
+    change.update(dict.fromkeys((moment for start, end, _ in waiting for moment in (start, end)), 0))
+    present: list[tuple[int, int]] = []
+    now, best = 0, (0, 0)
+    for moment in sorted(change):
+        now += change[moment]
+        while waiting and waiting[-1][0] <= moment:
+            _, end, amount = waiting.pop()
+            heappush(present, (-amount, end))
+        while present and present[0][1] <= moment:
+            heappop(present)
+        most = now - present[0][0] if present else now
+        if most > best[0]:
+            best = most, moment
+    return best
+
+
+def _changes(amounts: Iterable[_Amount], period_us: int | None) -> Counter[int]:
+    """Return by how much the sum of the amounts changes at each moment."""
     change: Counter[int] = Counter()
-    for start, end, size in holds:
+    for start, end, size in amounts:
         if period_us is None:
             # An interval does not contain its end: at one moment, what ends makes room for what begins.
             change[start] += size
@@ -84,15 +111,30 @@ def most_at_once(holds: Iterable[_Hold], period_us: int | None) -> tuple[int, in
         change[0] += whole * size + (size if begin + rest > period_us else 0)
         change[begin] += size
         change[(begin + rest) % period_us if begin + rest > period_us else begin + rest] -= size
-    now, best = 0, (0, 0)
-    for moment in sorted(change):
-        now += change[moment]
-        if now > best[0]:
-            best = now, moment
-    return best
+    return change
 
 
-def _activation_bytes(job: CheckedJob, worker: int) -> int:
-    levels = (i.blocks[worker].level for i in job.plan.iterations if worker < len(i.blocks))
-    deepest = max((level for level in levels if 1 <= level <= job.terms.depth), default=0)
-    return job.terms.activation_bytes[deepest - 1] if deepest else 0
+def _presence(job: _Job) -> tuple[int, int]:
+    """Return the start of a job's first operation and the end of its last one; twice 0 where it has none."""
+    rows = [(*iteration.blocks, *iteration.transfers) for iteration in job.plan.iterations]
+    start = min((operation.start_us for row in rows for operation in row), default=0)
+    return start, max((operation.end_us for row in rows for operation in row), default=0)
+
+
+def activation_bytes(parts: Sequence[CheckedJob]) -> list[int]:
+    """Return the bytes of activations of each worker of a job at its deepest level in all parts of a plan.
+
+    Parameters
+    ----------
+    parts
+        What the job does in each phase that it is in.
+    """
+    # A level that the model does not have, and a worker too many, are reported elsewhere.
+    deepest = [0] * max(len(part.plan.gpus) for part in parts)
+    for part in parts:
+        for iteration in part.plan.iterations:
+            for worker, block in enumerate(iteration.blocks[: len(deepest)]):
+                if deepest[worker] < block.level <= part.terms.depth:
+                    deepest[worker] = block.level
+    terms = parts[0].terms
+    return [terms.activation_bytes[level - 1] if level else 0 for level in deepest]

@@ -13,16 +13,17 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import jigsaw_opt.checking.document as document
+from jigsaw_opt.checking.depth import balance
 from jigsaw_opt.checking.guarantees import guarantees
 from jigsaw_opt.checking.job_rules import of_jobs
 from jigsaw_opt.checking.jobs import CheckedJob, Pairing
-from jigsaw_opt.checking.memory import memory
+from jigsaw_opt.checking.memory import activation_bytes, memory
 from jigsaw_opt.checking.power import caps_of
 from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan
+from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = ["of_phases"]
@@ -89,6 +90,11 @@ def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
             parts[job.job.name].append((phase, job))
     # A job that may not move keeps its memory in the phases between those that it is in.
     staying = {name: found for name, found in parts.items() if asked[name].restart_us is None}
+    activations = {
+        name: activation_bytes(own)
+        for name, found in parts.items()
+        if (own := [job for _, job in found if isinstance(job, CheckedJob)])
+    }
     if plan.is_phased:
         yield from document.of_the_instance(instance, plan)
         yield from _horizon(instance, plan)
@@ -97,7 +103,8 @@ def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
             yield from _contents(asked, phase)
         yield from of_jobs(phase.jobs, instance.cluster, phase.period_us)
         paused = list(_paused(phase, staying))
-        yield from memory([*paused, *phase.jobs], instance.cluster, phase.period_us)
+        yield from memory([*paused, *phase.jobs], instance.cluster, phase.period_us, activations)
+    yield from _balanced(asked, parts)
     yield from _guaranteed(asked, parts)
     yield from document.objective(instance, plan, _ends_us(asked, parts))
     yield from document.bound(plan)
@@ -234,6 +241,14 @@ def _moves(asked: Mapping[str, Job | TaskGraphJob], parts: _Parts) -> Iterator[V
                 yield Violation("moves", resumed.path, message)
 
 
+def _balanced(asked: Mapping[str, Job | TaskGraphJob], parts: _Parts) -> Iterator[Violation]:
+    """Check the balance of each job that has all of its iterations."""
+    for name, found in parts.items():
+        own = [(checked.count, part) for checked, part in found if isinstance(part, CheckedJob)]
+        if own and _iterations(found) == asked[name].iterations:
+            yield from balance(own)
+
+
 def _iterations(parts: Sequence[tuple[CheckedPhase, _Job]]) -> int:
     return sum(checked.count * len(part.plan.iterations) for checked, part in parts)
 
@@ -282,20 +297,11 @@ def _paused(checked: CheckedPhase, parts: _Parts) -> Iterator[_Job]:
         numbers = [other.number for other, _ in found if other.group == checked.group]
         # A job has nothing in memory before its first phase, nor behind its last one.
         if numbers and min(numbers) < checked.number < max(numbers):
-            yield _resting([job for other, job in found if other.group == checked.group])
+            yield _resting(next(job for other, job in reversed(found) if other.group == checked.group))
 
 
-def _resting(parts: Sequence[_Job]) -> _Job:
-    """Return a job that keeps its state and each worker's largest activations in any phase, and holds nothing."""
-    last = parts[-1]
-    if isinstance(last, CheckedTaskGraphJob):
-        return replace(last, plan=TaskGraphJobPlan(last.plan.name, last.plan.gpus, ()))
-    levels = [0] * len(last.plan.gpus)
-    for part in parts:
-        for iteration in part.plan.iterations if isinstance(part, CheckedJob) else ():
-            for worker, block in enumerate(iteration.blocks[: len(levels)]):
-                # A level that the model does not have is reported elsewhere.
-                if block.level <= last.terms.depth:
-                    levels[worker] = max(levels[worker], block.level)
-    deepest = Iteration(tuple(Block(level, 0, 0) for level in levels), ())
-    return replace(last, plan=JobPlan(last.plan.name, last.plan.gpus, (deepest,)))
+def _resting(job: _Job) -> _Job:
+    """Return a job that does nothing, so that it keeps what it has in memory all the time, and holds nothing."""
+    if isinstance(job, CheckedTaskGraphJob):
+        return replace(job, plan=TaskGraphJobPlan(job.plan.name, job.plan.gpus, ()))
+    return replace(job, plan=JobPlan(job.plan.name, job.plan.gpus, ()))

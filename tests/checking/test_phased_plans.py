@@ -202,6 +202,40 @@ def test_memory_counts_jobs_that_pause_and_no_others() -> None:
     assert rules(plan, instance) == set() and accepts(instance, plan)
 
 
+def test_balance_is_counted_over_the_whole_plan() -> None:
+    """Two workers that change places between phases: each iteration counts as often as it is repeated."""
+    instance = replace(INSTANCE, jobs=(Job("free", "net", 2, 4, depth=FreeDepth(balance=0)),))
+    other = iteration([(1, 0, 6), (2, 0, 12)], [(6, 13), (13, 19)])
+    for repeats, broken in ((2, set()), (3, {"balance"})):
+        phases = [
+            phase(0, 19, repeats, plan_of("free", ["x/0", "y/0"], [STEP])),
+            phase(19 * repeats, 19, 4 - repeats, plan_of("free", ["x/0", "y/0"], [other])),
+        ]
+        tree = {"instance_sha256": instance_sha256(instance), "objective": 76, "bound": 0, G: [{"phases": phases}]}
+        plan = decoded(document() | tree)
+        assert rules(plan, instance) == broken and accepts(instance, plan) == (not broken)
+
+
+def test_memory_counts_the_deepest_level_of_the_whole_plan() -> None:
+    """In the first phase a job trains to level 1 beside another one, but its room is that of level 2 all the time."""
+    segment = Segment("s", {"v": 1}, {"v": 1}, 1, 10)
+    model = Model((segment, replace(segment, name="t"), replace(segment, name="u")), state_factor=1)
+    jobs = (Job("deep", "m", 2, 2, depth=FreeDepth(mean_depth=0)), Job("slot", "tiny", 1, 1))
+    tiny = Model((replace(segment, activation_bytes=0),), state_factor=5)
+    step = iteration([(1, 0, 4), (3, 0, 6)], [(4, 8), (8, 11), (11, 14)])
+    swapped = iteration([(2, 0, 5), (3, 0, 6)], [(4, 8), (8, 12), (12, 15)])
+    for size, broken in ((38, set()), (37, {"memory"})):
+        servers = (Server("x", "v", 1, size, 10**6), Server("y", "v", 1, 100, 10**6))
+        cluster = Cluster(servers, (), (Link("xy", ("x", "y"), 10**6),))
+        instance = Instance("deep", cluster, {"m": model, "tiny": tiny}, jobs)
+        lone = plan_of("slot", ["x/0"], [iteration([(1, 4, 6)], [])])
+        first = phase(0, 14, 1, plan_of("deep", ["x/0", "y/0"], [step]), lone)
+        phases = [first, phase(14, 15, 1, plan_of("deep", ["x/0", "y/0"], [swapped]))]
+        top = {"instance": "deep", "instance_sha256": instance_sha256(instance), "objective": 29, "bound": 0}
+        plan = decoded(document() | top | {G: [{"phases": phases}]})
+        assert rules(plan, instance) == broken and accepts(instance, plan) == (not broken)
+
+
 def test_a_link_of_two_groups_is_found() -> None:
     """The second group's pair has GPUs of its own on the servers of the first."""
     pair = Job("pair", "net", 2, 2, depth=StaircaseDepth())

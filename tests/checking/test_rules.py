@@ -211,12 +211,66 @@ def test_a_violation_says_where_its_rule_stands() -> None:
     assert str(found) == expected
 
 
-def test_too_much_memory() -> None:
-    instance, plan = finite()
-    servers = tuple(replace(server, gpu_memory=70) for server in CLUSTER.servers)
-    tight = replace(instance, cluster=replace(CLUSTER, servers=servers))
-    # a/0 holds three workers of 15 bytes and activations of 41: 86.
-    assert rules(tight, replace(plan, instance_sha256=instance_sha256(tight))) == {"memory"}
+def with_memory(instance: Instance, plan: Plan, size: int) -> tuple[Instance, Plan]:
+    """Both, with so many bytes on each GPU."""
+    servers = tuple(replace(server, gpu_memory=size) for server in instance.cluster.servers)
+    tight = replace(instance, cluster=replace(instance.cluster, servers=servers))
+    return tight, replace(plan, instance_sha256=instance_sha256(tight))
+
+
+def test_jobs_that_follow_one_another_need_no_memory_together() -> None:
+    # A worker needs 15 bytes and activations of 41.
+    tight, plan = with_memory(*finite(), 56)
+    assert check(tight, plan) == ()
+    tight, plan = with_memory(*finite(), 55)
+    assert rules(tight, plan) == {"memory"}
+
+
+def test_a_job_is_present_up_to_its_end_and_no_longer() -> None:
+    """A job's last block ends on a/0 long before its last transfer; another one may be there only after that."""
+    models = {"m": MODEL, "one": Model((Segment("s", {"v": 5}, {"v": 5}, 4, 30),))}
+    jobs = (Job("pair", "m", 2, 1), Job("lone", "one", 1, 1))
+    pair = JobPlan("pair", ("a/0", "b/0"), (iteration([(2, 0, 12), (2, 0, 12)], [(6, 13), (13, 25)]),))
+    for start, end in ((25, 35), (24, 34)):
+        lone = JobPlan("lone", ("a/0",), (iteration([(1, start, end)], []),))
+        instance = Instance("present", CLUSTER, models, jobs)
+        # Together they need 15 + 16 bytes and the larger activations, 41.
+        plan = finished(instance, (pair, lone), end)
+        assert check(*with_memory(instance, plan, 72)) == ()
+        found = check(*with_memory(instance, plan, 71))
+        assert [violation.rule for violation in found] == ["memory"] * (start < 25)
+    assert carries(found[0].message, "a/0", "72", "24", "71")
+
+
+def test_on_the_cyclic_horizon_all_jobs_are_present() -> None:
+    # a/0 and b/0 hold two workers each.
+    assert check(*with_memory(*cyclic(), 71)) == ()
+    assert rules(*with_memory(*cyclic(), 70)) == {"memory"}
+
+
+@pytest.mark.parametrize(
+    ("lasts", "released", "due", "memory", "starts", "value"),
+    [((3, 5, 6), (1, 9, 0), (4, 20, 10), 10, (1, 10, 4), 15), ((2, 2), (0, 0), (None, None), 10, (0, 2), 4)],
+)
+def test_examples_of_the_page(
+    lasts: tuple[int, ...],
+    released: tuple[int, ...],
+    due: tuple[int | None, ...],
+    memory: int,
+    starts: tuple[int, ...],
+    value: int,
+) -> None:
+    """One GPU has room for one job at a time: one after another they are correct, and nothing else is."""
+    models = {
+        f"m{k}": Model((Segment("s", {"v": last}, {"v": 0}, 10, 0),), state_factor=1) for k, last in enumerate(lasts)
+    }
+    jobs = tuple(Job(f"j{k}", f"m{k}", 1, 1, release_us=released[k], deadline_us=due[k]) for k in range(len(lasts)))
+    instance = Instance("one at a time", Cluster((Server("s", "v", 1, memory, 1),)), models, jobs)
+    plans = tuple(
+        JobPlan(job.name, ("s/0",), (iteration([(1, start, start + last)], []),))
+        for job, start, last in zip(jobs, starts, lasts, strict=True)
+    )
+    assert check(instance, finished(instance, plans, value)) == ()
 
 
 def test_servers_without_a_route() -> None:

@@ -19,7 +19,7 @@ from jigsaw_opt.problem.instance import Horizon, Objective
 from tests.random_instances import GOALS, with_guarantees, with_power_caps, with_route_policies
 from tests.random_task_graphs import changed_plan, one_after_another, random_task_graph_instance
 
-_INSTANCES, _CHANGES = 30, 60
+_INSTANCES, _CHANGES = 40, 60
 
 
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
