@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Literal
 
 from jigsaw_opt.problem import (
     Cluster,
@@ -17,6 +18,7 @@ from jigsaw_opt.problem import (
     Segment,
     Server,
     StaircaseDepth,
+    compile_instance,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.power import PowerCap
@@ -30,6 +32,8 @@ GOALS: tuple[tuple[Horizon, Objective], ...] = (
     ("cyclic", "period"),
 )
 """Every horizon with every objective that it may have."""
+Kind = Literal["data-parallel", "task-graphs", "mixed"]
+KINDS: tuple[Kind, ...] = ("data-parallel", "task-graphs", "mixed")
 MICRO = 1_000_000
 """With bandwidths in bytes per second, a payload of this many bytes takes microseconds of small numbers."""
 
@@ -47,6 +51,77 @@ def random_instance(
     models = {f"m{k}": _model(random, random.choice((1, 2, 2, 3))) for k in range(random.choice((1, 2)))}
     jobs = _jobs(random, models, horizon, operations, cluster.gpu_count)
     return Instance(f"random-{seed}", cluster, models, jobs, horizon, "period" if horizon == "cyclic" else objective)
+
+
+def tight_instance(
+    seed: int, objective: Objective = "makespan", kind: Kind | None = None, operations: int = 6, restarts: bool = False
+) -> Instance:
+    """A valid finite instance whose memory is scarce, so that jobs may have to follow one another.
+
+    Same arguments, same instance, of at most three GPUs and twelve operations. Most jobs fit alone on most GPUs; it
+    may be infeasible. It has releases and weights, and in some cases deadlines, power caps or route policies.
+
+    Parameters
+    ----------
+    seed
+        A number.
+    objective
+        One of the finite horizon.
+    kind
+        Its jobs are data-parallel, have task graphs, or are of both kinds; None for any of these.
+    operations
+        About the most blocks and transfers of its data-parallel jobs.
+    restarts
+        Whether some jobs have a ``restart_us``.
+    """
+    from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
+
+    random = Random(f"tight/{seed}/{objective}/{kind}/{operations}")
+    kind = kind or random.choice(KINDS)
+    while True:
+        drawn = random.randrange(10**9)
+        if kind == "data-parallel":
+            instance = random_instance(drawn, "finite", objective, operations)
+        elif kind == "task-graphs":
+            instance = random_task_graph_instance(drawn, "finite", objective)
+        else:
+            instance = random_mixed_instance(drawn, "finite", objective, operations - 2)
+        needs = [_most_bytes(instance, job) for job in instance.jobs]
+        # Mostly each job fits and no two of them do.
+        choices = max(needs), max(needs), max(needs) + min(needs) - 1, min(needs), sum(needs) - 1
+        servers = tuple(replace(s, gpu_memory=max(1, random.choice(choices))) for s in instance.cluster.servers)
+        instance = replace(instance, name=f"tight-{seed}", cluster=replace(instance.cluster, servers=servers))
+        compiled = compile_instance(instance)
+        small = instance.cluster.gpu_count <= 3 and compiled.blocks + compiled.transfers <= 12
+        if small and compiled.has_scarce_memory:
+            break
+    about = sum(_longest(instance, job) for job in instance.jobs)
+    if random.random() < 0.4:
+        instance = with_guarantees(instance, random, about)
+    for add in (with_power_caps, with_route_policies):
+        instance = add(instance, random) if random.random() < 0.1 else instance
+    if restarts:
+        jobs = (replace(job, restart_us=random.choice((None, 0, 0, 1, 3))) for job in instance.jobs)
+        instance = replace(instance, jobs=tuple(jobs))
+    return instance
+
+
+def _most_bytes(instance: Instance, job: Job | TaskGraphJob) -> int:
+    """Bytes that a job may need on a GPU by itself, the most of all its workers or slots."""
+    if isinstance(job, TaskGraphJob):
+        held = job.iterations * sum(hold.bytes for hold in job.shape.holds)
+        return max(slot.memory for slot in job.shape.slots) + held
+    segments = instance.models[job.model].segments
+    states = instance.models[job.model].state_factor * sum(segment.parameter_bytes for segment in segments)
+    return states + sum(segment.activation_bytes for segment in segments)
+
+
+def _longest(instance: Instance, job: Job | TaskGraphJob) -> int:
+    """Time of all blocks of a job on its slowest GPU, one after another in an iteration of a task graph."""
+    if isinstance(job, TaskGraphJob):
+        return job.iterations * sum(max(block.duration_us.values()) for block in job.shape.blocks)
+    tables = [t for segment in instance.models[job.model].segments for t in (segment.forward_us, segment.backward_us)]
+    return job.iterations * sum(max(table.values()) for table in tables)
 
 
 def with_guarantees(instance: Instance, random: Random, about: int) -> Instance:
