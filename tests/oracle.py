@@ -1,8 +1,12 @@
 """The optimum by brute force, for instances of a handful of operations.
 
-Finite: over every placement and every choice of levels, all orders in which operations can be appended to their
-resources, each as early as power caps allow. That visits every active schedule, and one of them is best, for both
-objectives are regular.
+Finite: over every placement and every choice of levels, all orders in which operations can start, each as early as the
+ones before it, power caps and the memory of the jobs present allow. Of the best plans, take the one with the least sum
+of starts, its operations by start and those that take no time first. None could start earlier: before its start no job
+begins but those of the operations before it, and from its start on it runs there already, so the later ones are not
+touched. What keeps it from the moment before ends at its start: something that it waits for, what runs on its resource
+or under its power cap, or, if it is the first of its job, a job that leaves memory. So this plan is visited. Jobs stay
+where they are: plans with moves are not looked at.
 Cyclic: the same for each period from 1 upward, with every start inside the job's window tried.
 """
 
@@ -45,9 +49,8 @@ def optimum(instance: Instance) -> int | None:
     best: int | None = None
     for placement in _placements(operations):
         for levels in product(*(_level_choices(job) for job in operations.jobs)):
-            if _fits(operations, placement, levels):
-                found = _best_timing(operations, placement, levels, best)
-                best = found if best is None or (found is not None and found < best) else best
+            found = _best_timing(operations, placement, levels, best)
+            best = found if best is None or (found is not None and found < best) else best
     return best
 
 
@@ -82,15 +85,26 @@ def _level_choices(job: OperationGraph) -> list[Levels]:
     return chosen
 
 
-def _fits(operations: Operations, placement: Sequence[Sequence[Gpu]], levels: Sequence[Levels]) -> bool:
-    state: Counter[Gpu] = Counter()
-    activations: dict[Gpu, int] = {}
-    for job, gpus, rows in zip(operations.jobs, placement, levels, strict=True):
-        for slot, gpu in enumerate(gpus):
-            state[gpu] += job.state_bytes
-            deepest = job.activation_bytes[max(row[slot] for row in rows) - 1]
-            activations[gpu] = max(activations.get(gpu, 0), deepest)
-    return all(state[gpu] + activations[gpu] <= operations.cluster.servers[gpu[0]].gpu_memory for gpu in state)
+def _needs(
+    operations: Operations, placement: Sequence[Sequence[Gpu]], levels: Sequence[Levels]
+) -> list[dict[Gpu, tuple[int, int]]]:
+    """Bytes of state and of activations by GPU, of every job."""
+    return [
+        {
+            gpu: (job.state_bytes, job.activation_bytes[max(row[slot] for row in rows) - 1])
+            for slot, gpu in enumerate(gpus)
+        }
+        for job, gpus, rows in zip(operations.jobs, placement, levels, strict=True)
+    ]
+
+
+def _fits(cluster: Cluster, present: Sequence[Mapping[Gpu, tuple[int, int]]]) -> bool:
+    """Whether GPUs have the memory for jobs with these needs at once."""
+    for gpu in {gpu for need in present for gpu in need}:
+        workers = [need[gpu] for need in present if gpu in need]
+        if sum(state for state, _ in workers) + max(most for _, most in workers) > cluster.servers[gpu[0]].gpu_memory:
+            return False
+    return True
 
 
 def _best_timing(
@@ -99,9 +113,10 @@ def _best_timing(
     parts: list[Operation] = []
     for index, (job, gpus, rows) in enumerate(zip(operations.jobs, placement, levels, strict=True)):
         _add_job(parts, operations, job, index, gpus, rows)
+    needs = _needs(operations, placement, levels)
     if operations.horizon == "finite":
-        return _FiniteSearch(operations, parts, best).run()
-    return _least_period(operations, parts, best)
+        return _FiniteSearch(operations, parts, needs, best).run()
+    return _least_period(operations, parts, best) if _fits(operations.cluster, needs) else best
 
 
 def _add_job(
@@ -148,10 +163,17 @@ def _keeps_caps(
 
 
 class _FiniteSearch:
-    """Depth-first over the orders of appending operations."""
+    """Depth-first over the orders in which operations start."""
 
-    def __init__(self, operations: Operations, parts: list[Operation], best: int | None) -> None:
-        self.operations, self.parts, self.best = operations, parts, best
+    def __init__(
+        self,
+        operations: Operations,
+        parts: list[Operation],
+        needs: Sequence[Mapping[Gpu, tuple[int, int]]],
+        best: int | None,
+    ) -> None:
+        self.operations, self.parts, self.needs, self.best = operations, parts, needs, best
+        self.sizes = Counter(part.job for part in parts)
         self.start: dict[int, int] = {}
         self.free: dict[object, int] = {}
         self.seen: set[tuple[object, ...]] = set()
@@ -177,13 +199,13 @@ class _FiniteSearch:
         held = {resource: self.free.get(resource, 0) for resource in part.resources}
         ready = [self.start[before] + delay for before, delay in part.after]
         release = self.operations.jobs[part.job].release_us
-        earliest = max([release, *ready, *held.values()])
+        earliest = max([release, *ready, *held.values(), *self.start.values()])
         ends = {at + self.parts[other].duration for other, at in self.start.items()}
         for moment in sorted({earliest, *(end for end in ends if end > earliest)}):
             self.start[k] = moment
-            if _keeps_caps(self.operations.cluster, self.parts, self.start):
+            if _keeps_caps(self.operations.cluster, self.parts, self.start) and self._has_memory(moment):
                 break
-        else:  # Alone it exceeds a cap.
+        else:  # Alone it exceeds a cap, or jobs that have not ended leave no memory.
             del self.start[k]
             return
         self.free.update(dict.fromkeys(part.resources, self.start[k] + part.duration))
@@ -192,6 +214,16 @@ class _FiniteSearch:
             self._extend()
         self.free.update(held)
         del self.start[k]
+
+    def _has_memory(self, moment: int) -> bool:
+        """Whether the jobs that are present when the latest operation starts have the memory for that."""
+        placed = Counter(self.parts[k].job for k in self.start)
+        ends: Counter[int] = Counter()
+        for k, at in self.start.items():
+            ends[self.parts[k].job] = max(ends[self.parts[k].job], at + self.parts[k].duration)
+        # What has not started yet starts no earlier.
+        present = [job for job, count in placed.items() if count < self.sizes[job] or ends[job] > moment]
+        return _fits(self.operations.cluster, [self.needs[job] for job in present])
 
     def _value(self) -> int:
         """Objective of what is placed so far, a lower bound on any completion."""

@@ -59,7 +59,7 @@ def tight_instance(
     """A valid finite instance whose memory is scarce, so that jobs may have to follow one another.
 
     Same arguments, same instance, of at most three GPUs and twelve operations. Most jobs fit alone on most GPUs; it
-    may be infeasible. It has releases and weights, and in some cases deadlines, power caps or route policies.
+    may be infeasible. It has releases and weights, and in some cases deadlines or route policies.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ def tight_instance(
     about = sum(_longest(instance, job) for job in instance.jobs)
     if random.random() < 0.4:
         instance = with_guarantees(instance, random, about)
-    for add in (with_power_caps, with_route_policies):
-        instance = add(instance, random) if random.random() < 0.1 else instance
+    if random.random() < 0.1:
+        instance = with_route_policies(instance, random)
     if restarts:
         jobs = (replace(job, restart_us=random.choice((None, 0, 0, 1, 3))) for job in instance.jobs)
         instance = replace(instance, jobs=tuple(jobs))

@@ -7,15 +7,15 @@ solvers, and of the problem only documents and routes. CP-SAT is asked for boole
 and for no interval.
 
 Finite: no plan need last longer than the latest release and all operations in turn, for a time at which nothing runs
-can be cut out. Cyclic: the same holds for the period, and every period from the least one is tried. In whole periods,
-starts of one job are at most two apart from the next ones: where they are further, all the later ones can come a
-period sooner.
+can be cut out. Jobs stay where they are: plans with moves are not looked at. Cyclic: the same holds for the period, and
+every period from the least one is tried. In whole periods, starts of one job are at most two apart from the next ones:
+where they are further, all the later ones can come a period sooner.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations, permutations, product
@@ -52,7 +52,14 @@ class Placed:
     uses: dict[object, list[Key]] = field(default_factory=lambda: defaultdict(list))
     waits: set[tuple[Key, Key, int, int]] = field(default_factory=set)  # before, after, periods, from start to start
     holds: dict[Gpu, list[tuple[Key, Key, int]]] = field(default_factory=lambda: defaultdict(list))
-    free: dict[Gpu, int] = field(default_factory=dict)  # memory that slots and workers leave
+    memory: dict[Gpu, int] = field(default_factory=dict)
+    kept: dict[Gpu, list[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(list))
+    """Job, bytes of state or of a slot, and bytes of activations, of which only the most counts."""
+
+    def left(self, gpu: Gpu, jobs: Container[int]) -> int:
+        """Memory that slots and workers of these jobs leave on a GPU."""
+        own = [(state, most) for job, state, most in self.kept[gpu] if job in jobs]
+        return self.memory[gpu] - sum(state for state, _ in own) - max((most for _, most in own), default=0)
 
     @property
     def least(self) -> int:
@@ -67,7 +74,10 @@ def task_graph_optimum(instance: Instance, best: int | None = None) -> int | Non
         placed = _placed(instance, placement, levels)
         # Some job ends no earlier than the work of any GPU or link, and weights are at least 1.
         hopeless = best is not None and placed.least >= best
-        if hopeless or min(placed.free.values()) < 0:
+        every = range(len(instance.jobs))
+        # On the finite horizon any job may be alone.
+        together = [every] if instance.horizon == "cyclic" else [[job] for job in every]
+        if hopeless or any(placed.left(gpu, jobs) < 0 for jobs in together for gpu in placed.memory):
             continue
         find = _least_period if instance.horizon == "cyclic" else _finite
         found = find(instance, placed, best)
@@ -137,21 +147,18 @@ def _levels(instance: Instance, job: Job) -> list[Rows]:
 
 def _placed(instance: Instance, placement: Sequence[Sequence[Gpu]], levels: Sequence[Rows]) -> Placed:
     placed, servers, every = Placed(), instance.cluster.servers, Routes(instance.cluster)
-    activations: dict[Gpu, int] = {}
     for number, (job, own, rows) in enumerate(zip(instance.jobs, placement, levels, strict=True)):
         routes = every.under(job.route_policy)
         if isinstance(job, Job):
             _add_workers(instance, placed, routes, number, own, rows)
             model = instance.models[job.model]
             for gpu, taken in zip(own, zip(*rows, strict=True), strict=True):
-                placed.free.setdefault(gpu, servers[gpu[0]].gpu_memory)
-                placed.free[gpu] -= model.state_factor * sum(s.parameter_bytes for s in model.segments)
-                activations[gpu] = max(activations.get(gpu, 0), _activations(model, max(taken)))
+                state = model.state_factor * sum(s.parameter_bytes for s in model.segments)
+                placed.kept[gpu].append((number, state, _activations(model, max(taken))))
             continue
         at = {slot.name: gpu for slot, gpu in zip(job.shape.slots, own, strict=True)}
         for slot in job.shape.slots:
-            gpu = at[slot.name]
-            placed.free[gpu] = placed.free.get(gpu, servers[gpu[0]].gpu_memory) - slot.memory
+            placed.kept[at[slot.name]].append((number, slot.memory, 0))
         for iteration in range(job.iterations):
             for block in job.shape.blocks:
                 key = (number, iteration, block.name)
@@ -169,8 +176,7 @@ def _placed(instance: Instance, placement: Sequence[Sequence[Gpu]], levels: Sequ
                 keys = (number, iteration, hold.start), (number, iteration, hold.end)
                 placed.holds[at[hold.slot or slots[0]]].append((*keys, hold.bytes))
         _add_waits(placed, number, job, instance.horizon == "cyclic")
-    for gpu, size in activations.items():
-        placed.free[gpu] -= size
+    placed.memory = {gpu: servers[gpu[0]].gpu_memory for gpu in placed.kept}
     return placed
 
 
@@ -291,16 +297,7 @@ def _finite(instance: Instance, placed: Placed, best: int | None) -> int | None:
     for keys, t in product(placed.uses.values(), range(latest)):
         # Whoever runs at this time has started, and not yet for as long as it lasts.
         model.add_at_most_one(x for key in keys for s, x in starts[key].items() if s <= t < s + placed.lasts[key])
-    for gpu, holds in placed.holds.items():
-        for t in range(latest):
-            taken: list[cp_model.LinearExprT] = []
-            for first, last, size in holds:
-                held = model.new_bool_var("")
-                begun = sum(x for s, x in starts[first].items() if s <= t)
-                over = sum(x for s, x in starts[last].items() if s + placed.lasts[last] <= t)
-                model.add(held >= begun - over)
-                taken.append(size * held)
-            model.add(sum(taken) <= placed.free[gpu])
+    _add_memory(model, placed, starts, latest)
     weights = [job.weight if instance.objective == "weighted_completion" else 1 for job in jobs]
     if instance.objective == "makespan":
         value: cp_model.LinearExprT = model.new_int_var(0, latest, "")
@@ -312,6 +309,39 @@ def _finite(instance: Instance, placed: Placed, best: int | None) -> int | None:
         model.add(value <= best - 1)
     model.minimize(value)
     return _solved(model)
+
+
+def _add_memory(
+    model: cp_model.CpModel, placed: Placed, starts: Mapping[Key, Mapping[int, cp_model.IntVar]], latest: int
+) -> None:
+    """What jobs need on each GPU at each time from their first start up to their last end, with what they hold."""
+
+    def begun(key: Key, t: int) -> cp_model.LinearExprT:
+        return sum(x for s, x in starts[key].items() if s <= t)
+
+    def over(key: Key, t: int) -> cp_model.LinearExprT:
+        return sum(x for s, x in starts[key].items() if s + placed.lasts[key] <= t)
+
+    jobs = {job for job, _, _ in placed.lasts}
+    scarce = [gpu for gpu in placed.kept if placed.left(gpu, jobs) < sum(size for _, _, size in placed.holds[gpu])]
+    for t in range(latest if scarce else 0):
+        present = {}
+        for job in jobs:
+            present[job], any_begun, any_left = (model.new_bool_var("") for _ in range(3))
+            for key in (key for key in placed.lasts if key[0] == job):
+                model.add(any_begun >= begun(key, t))
+                model.add(any_left >= 1 - over(key, t))
+            model.add(present[job] >= any_begun + any_left - 1)
+        for gpu, kept in ((gpu, placed.kept[gpu]) for gpu in scarce):
+            taken: list[cp_model.LinearExprT] = [state * present[job] for job, state, _ in kept]
+            most = model.new_int_var(0, max(0, *(size for _, _, size in kept)), "")
+            for job, _, size in kept:
+                model.add(most >= size * present[job])
+            for first, last, size in placed.holds[gpu]:
+                held = model.new_bool_var("")
+                model.add(held >= begun(first, t) - over(last, t))
+                taken.append(size * held)
+            model.add(sum(taken) + most <= placed.memory[gpu])
 
 
 def _solved(model: cp_model.CpModel) -> int | None:
@@ -326,10 +356,10 @@ def _least_period(instance: Instance, placed: Placed, best: int | None) -> int |
     """Least period below `best`."""
     limits = [job.pace_us * job.iterations for job in instance.jobs if job.pace_us is not None]
     enough = min([max(1, sum(placed.lasts.values())) if best is None else best - 1, *limits])
-    return next((period for period in range(placed.least, enough + 1) if _repeats(placed, period)), None)
+    return next((period for period in range(placed.least, enough + 1) if _repeats(instance, placed, period)), None)
 
 
-def _repeats(placed: Placed, period: int) -> bool:
+def _repeats(instance: Instance, placed: Placed, period: int) -> bool:
     """Whether there is a plan of this period; every start is a number of whole periods, and a time within one."""
     model = cp_model.CpModel()
     sizes = Counter(job for job, _, _ in placed.lasts)
@@ -356,6 +386,6 @@ def _repeats(placed: Placed, period: int) -> bool:
                 over = sum(((t - end) // period + 1) * x for end, x in ends) - turns[last]
                 model.add(copies >= begun - over)
                 taken.append(size * copies)
-            model.add(sum(taken) <= placed.free[gpu])
+            model.add(sum(taken) <= placed.left(gpu, range(len(instance.jobs))))
     model.minimize(0)
     return _solved(model) is not None
