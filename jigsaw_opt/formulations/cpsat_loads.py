@@ -2,7 +2,8 @@
 
 A relaxation of both exact models, for lower bounds: within an objective of `limit`, every GPU has time for its
 blocks, every link for its transfers, every job for its iterations one after the other where it sits, and
-every GPU the memory. When operations run is left out, so its size does not grow with the iterations.
+every GPU the memory for its workers, of each alone or of all together. When operations run is left out, so its size
+does not grow with the iterations.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class LoadsModel:
         return [[gpu for gpu, literal in assigned.items() if value(literal)] for assigned in self.assigned]
 
 
-def build(operations: Operations, limit: int, places: Sequence[ServerGroups]) -> LoadsModel:
+def build(operations: Operations, limit: int, places: Sequence[ServerGroups], all_present: bool = True) -> LoadsModel:
     """Build a model that has a solution wherever there is a plan of makespan or period at most `limit`.
 
     Parameters
@@ -81,6 +82,8 @@ def build(operations: Operations, limit: int, places: Sequence[ServerGroups]) ->
         The objective in question, in microseconds.
     places
         Groups of servers whose leaving links are looked at.
+    all_present
+        Whether all jobs take their memory all the time; else each only has room alone (specification: memory).
     """
     model = new_model()
     clock = _TimeUnit(limit, -(-limit // _LARGEST_NUMBER) or 1)
@@ -95,7 +98,8 @@ def build(operations: Operations, limit: int, places: Sequence[ServerGroups]) ->
         for _ in range(server.gpus):
             present = [each for each in counts if gpu in each.assigned]
             _add_work(model, clock, present, gpu)
-            _add_memory(model, present, gpu, server.gpu_memory)
+            if all_present:
+                _add_memory(model, present, gpu, server.gpu_memory)
             gpu += 1
     for place in places:
         _add_transfers(model, operations, clock, counts, place)

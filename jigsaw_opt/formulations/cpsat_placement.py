@@ -1,10 +1,11 @@
 """Decide whether the workers of all jobs find a place, by a CP-SAT model without time.
 
 Any placement and levels that obey placement, depth rules and memory extend to a plan, in either horizon: run all
-operations one after the other. So an instance has a plan exactly where this model has a solution. Iterations
-are not expanded. A job with a fixed multiset of levels may keep one iteration's levels in all of them,
-for memory asks only for each worker's largest; a job under ``free`` keeps its largest levels as well,
-unless `balance` forbids it, and then the totals of its workers are variables.
+operations one after the other, job after job. On the cyclic horizon all jobs are in memory at once, on the finite one
+each needs room only while it is present. So an instance without guarantees and power caps has a plan exactly where
+this model has a solution. Iterations are not expanded. A job with a fixed multiset of levels may keep one iteration's
+levels in all of them, for memory asks only for each worker's largest; a job under ``free`` keeps its largest levels as
+well, unless `balance` forbids it, and then the totals of its workers are variables.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def build(operations: Operations) -> cp_model.CpModel:
     model = new_model()
     server_of = operations.cluster.gpus.server_of
     placed = [_add_job(model, operations, server_of, job) for job in operations.jobs]
-    for gpu, server in enumerate(server_of):
+    # On the finite horizon one job after the other: a worker alone has room at every level that it may choose here.
+    for gpu, server in enumerate(server_of) if operations.horizon == "cyclic" else ():
         _add_memory(model, operations, placed, gpu, operations.cluster.servers[server].gpu_memory)
     return model
 

@@ -86,6 +86,11 @@ class Instance(_Noting, CheckedPart, definition="#"):
     promising = former_attribute("promising", "guaranteed_jobs")
 
     @property
+    def moving_jobs(self) -> tuple[Job | TaskGraphJob, ...]:
+        """Those of its jobs that may have other GPUs in another phase (specification: moves)."""
+        return tuple(job for job in self.jobs if job.restart_us is not None)
+
+    @property
     def policed(self) -> tuple[Job | TaskGraphJob, ...]:
         """Those of its jobs whose routes keep a policy (specification: route-policies)."""
         return tuple(job for job in self.jobs if job.route_policy is not None)

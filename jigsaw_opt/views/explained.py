@@ -11,7 +11,6 @@ from jigsaw_opt.solvers.explanation.chain import StepKind
 from jigsaw_opt.solvers.explanation.explain import Explainer, NamedStep
 from jigsaw_opt.solvers.explanation.reason import bound_reason
 from jigsaw_opt.solvers.explanation.stretches import JobStretches
-from jigsaw_opt.solvers.phased.limits import bounded_instance
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.lanes import Picture
@@ -61,7 +60,7 @@ def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation | JobStretch
     numbers = {job.name: number for number, job in enumerate(instance.jobs)}
     chosen = None if jobs is None else numbers[jobs[0].job]
     if plan.is_phased:
-        return replace(drawn, chosen=chosen, proven=bound_reason(bounded_instance(instance), plan.bound))
+        return replace(drawn, chosen=chosen, proven=bound_reason(instance, plan.bound))
     if jobs is None and sum(len(lane.intervals) for lane in drawn.lanes) > _MOST_INTERVALS:
         return drawn
     found = (job for job in (_last_to_end(drawn) if jobs is None else jobs) if isinstance(job, JobExplanation))

@@ -47,6 +47,11 @@ def operations(models: dict[str, Model], jobs: Sequence[Job], servers: Sequence[
     return compile_instance(Instance("i", Cluster(tuple(servers)), models, tuple(jobs)))
 
 
+def repeated(models: dict[str, Model], jobs: Sequence[Job], servers: Sequence[Server] = (SERVER,)) -> Operations:
+    """On the cyclic horizon, where all jobs are always present."""
+    return compile_instance(Instance("i", Cluster(tuple(servers)), models, tuple(jobs), "cyclic", "period"))
+
+
 def only(part: Operations) -> tuple[str, tuple[str, ...], str]:
     (cause,) = certain_causes(part)
     assert placement_feasible(part) is False
@@ -142,7 +147,7 @@ def test_states_exceed_the_memory_of_the_gpus_they_depend_on() -> None:
     servers = (SERVER, Server("t", "w", 8, 100, 1))
     models = {"v": model(90), "w": model(90, gpu_type="w")}
     jobs = [Job("a", "v", 2, 1), Job("other", "w", 1, 1), Job("b", "v", 1, 1)]
-    kind, names, message = only(operations(models, jobs, servers))
+    kind, names, message = only(repeated(models, jobs, servers))
     assert (kind, names) == ("memory", ("a", "b"))
     assert carries(message, "3 workers", "take", "270 bytes") and "type v have 190" in message
 
@@ -150,10 +155,27 @@ def test_states_exceed_the_memory_of_the_gpus_they_depend_on() -> None:
 def test_a_minimal_conflict_names_only_the_jobs_that_take_part() -> None:
     models = {"small": model(10), "large": model(50)}
     sizes = ["small", "large", "small", "large", "small", "large", "small"]
-    part = operations(models, [Job(f"j{k}", m, 1, 1) for k, m in enumerate(sizes)])
+    part = repeated(models, [Job(f"j{k}", m, 1, 1) for k, m in enumerate(sizes)])
     conflict = minimal_conflict(part)
     assert (conflict.kind, conflict.jobs) == ("search", ("j1", "j3", "j5"))
     assert carries(conflict.message, "2 GPUs", "100 bytes")
+
+
+def test_jobs_that_do_not_fit_together_may_follow_one_another() -> None:
+    jobs = [Job(f"j{k}", "m", 2, 3) for k in range(3)]
+    part = operations({"m": model(90)}, jobs)
+    assert certain_causes(part) == () and placement_feasible(part) is True
+    assert placement_feasible(repeated({"m": model(90)}, jobs)) is False
+
+
+def test_on_the_finite_horizon_a_conflict_is_one_job() -> None:
+    """Each level needs the large GPU, and the balance forbids that one worker is always the deep one."""
+    servers = (Server("big", "v", 1, 110, 1), Server("small", "v", 1, 109, 1))
+    cluster = Cluster(servers, (), (Link("l", ("big", "small"), 1),))
+    jobs = tuple(Job(name, "m", 2, 3, depth=FreeDepth(1, "1/2", balance)) for name, balance in (("a", 3), ("b", 2)))
+    conflict = minimal_conflict(compile_instance(Instance("i", cluster, {"m": model(60, DEEP)}, jobs)))
+    assert (conflict.kind, conflict.jobs) == ("search", ("b",))
+    assert carries(conflict.message, "no place", "even alone")
 
 
 def test_a_check_that_stays_open_keeps_the_jobs() -> None:
@@ -164,14 +186,14 @@ def test_a_check_that_stays_open_keeps_the_jobs() -> None:
 
 def test_jobs_without_a_place_together_are_told_what_gives_them_one() -> None:
     jobs = [Job(f"j{k}", "m", 1, 1) for k in range(3)]
-    message = minimal_conflict(operations({"m": model(50)}, jobs)).message
+    message = minimal_conflict(repeated({"m": model(50)}, jobs)).message
     assert carries(message, "though", "fewer")
     helps = "one GPU more on server s, or 5 bytes more on each GPU of server s, gives them a place"
     assert message.endswith(helps)
 
     def enlarged(gpus: int, memory: int) -> bool | None:
         server = replace(SERVER, gpus=gpus, gpu_memory=memory)
-        return placement_feasible(operations({"m": model(50)}, jobs, (server,)))
+        return placement_feasible(repeated({"m": model(50)}, jobs, (server,)))
 
     assert enlarged(3, 100) and enlarged(2, 105) and enlarged(2, 104) is False
 

@@ -43,8 +43,11 @@ def job(memories: Sequence[int], gpu_types: Sequence[str] = ("v",), policy: str 
     return TaskGraphJob("a", TaskGraph(slots, blocks), 1, route_policy=policy)
 
 
-def causes(jobs: Sequence[TaskGraphJob | Job], cluster: Cluster, model: Model | None = None) -> list[tuple[str, str]]:
-    instance = Instance("i", cluster, {"m": model} if model else {}, tuple(jobs), "finite", "makespan")
+def causes(
+    jobs: Sequence[TaskGraphJob | Job], cluster: Cluster, model: Model | None = None, cyclic: bool = False
+) -> list[tuple[str, str]]:
+    horizon = ("cyclic", "period") if cyclic else ("finite", "makespan")
+    instance = Instance("i", cluster, {"m": model} if model else {}, tuple(jobs), *horizon)  # type: ignore[arg-type]
     return [(cause.kind, cause.message) for cause in certain_causes(compile_instance(instance))]
 
 
@@ -107,7 +110,8 @@ def test_only_holds_that_are_sure_count(edges: tuple[Edge, ...], fits: bool) -> 
 def test_slots_and_workers_that_exceed_the_memory_together() -> None:
     model = Model((Segment("g", {"v": 1}, {"v": 1}, 7 * GB, GB),), state_factor=1)
     two = [Job("b", "m", 2, 1), job([4 * GB, 3 * GB])]
-    ((kind, message),) = causes(two, Cluster((server(),)), model)
+    assert causes(two, Cluster((server(),)), model) == []  # On the finite horizon they may follow one another.
+    ((kind, message),) = causes(two, Cluster((server(),)), model, cyclic=True)
     assert kind == "memory" and carries(message, "4 workers", "slots", "21,000,000,000 bytes")
     assert carries(message, "1 GB", "wanted")
 

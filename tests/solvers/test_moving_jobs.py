@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 
 import pytest
@@ -13,12 +12,14 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem import Cluster, FreeDepth, FullDepth, Instance, Job, Link, Model, Segment, Server
+from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.solvers.bounds.moves import rounded_for_moves
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import is_listed_first, solve_phased
 from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
-from jigsaw_opt.solvers.phased.limits import bounded_instance, phased_bound
+from jigsaw_opt.solvers.phased.limits import phased_bound
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, phases_of
 from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs
@@ -39,8 +40,8 @@ def three_jobs(restart_us: int | None) -> Instance:
 
 
 def test_a_bound_does_not_need_jobs_to_keep_their_gpus() -> None:
-    assert phased_bound(three_jobs(None), Options(), 0.0).value == 200
-    assert phased_bound(three_jobs(0), Options(), 0.0).value == 150
+    assert phased_bound(compile_instance(three_jobs(None)), Options(), 0.0).value == 200
+    assert phased_bound(compile_instance(three_jobs(0)), Options(), 0.0).value == 150
 
 
 @pytest.mark.parametrize(("restart_us", "makespan_us"), [(0, 150), (50, 150), (60, 160), (200, 200)])
@@ -90,9 +91,8 @@ def test_the_least_total_of_levels_is_rounded_down_where_a_job_may_move() -> Non
     net = Model((Segment("a", {"v": 1}, {"v": 8}, 10, 0), Segment("b", {"v": 1}, {"v": 2}, 10**6, 0)))
     job = Job("j", "net", 2, 5, depth=FreeDepth(mean_depth="67/100"))
     asked = Instance("free", TWO, {"net": net}, (job, replace(job, name="k", restart_us=0)))
-    stays, moves = (each.depth for each in bounded_instance(asked).data_parallel)
-    assert stays == job.depth  # 13.4 levels of 20, so 14.
-    assert isinstance(moves, FreeDepth) and moves.mean(2) == Fraction(13, 20)
+    stays, moves = (each.rule.min_total for each in rounded_for_moves(compile_instance(asked)).jobs)
+    assert (stays, moves) == (14, 13)  # 13.4 levels of 20
 
 
 def test_plans_are_correct_where_jobs_may_move() -> None:

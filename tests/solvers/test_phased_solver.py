@@ -28,11 +28,12 @@ from jigsaw_opt.problem import (
     Segment,
     Server,
     StaircaseDepth,
+    compile_instance,
 )
 from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import is_long, solve_phased
-from jigsaw_opt.solvers.phased.limits import conflicts_alone
 from jigsaw_opt.solvers.phased.phases import compact
 from jigsaw_opt.solvers.phased.shelves import iteration_counts, sharing_groups
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
@@ -195,7 +196,7 @@ def test_causes_of_a_job_are_told_for_each_job_like_it() -> None:
     big = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 3000),))
     jobs = (Job("a", "big", 1, 5), Job("b", "big", 1, 5), Job("c", "one", 1, 5))
     asked = replace(instance(jobs[2]), models={"big": big, "one": ONE}, jobs=jobs)
-    assert [each.jobs for each in conflicts_alone(asked)] == [("a",), ("b",)]
+    assert [each.jobs for each in certain_causes(compile_instance(asked))] == [("a",), ("b",)]
 
 
 def test_the_command_makes_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

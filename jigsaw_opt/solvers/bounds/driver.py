@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
+from jigsaw_opt.solvers.bounds.moves import rounded_for_moves
 from jigsaw_opt.solvers.bounds.proof import Proof, added
 from jigsaw_opt.solvers.bounds.registry import relaxations
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
@@ -129,7 +130,7 @@ def _of_kind(
     operations: Operations, known: int, budget: BoundBudget, without: Collection[str], instant: bool
 ) -> Iterator[Bound]:
     """Yield what relaxations prove of an instance as it is."""
-    context = BoundContext(operations)
+    context = BoundContext(rounded_for_moves(operations))
     # `known` rises from one relaxation to the next, so that each can pass over what is proven already.
     for relaxation in relaxations(without):
         if relaxation.instant == instant and relaxation.applies(operations):

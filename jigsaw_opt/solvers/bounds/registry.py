@@ -10,7 +10,7 @@ from jigsaw_opt.solvers.bounds.relaxation import Relaxation
 from jigsaw_opt.system.plugins import load, loadable, registered
 from jigsaw_opt.text import nearest
 
-__all__ = ["GROUP", "names", "relaxations", "without_moves"]
+__all__ = ["GROUP", "names", "relaxations"]
 
 GROUP = "jigsaw_opt.bounds"
 """Entry points of this group name a `Relaxation`. What it yields is taken as proven."""
@@ -33,11 +33,6 @@ def relaxations(without: Collection[str] = ()) -> tuple[Relaxation, ...]:
         if name not in names():
             raise UsageError(f"no bound {name!r}; {nearest(name, names())}", code="unknown-name", path="without_bounds")
     return tuple(relaxation for relaxation in _everything() if relaxation.name not in without)
-
-
-def without_moves() -> tuple[str, ...]:
-    """Return the names of the relaxations that hold only where every job keeps its GPUs."""
-    return tuple(relaxation.name for relaxation in _everything() if not relaxation.moves)
 
 
 @cache

@@ -114,7 +114,9 @@ class Relaxation:
     shaped = former_attribute("shaped", "task_graphs")
 
     def applies(self, operations: Operations) -> bool:
-        """Return whether it bounds such an instance."""
+        """Return whether it bounds such an instance, with moves where a job may move."""
+        if operations.instance.moving_jobs and not self.moves:
+            return False
         kind = (
             self.mixed if operations.is_mixed else not self.mixed and bool(operations.task_graphs) == self.task_graphs
         )

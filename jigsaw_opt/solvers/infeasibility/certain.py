@@ -42,7 +42,9 @@ def certain_causes(operations: Operations) -> tuple[Conflict, ...]:
     alone += chain.from_iterable(
         causes_of_task_graph(operations, graph) for graph in checking_deadline(operations.task_graphs)
     )
-    return tuple(alone) or tuple(_states_exceed_memory(operations))
+    if alone or operations.horizon == "finite":  # On the finite horizon jobs may follow one another.
+        return tuple(alone)
+    return tuple(_states_exceed_memory(operations))
 
 
 def too_wide(instance: Instance) -> tuple[Conflict, ...]:
@@ -175,7 +177,7 @@ def _residents(operations: Operations) -> Iterator[_Resident]:
 
 
 def _states_exceed_memory(operations: Operations) -> Iterator[Conflict]:
-    """Yield causes: what all jobs that depend on some GPU types keep exceeds the memory of those GPUs."""
+    """Yield the cause that what all jobs on some GPU types keep exceeds the memory there (cyclic horizon)."""
     residents = tuple(_residents(operations))
     usable = frozenset(server.gpu_type for server in operations.cluster.servers)
     who = "workers and slots" if operations.is_mixed else "slots" if operations.task_graphs else "workers"

@@ -21,6 +21,8 @@ IsFeasible = Callable[[Operations], bool | None]
 def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = None) -> Conflict:
     """Return a smallest set of jobs, by inclusion, that has no plan, for an instance proven to have none.
 
+    On the finite horizon that is one job, unless jobs guarantee something: jobs may follow one another.
+
     QuickXplain (Junker, AAAI 2004) over the jobs: about ``k log(n/k)`` checks for ``k`` of ``n`` jobs. Where a check
     stays open the jobs in question are kept, so the set then still has no plan but may not be minimal.
 
@@ -37,7 +39,8 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
         names = tuple(job.name for job in operations.instance.jobs)
         placed = "slots and workers" if operations.is_mixed else "the slots"
         routed = " and has routes that keep their policies" if operations.instance.policed else ""
-        why = f"no placement of {placed} leaves room for what they hold{routed}"
+        which = "" if operations.horizon == "cyclic" or len(names) == 1 else " of one of these jobs, even alone,"
+        why = f"no placement of {placed}{which} leaves room for what they hold{routed}"
         return Conflict("search", names, f"{', '.join(names)}: {why}")
     check = is_feasible or placement_feasible
     proven = True
@@ -105,6 +108,10 @@ def _together(operations: Operations, minimal: bool) -> str:
     have = ", ".join(f"{s.name} ({s.gpus:,} GPUs of {s.gpu_memory:,} bytes)" for s in operations.cluster.servers[:8])
     more = len(operations.cluster.servers) - 8
     rest = f" and {more:,} more servers" if more > 0 else ""
-    placed = "no place together under their route policies" if operations.instance.policed else "no place together"
+    policies = " under its route policy" if operations.instance.policed else ""
+    found = f"; the cluster has {have}{rest}{what_helps(operations)}"
+    if len(operations.jobs) == 1:
+        return f"this job has no place, even alone{policies}: {asked}{found}"
     fewer = ", though any fewer of them do" if minimal else ""
-    return f"these jobs have {placed}{fewer}: {asked}; the cluster has {have}{rest}{what_helps(operations)}"
+    policies = " under their route policies" if policies else ""
+    return f"these jobs have no place together{policies}{fewer}: {asked}{found}"

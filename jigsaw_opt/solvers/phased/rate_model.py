@@ -9,8 +9,9 @@ from dataclasses import replace
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import compile_instance
+from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.phased.limits import with_ample_memory
 from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs
 from jigsaw_opt.solvers.phased.shelves import cyclic_part, iteration_counts
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator
@@ -51,7 +52,7 @@ class RateModel:
         self._data = _data(part)
         # Jobs that do not fit into memory together may still run in turn, so only their load says where another one
         # goes.
-        self._ample = PartialPlacement(_data(with_ample_memory(part)), rigid=False)
+        self._ample = PartialPlacement(_data(_with_ample_memory(part)), rigid=False)
         self._generator = CandidateGenerator(self._ample.data, rng)
         layout = self._data.layout
         self._servers = instance.cluster.servers
@@ -153,6 +154,12 @@ class RateModel:
 def kind_of(server: Server) -> tuple[str, int, int, int]:
     """Return a key that servers of one kind share."""
     return server.gpu_type, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us
+
+
+def _with_ample_memory(instance: Instance) -> Instance:
+    """Return the instance with as much memory on every GPU as a document can state."""
+    servers = tuple(altered(server, gpu_memory=LARGEST) for server in instance.cluster.servers)
+    return altered(instance, cluster=altered(instance.cluster, servers=servers))
 
 
 def _data(part: Instance) -> ProblemData:

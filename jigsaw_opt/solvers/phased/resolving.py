@@ -18,11 +18,11 @@ from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan, PlanStatus
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
-from jigsaw_opt.solvers.infeasibility import too_wide
+from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
-from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound
+from jigsaw_opt.solvers.phased.limits import phased_bound
 from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
@@ -97,7 +97,7 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
         return phased_result(options, started, Bound(0, Proof()), conflicts=causes)
     operations, past = compile_instance(instance), past_at(instance, plan, fix.moment)
     _require_possible(operations, past, plan, fix)
-    bound, causes = phased_bound(instance, options, started), conflicts_alone(instance)
+    bound, causes = phased_bound(operations, options, started), certain_causes(operations)
     if causes:
         return phased_result(options, started, bound, conflicts=causes)
     # A plan from scratch moves everything, so it is an answer only where nothing is fixed.

@@ -16,16 +16,16 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import MOST_OPERATIONS
+from jigsaw_opt.problem.operations import MOST_OPERATIONS, compile_instance
 from jigsaw_opt.problem.plan import PhaseGroup, Plan, PlanStatus
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.compiled import warn_if_interpreted
-from jigsaw_opt.solvers.infeasibility import too_wide
+from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.laxity import LeastLaxityPolicy, wrap_around_us
-from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound
+from jigsaw_opt.solvers.phased.limits import phased_bound
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
 from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
@@ -112,8 +112,9 @@ def _solved(instance: Instance, options: Options, started: float) -> tuple[Bound
     try:
         if causes := too_wide(instance):
             return Bound(0, Proof("there is no plan")), causes, None
-        bound = phased_bound(instance, options, started)
-        if causes := conflicts_alone(instance):
+        operations = compile_instance(instance)
+        bound = phased_bound(operations, options, started)
+        if causes := certain_causes(operations):
             return bound, causes, None
         return bound, (), _planned(instance, options, bound, started)
     except OutOfTimeError:

@@ -73,11 +73,14 @@ def test_memory_that_leaves_room_for_few_workers_makes_some_job_cross() -> None:
     model = Model((Segment("a", {"v": 10}, {"v": 0}, 50, 0),), state_factor=1)
     servers = (Server("s0", "v", 3, 60, 10**9), Server("s1", "v", 1, 60, 10**9))
     cluster = Cluster(servers, (), (Link("l", ("s0", "s1"), MICRO),))
-    instance = Instance("memory", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 2, 1) for k in range(2)))
+    jobs = tuple(Job(f"j{k}", "m", 2, 1) for k in range(2))
+    instance = Instance("memory", cluster, {"m": model}, jobs, "cyclic", "period")
     cheap, *stronger = rising(instance)
     assert cheap.value == 11
     assert carries(stronger[-1].reason, "work", "memory", "every placement")
-    assert stronger[-1].value == optimum(instance) == 60
+    assert stronger[-1].value == 60
+    # On the finite horizon both pairs may be on the large server: each a block of 10 and a transfer of 1.
+    assert rising(replace(instance, horizon="finite", objective="makespan"))[-1].value <= 22
 
 
 def test_workers_that_share_a_gpu_wait_for_its_last_exchange() -> None:
@@ -95,7 +98,8 @@ def test_large_numbers_are_rounded_so_that_the_bound_stays_below_the_optimum(uni
     fast = min(10**9 * unit, 2**53 - 1)
     servers = (Server("s0", "v", 3, 60 * unit, fast), Server("s1", "v", 1, 60 * unit, fast))
     cluster = Cluster(servers, (), (Link("l", ("s0", "s1"), MICRO),))
-    instance = Instance("large", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 2, 1) for k in range(2)))
+    jobs = tuple(Job(f"j{k}", "m", 2, 1) for k in range(2))
+    instance = Instance("large", cluster, {"m": model}, jobs, "cyclic", "period")
     found = rising(instance)[-1].value
     assert 59.9 * unit <= found <= 60 * unit
 

@@ -48,7 +48,8 @@ class PlacementTest:
         """
         from ortools.sat.python import cp_model
 
-        model = cpsat_loads.build(self._operations, limit, self._places).model
+        always = self._operations.horizon == "cyclic"  # On the finite horizon jobs may follow one another.
+        model = cpsat_loads.build(self._operations, limit, self._places, all_present=always).model
         status = cp_model.UNKNOWN
         for linearization, work in _ATTEMPTS:
             if status == cp_model.UNKNOWN and not budget.spent:
