@@ -62,7 +62,7 @@ def _phase(instance: Instance, phase: Phase) -> Iterator[str]:
             for job in phase.jobs
         )
         alone = replace(instance, jobs=jobs)
-        expanded = tuple(_expanded(job, phase.period_us, repetitions) for job in phase.jobs)
+        expanded = tuple(_expanded(job, _moments(phase, 0, repetitions)) for job in phase.jobs)
         claimed = Plan.of_jobs(alone.name, instance_sha256(alone), "feasible", 0, 0, None, expanded)
         found = {violation.rule for violation in violations(alone, claimed)} - (ELSEWHERE if rules is None else set())
         yield from found & rules if rules is not None else found
@@ -74,20 +74,37 @@ def _phase(instance: Instance, phase: Phase) -> Iterator[str]:
         yield "exclusive"
 
 
-def _expanded(job: AnyJobPlan, period_us: int, repetitions: int) -> AnyJobPlan:
+def _moments(phase: Phase, start_us: int, repetitions: int) -> list[int]:
+    return [start_us + r * phase.cycle_us for r in range(repetitions)]
+
+
+def _expanded(job: AnyJobPlan, moments: list[int]) -> AnyJobPlan:
     def later(operation, by):  # type: ignore[no-untyped-def]
         return replace(operation, start_us=operation.start_us + by, end_us=operation.end_us + by)
 
     iterations = tuple(
         replace(
             iteration,
-            blocks=tuple(later(x, r * period_us) for x in iteration.blocks),
-            transfers=tuple(later(x, r * period_us) for x in iteration.transfers),
+            blocks=tuple(later(x, moment) for x in iteration.blocks),
+            transfers=tuple(later(x, moment) for x in iteration.transfers),
         )
-        for r in range(repetitions)
+        for moment in moments
         for iteration in job.iterations
     )
     return replace(job, iterations=iterations)  # type: ignore[arg-type]
+
+
+def listed(instance: Instance, plan: Plan) -> Plan:
+    """The plan with every repetition of every phase written out; no job moves."""
+    done: dict[str, AnyJobPlan] = {}
+    for _, _, phase in plan.all_phases():
+        for job in phase.jobs:
+            again = _expanded(job, _moments(phase, phase.start_us, phase.count))
+            before = done[job.name].iterations if job.name in done else ()
+            done[job.name] = replace(again, iterations=before + again.iterations)  # type: ignore[arg-type, operator]
+    jobs = tuple(done[job.name] for job in instance.jobs)
+    digest, values = plan.instance_sha256, (plan.objective, plan.bound)
+    return Plan.of_jobs(plan.instance, digest, plan.status, *values, None, jobs, plan.solver)
 
 
 def operations(job: AnyJobPlan) -> Iterator[tuple[int, int]]:
@@ -148,7 +165,7 @@ def _parts(plan: Plan, name: str) -> list[tuple[Phase, AnyJobPlan]]:
 
 def _timeline(phase: Phase, job: AnyJobPlan) -> list[tuple[int, int]]:
     """Start and end of every operation of every repetition, in absolute time."""
-    moments = [phase.start_us + r * phase.period_us for r in range(phase.repeats)]
+    moments = _moments(phase, phase.start_us, phase.count)
     return [(m + start, m + end) for m in moments for start, end in operations(job)]
 
 

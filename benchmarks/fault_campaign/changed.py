@@ -1,7 +1,6 @@
 """Correct plans changed at random: the package's checker and the referee judge alike.
 
-The referee knows plans that list all iterations. A phased plan that the checker accepts is put to it written out; it
-knows no job that has ended, so memory is then ample, and no period, so there is no balance.
+The referee knows plans that list all iterations. A phased plan that the checker accepts is put to it written out.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def listed(campaign: Campaign) -> Iterator[Trial]:
     with servant() as helper:
         for number in range(campaign.times(_PLANS)):
             random, how = campaign.random("changed", number), f"seed {campaign.seed}, plan {number}"
-            instance = documents.small(random)
+            instance = random.choice((documents.small, documents.scarce))(random)
             plan = (found := helper.ask(solved, instance, "greedy", 5.0, timeout=_PATIENCE)).get("plan")
             if "raised" in found:
                 yield Trial("a plan of greedy", found["raised"], how)
@@ -48,8 +47,9 @@ def phased(campaign: Campaign) -> Iterator[Trial]:
     with servant() as helper:
         for number in range(campaign.times(_PHASED_PLANS)):
             random, how = campaign.random("phased", number), f"seed {campaign.seed}, phased plan {number}"
-            while (instance := documents.small(random))["horizon"] != "finite":
-                pass
+            instance = random.choice((documents.small, documents.scarce))(random)
+            while instance["horizon"] != "finite":
+                instance = documents.small(random)
             for job in instance["jobs"]:
                 job["iterations"] *= random.choice((1, 3, 10, 40))
             plan = (found := helper.ask(solved_phased, instance, timeout=_PATIENCE)).get("plan")
@@ -68,7 +68,7 @@ def compared(helper: Servant, fault: str, instance: Json, plans: list[Json], how
         yield Trial(fault, f"the checker: {answers['raised']}", how)
         return
     for place, (plan, answer) in enumerate(zip(plans, answers, strict=True)):
-        own = (answer or verdict(*written_out(instance, plan))) if phased else verdict(instance, plan)
+        own = (answer or verdict(instance, written_out(instance, plan))) if phased else verdict(instance, plan)
         counts = {Count.DOCUMENTS: 1, Count.ACCEPTED: int(bool(own) and not answer)}
         differ = f"the checker says {answer or 'correct'!r}, the referee {own or 'correct'!r}"
         kind = f"{fault}, {'wrong' if own else 'correct'}"
@@ -103,24 +103,19 @@ def _change_number(instance: Json, random: Random) -> None:
     holder[key] = random.choice((max(least, holder[key] - 1), holder[key] + 1, 2 * holder[key] + 1, least))
 
 
-def written_out(instance: Json, plan: Json) -> tuple[Json, Json]:
-    """The instance without what only holds in a period, and a correct phased plan as one that lists all iterations."""
-    asked = deepcopy(instance)
-    for server in asked["cluster"]["servers"]:
-        server["gpu_memory"] = LARGEST
-    for job in asked["jobs"]:
-        job.get("depth", {}).pop("balance", None)
-    jobs = {job["name"]: {"name": job["name"], "gpus": [], "iterations": []} for job in asked["jobs"]}
+def written_out(instance: Json, plan: Json) -> Json:
+    """A correct phased plan as one that lists all iterations."""
+    jobs = {job["name"]: {"name": job["name"], "gpus": [], "iterations": []} for job in instance["jobs"]}
     for phase in (phase for group in plan["groups"] for phase in group["phases"]):
         for job in phase["jobs"]:
-            jobs[job["name"]]["gpus"] = job["gpus"]
+            listed = jobs[job["name"]]
+            listed["gpus"] = job["gpus"]
             for r in range(phase["repeats"]):
                 moved = deepcopy(job["iterations"])
                 _later(moved, phase["start_us"] + r * phase["period_us"])
-                jobs[job["name"]]["iterations"] += moved
+                listed["iterations"] += moved
     stated = {key: value for key, value in plan.items() if key != "groups"}
-    stated |= {"format": "jigsaw-plan/1", "instance_sha256": sha256(asked), "period_us": None}
-    return asked, {**stated, "jobs": list(jobs.values())}
+    return {**stated, "format": "jigsaw-plan/1", "period_us": None, "jobs": list(jobs.values())}
 
 
 def _later(value: Any, by: int) -> None:

@@ -10,9 +10,22 @@ from typing import Any
 
 from jigsaw_opt.documents import encode_instance
 from jigsaw_opt.problem import Instance
-from tests.random_instances import GOALS, random_instance
+from tests.random_instances import GOALS, random_instance, tight_instance
 
-__all__ = ["LARGEST", "ONE_JOB", "PAIR", "instance", "job", "models", "servers", "small", "trace", "tree", "written"]
+__all__ = [
+    "LARGEST",
+    "ONE_JOB",
+    "PAIR",
+    "instance",
+    "job",
+    "models",
+    "scarce",
+    "servers",
+    "small",
+    "trace",
+    "tree",
+    "written",
+]
 
 Json = dict[str, Any]
 LARGEST = 2**53 - 1
@@ -61,6 +74,11 @@ def tree(made: Instance) -> Json:
 def small(random: Random, operations: int = 8) -> Json:
     """A random instance of a handful of operations, of every horizon and objective."""
     return tree(random_instance(random.randrange(2**31), *random.choice(GOALS), operations))
+
+
+def scarce(random: Random) -> Json:
+    """A random finite instance of a handful of operations, whose jobs may have to follow one another for memory."""
+    return tree(tight_instance(random.randrange(2**31), random.choice(("makespan", "weighted_completion"))))
 
 
 def written(document: object, path: Path) -> Path:

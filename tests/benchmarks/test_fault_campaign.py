@@ -119,7 +119,7 @@ def test_a_credulous_checker_of_phased_plans_is_noticed() -> None:
     plan = json.loads(worked("Phased plans"))
     plan["groups"][0]["phases"][0]["repeats"] = 2
     plan |= {"instance_sha256": sha256(long), "objective": 5040, "bound": 5040}
-    assert verdict(*changed.written_out(long, plan)) == ""
+    assert verdict(long, changed.written_out(long, plan)) == ""
     plans = [plan, *(changed.altered(plan, Random(number)) for number in range(20))]
     trials = list(changed.compared(Credulous(), "a changed plan", long, plans, ""))  # type: ignore[arg-type]
     wrong = [trial for trial in trials if trial.failure]

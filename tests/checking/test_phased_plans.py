@@ -31,7 +31,7 @@ from jigsaw_opt.problem import (
     TaskGraphJob,
     TaskGraphTransfer,
 )
-from tests.phased_referee import accepts
+from tests.phased_referee import accepts, listed
 from tests.work import lines_executed
 
 Json = dict[str, Any]
@@ -275,6 +275,8 @@ def test_the_checker_and_the_expansion_agree(seed: int) -> None:
             plan = replace(plan, objective=max(phase.end_us for _, _, phase in plan.all_phases()))
         verdicts.append(accepts(INSTANCE, plan))
         assert (check(INSTANCE, plan) == ()) == verdicts[-1], json.dumps(tree)
+        # A correct plan of phases stays correct when its iterations are listed.
+        assert not verdicts[-1] or check(INSTANCE, listed(INSTANCE, plan)) == (), json.dumps(tree)
     assert 0 < sum(verdicts) < len(verdicts)
 
 
