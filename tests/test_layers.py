@@ -39,6 +39,7 @@ SOLVERS = (
         "options",
         "stop",
         "correct",
+        "proofs",
         "solve_state",
         "interruptible",
         "bound_tightening",

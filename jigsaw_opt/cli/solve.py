@@ -265,6 +265,8 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(_as_json(result, arguments.output))
         return
+    if result.part:
+        note(f"{result.solver} looked at {result.part}; the bound holds for all plans")
     for conflict in result.conflicts:
         note(f"infeasible: {conflict.message}")
     if result.status == "unknown" and result.stopped_by == "time" and result.solver != "phased":
@@ -300,6 +302,7 @@ def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
         "status": result.status,
         "stopped_by": result.stopped_by,
         "failure": result.failure or None,
+        "part": result.part or None,
         "exact_model": None if result.exact_model is None else result.exact_model._asdict(),
         "objective": result.objective,
         "bound": result.bound,

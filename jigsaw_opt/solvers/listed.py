@@ -16,9 +16,10 @@ from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.parameters import require_parameters
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.proofs import NO_BOUND, first_bound, searched_part
 from jigsaw_opt.solvers.registry import Solver, find, require_options, require_solver, require_taken
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
-from jigsaw_opt.solvers.solve_state import NO_BOUND, SolveState, first_bound
+from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.system.former_names import warn_caller
 from jigsaw_opt.system.interrupts import on_interrupt
 
@@ -147,7 +148,8 @@ def _is_own(method: Solver) -> bool:
 def _run(method: Solver, operations: Operations, options: Options, report: Report, opening: Opening | None) -> Result:
     if callable(method):
         return method(operations.instance, options, report)
-    solve_state = SolveState(method.name, operations, options, report)
+    part = searched_part(acting(method, operations.instance), operations)
+    solve_state = SolveState(method.name, operations, options, report, part)
     if opening is not None:
         opening(solve_state)
     return method.run(solve_state)
@@ -167,13 +169,28 @@ def _run_of_others(
             raise
 
     try:
-        return _run(method, operations, options, reported, opening)
+        result = _run(method, operations, options, reported, opening)
     except (JigsawError, MemoryError):
         raise
     except Exception as error:
         if error in of_report:
             raise
         raise PluginError(f"the solver {method.name!r} raised {type(error).__name__}: {error}") from error
+    return _of_all_plans(result, searched_part(method, operations), first_bound(operations, options))
+
+
+def _of_all_plans(result: Result, part: str, bound: Bound) -> Result:
+    """Return a result without what its method has proven of the plans that it looks at alone."""
+    if not part or result.part:  # Results by a `SolveState` state their part, and their bound holds for all.
+        return result
+    result = replace(result, part=part)
+    if result.bound > bound.value:
+        result = replace(result, bound=bound.value, proof=bound.proof)
+    best = result.objective is not None and result.objective <= bound.value
+    if best or result.status not in (Status.OPTIMAL, Status.INFEASIBLE):
+        return result
+    status = Status.UNKNOWN if result.plan is None else Status.FEASIBLE
+    return replace(result, status=status, stopped_by=StoppedBy.COMPLETED, conflicts=())
 
 
 def _require(method: Solver, instance: Instance, options: Options) -> None:

@@ -181,6 +181,9 @@ class Result:
         Why there is no plan, where that is proven.
     failure
         What an engine died of, or that the memory ran out; empty where neither happened.
+    part
+        Which plans the method looked at, such as those in which no job moves; empty for all. Bound, ``optimal`` and
+        ``infeasible`` hold for all plans nevertheless.
     exact_model
         Whether the exact model was built, and if not, why; None of a solver without one.
     moves
@@ -198,6 +201,7 @@ class Result:
     trajectory: tuple[Event, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     failure: str = ""
+    part: str = ""
     exact_model: ExactModel | None = None
     moves: tuple[MoveRecord, ...] = ()
     solver: str = ""
@@ -210,7 +214,8 @@ class Result:
         """Return what is known and why the solver stopped, on one line."""
         gap = "" if self.gap is None else f", gap {100 * self.gap:.2f} %"
         known = f"objective {self.objective}, bound {self.bound}{gap}"
-        return f"<Result {self.status}: {known}, stopped by {self.stopped_by} after {self.seconds:.2f} s>"
+        of_part = f" among {self.part}" if self.part else ""
+        return f"<Result {self.status}: {known}, stopped by {self.stopped_by} after {self.seconds:.2f} s{of_part}>"
 
     @property
     def bound_reason(self) -> str:
@@ -236,6 +241,7 @@ class Result:
             "objective": "-" if self.objective is None else self.objective,
         }
         facts |= {"bound": self.bound, "gap": gap, "because": self.bound_reason or "-", "stopped by": self.stopped_by}
+        facts |= {"looked at": self.part} if self.part else {}
         facts |= {} if self.exact_model is None else {"exact model": self.exact_model}
         facts |= {"solver": self.solver, "seconds": f"{self.seconds:.2f}"}
         return html_table(facts | {f"conflict {k}": conflict.message for k, conflict in enumerate(self.conflicts, 1)})

@@ -24,12 +24,12 @@ from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.problem.timetable import Timetable, lateness_us, objective_of
-from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, instant_bounds
+from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.stoppable import run_all_stoppable
-from jigsaw_opt.solvers.infeasibility import exceeded_guarantees
 from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.proofs import NO_BOUND, Proofs, first_bound, searched_part
 from jigsaw_opt.solvers.result import (
     Accepted,
     Conflict,
@@ -49,8 +49,6 @@ __all__ = ["NO_BOUND", "SolveState", "first_bound"]
 T = TypeVar("T")
 _SECONDS_OF_BLOCK = 3e-5
 """Seconds that a slow core needs to check and write a block of a plan."""
-NO_BOUND = Bound(0, Proof("no time is less than 0; the limit left no time for a bound"))
-"""Bound, and what proves it, where the time was over before there was any."""
 
 
 class SolveState:
@@ -66,9 +64,13 @@ class SolveState:
         Limits, seed, cancel flag.
     report
         Receives the progress stream.
+    part
+        Which plans the solver looks at, as `searched_part` says; None for a solver that says nothing.
     """
 
-    def __init__(self, name: str, operations: Operations, options: Options, report: Report) -> None:
+    def __init__(
+        self, name: str, operations: Operations, options: Options, report: Report, part: str | None = None
+    ) -> None:
         self.name, self.operations, self.options = name, operations, options
         self._clock = clock.current() or clock.Clock(options.time_limit, options.cancel, options.grace)
         # What went before within the same limit, such as cutting the instance, counts.
@@ -81,9 +83,8 @@ class SolveState:
         self._report = report
         self._lock = threading.RLock()
         self._rules = stop_rules(options)
-        self.bound, self.proof, _ = first_bound(operations, options)
-        self._deadlines: Deadlines | None = None
-        self._conflict = exceeded_guarantees(operations, self.bound)
+        self.part = searched_part(None, operations) if part is None else part
+        self._proofs = Proofs(operations, options, self.part)
         self._exact_model: ExactModel | None = None
         self.ended = False
         self._emit()
@@ -113,6 +114,16 @@ class SolveState:
         if self.objective is None or self.options.time_limit is None:
             return 0.0
         return min(self._after, self.options.time_limit / 2)
+
+    @property
+    def bound(self) -> int:
+        """Return a bound of the plans that the solver looks at."""
+        return self._proofs.bound
+
+    @property
+    def proven(self) -> Bound:
+        """Return the bound of all plans, which results and events state, with its proof."""
+        return self._proofs.proven
 
     @property
     def incumbent(self) -> tuple[int, Timetable] | None:
@@ -164,16 +175,14 @@ class SolveState:
         bound
             The bound.
         proof
-            Its proof; by default the solver's own search has proven it.
+            Its proof, which holds for all plans; by default the solver's own search has proven it, for those that it
+            looks at.
         deadlines
             What the proof says of single jobs; None where it says nothing.
         """
         with self._lock:
-            if bound > self.bound and not self.ended:
-                self.bound, self.proof = bound, proof or Proof(f"search by {self.name}", relaxation=self.name)
-                self._deadlines = deadlines or self._deadlines
+            if not self.ended and self._proofs.raise_bound(bound, proof, deadlines, self.name):
                 self._emit()
-                self._conflict = self._conflict or exceeded_guarantees(self.operations, bound)
 
     def credit(self, record: MoveRecord) -> None:
         """Add what calls of a move of the search came to."""
@@ -187,11 +196,11 @@ class SolveState:
 
     def deadlines(self, limit: int) -> Mapping[int, int]:
         """Return deadlines of jobs in plans within `limit`, in microseconds by index, by the last proof with any."""
-        return self._deadlines(limit) if self._deadlines is not None else {}
+        return self._proofs.deadlines(limit) if self._proofs.deadlines is not None else {}
 
     def refute(self, conflict: Conflict) -> None:
-        """Take the proof that there is no plan."""
-        self._conflict = conflict
+        """Take the proof that there is no plan among those that the solver looks at."""
+        self._proofs.refute(conflict)
 
     def leave_out_model(self, reason: str = "the solve ended before its turn came") -> None:
         """Record why the exact model of this solver has not been built, unless it has been.
@@ -216,9 +225,8 @@ class SolveState:
 
     def reason(self) -> StoppedBy | None:
         """Return why the solve should stop now, or None."""
-        if self._conflict is not None or (self.objective is not None and self.objective <= self.bound):
-            return StoppedBy.PROOF
-        return next((rule.reason for rule in self._rules if rule.holds(self)), None)
+        by_rule = (rule.reason for rule in self._rules if rule.holds(self))
+        return self._proofs.ends(self.objective) or next(by_rule, None)
 
     def run(self, call: Callable[[], T], cancel: Callable[[], None], until: float = math.inf) -> T:
         """Run a blocking engine in a thread of its own; call `cancel` as soon as there is a reason to stop.
@@ -320,19 +328,21 @@ class SolveState:
         """
         with self._lock:  # from here on whatever an engine that was left behind finds comes too late
             self.ended = True
-        closed = self.objective is not None and self.objective <= self.bound
-        refuted = self._conflict is not None and self.best is None
+        closed = self.objective is not None and self.objective <= self.proven.value
+        conflict = self._proofs.conflict
+        refuted = conflict is not None and self.best is None
         seconds = self.seconds
         return Result(
             status=self._status(closed, refuted),
             stopped_by=StoppedBy.PROOF if closed or refuted else stopped_by,
             objective=self.objective,
-            bound=self.bound,
-            proof=self.proof,
-            plan=self._plan(self.best, Event(seconds, self.objective, self.bound)),
+            bound=self.proven.value,
+            proof=self.proven.proof,
+            plan=self._plan(self.best, Event(seconds, self.objective, self.proven.value)),
             trajectory=tuple(self.trajectory),
-            conflicts=(self._conflict,) if refuted and self._conflict is not None else (),
+            conflicts=(conflict,) if refuted and conflict is not None else (),
             failure=failure,
+            part=self.part,
             exact_model=self._exact_model,
             moves=tuple(self.moves.values()),
             solver=self.name,
@@ -368,7 +378,7 @@ class SolveState:
         )
 
     def _emit(self) -> None:
-        event = Event(round(self.seconds, 3), self.objective, self.bound)
+        event = Event(round(self.seconds, 3), self.objective, self.proven.value)
         self.trajectory.append(event)
         self._report(LiveEvent.of(event, partial(self._checked_plan, self.best, event)))
 
@@ -388,22 +398,3 @@ def _in_order(instance: Instance, timetable: Timetable) -> tuple[JobPlan | TaskG
         return timetable.jobs
     jobs, graph_jobs = iter(timetable.jobs), iter(timetable.task_graph_jobs)
     return tuple(next(graph_jobs) if isinstance(job, TaskGraphJob) else next(jobs) for job in instance.jobs)
-
-
-def first_bound(operations: Operations, options: Options) -> Bound:
-    """Return the bound that every solve begins with: the best one so far once the time is over, or `NO_BOUND`.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    options
-        Options of the solve; say which relaxations are left out.
-    """
-    best = NO_BOUND
-    try:
-        for bound in instant_bounds(operations, options.without_bounds):
-            best = bound
-    except OutOfTimeError:
-        return best if best.value else NO_BOUND
-    return best

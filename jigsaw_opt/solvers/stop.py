@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy, relative_gap
 
@@ -34,8 +35,11 @@ class SolveProgress(Protocol):
         """Seconds of a time limit kept back for checking and writing the plan."""
 
     objective: int | None
-    bound: int
     improved: float
+
+    @property
+    def proven(self) -> Bound:
+        """Bound of all plans."""
 
 
 class StopRule(Protocol):
@@ -80,7 +84,7 @@ class Gap:
 
     def holds(self, state: SolveProgress) -> bool:
         """Return whether there is a plan within the gap."""
-        return state.objective is not None and relative_gap(state.objective, state.bound) <= self.gap
+        return state.objective is not None and relative_gap(state.objective, state.proven.value) <= self.gap
 
 
 @dataclass(frozen=True, slots=True)

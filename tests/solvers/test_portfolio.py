@@ -124,7 +124,15 @@ def crowd(objective: Objective = "makespan", jobs: int = 3) -> Instance:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("objective", ["makespan", "weighted_completion", "period"])
+@pytest.mark.parametrize(("objective", "least"), [("makespan", 4), ("weighted_completion", 8)])
+def test_jobs_that_take_turns_in_memory_are_no_conflict(objective: Objective, least: int, workers: int) -> None:
+    result = run(crowd(objective), workers)
+    assert result.status is not Status.INFEASIBLE and result.bound <= least
+    assert result.objective is None or result.objective >= least
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("objective", ["period"])
 def test_without_a_plan_it_proves_so_and_names_the_conflict(objective: Objective, workers: int) -> None:
     result = run(crowd(objective), workers)
     assert (result.status, result.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)

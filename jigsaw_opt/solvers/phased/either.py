@@ -10,7 +10,7 @@ from jigsaw_opt.solvers.listed import Opening, solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.solver import PHASED, is_long, solve_phased
 from jigsaw_opt.solvers.registry import ignored, refusal
-from jigsaw_opt.solvers.result import Report, Result, Status
+from jigsaw_opt.solvers.result import Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.solvers.stop import NoPlan
 
@@ -62,10 +62,9 @@ def solve_either(
     if not _is_listed(instance, options.time_limit):
         return solve_phased(instance, _within(options, 1.0, started))
     phased = solve_phased(instance, _within(options, _SHARE, started))
-    if phased.status in (Status.OPTIMAL, Status.INFEASIBLE) or options.cancel.is_set():
+    if _is_proven(phased) or options.cancel.is_set():
         return phased
-    listed = solve_listed(instance, "auto", _within(options, 1.0, started), on_event, opening)
-    return phased if _is_better(phased, listed) else listed
+    return _better(solve_listed(instance, "auto", _within(options, 1.0, started), on_event, opening), phased)
 
 
 def is_listed_first(instance: Instance, options: Options) -> bool:
@@ -107,10 +106,9 @@ def _listed_or_phased(
             opening(solve_state)
 
     listed = solve_listed(instance, "auto", within, on_event, hurried)
-    if listed.plan is not None or options.cancel.is_set():
+    if listed.plan is not None or _is_proven(listed) or options.cancel.is_set():
         return listed
-    phased = solve_phased(instance, _within(options, 1.0, started))
-    return phased if phased.plan is not None else listed
+    return _better(listed, solve_phased(instance, _within(options, 1.0, started)))
 
 
 def _is_listed(instance: Instance, limit: float | None) -> bool:
@@ -127,7 +125,22 @@ def _within(options: Options, share: float, started: float) -> Options:
     return replace(options, time_limit=max(0.0, share * left))
 
 
-def _is_better(phased: Result, listed: Result) -> bool:
-    if phased.objective is None or listed.objective is None:
-        return phased.objective is not None
-    return phased.objective < listed.objective
+def _is_proven(result: Result) -> bool:
+    return result.status in (Status.OPTIMAL, Status.INFEASIBLE)
+
+
+def _better(listed: Result, phased: Result) -> Result:
+    """Return the result with the better plan, with the larger of both bounds, for either holds for all plans."""
+    is_phased = phased.objective is not None and (listed.objective is None or phased.objective < listed.objective)
+    best, other = (phased, listed) if is_phased else (listed, phased)
+    best = replace(best, part="")  # Both together looked at all.
+    if other.bound <= best.bound:
+        return best
+    best = replace(best, bound=other.bound, proof=other.proof)
+    if best.plan is None or best.objective is None:
+        return best
+    is_optimal = best.objective <= best.bound
+    plan = replace(best.plan, bound=best.bound, status="optimal" if is_optimal else "feasible")
+    if is_optimal:
+        best = replace(best, status=Status.OPTIMAL, stopped_by=StoppedBy.PROOF)
+    return replace(best, plan=plan)

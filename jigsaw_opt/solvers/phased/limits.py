@@ -11,7 +11,7 @@ from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bound_tightening import BOUND_WORK
 from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.solve_state import first_bound
+from jigsaw_opt.solvers.proofs import first_bound
 
 __all__ = ["phased_bound"]
 

@@ -37,9 +37,9 @@ from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.phased.valuation import value_of
+from jigsaw_opt.solvers.proofs import NO_BOUND
 from jigsaw_opt.solvers.registry import require_taken
 from jigsaw_opt.solvers.result import Conflict, Report, Result
-from jigsaw_opt.solvers.solve_state import NO_BOUND
 
 __all__ = ["PHASED", "is_long", "solve_phased"]
 

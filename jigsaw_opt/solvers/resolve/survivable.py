@@ -23,12 +23,12 @@ from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.listed import acting, find_solver, offering, solve_listed
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.proofs import first_bound
 from jigsaw_opt.solvers.registry import ControlledSolver, Solver, ignored, require_taken
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
 from jigsaw_opt.solvers.resolve.failures import FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
 from jigsaw_opt.solvers.result import Report, Result, Status
-from jigsaw_opt.solvers.solve_state import first_bound
 
 __all__ = ["LinkFailures", "bridges", "solve_survivable"]
 

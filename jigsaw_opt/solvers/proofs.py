@@ -1,0 +1,132 @@
+"""What is proven in a solve: the bound before a method begins, and which plans the method's own proofs hold for."""
+
+from __future__ import annotations
+
+from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, instant_bounds
+from jigsaw_opt.solvers.infeasibility import exceeded_guarantees
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Conflict, StoppedBy
+
+__all__ = ["NO_BOUND", "Proofs", "first_bound", "searched_part"]
+
+NO_BOUND = Bound(0, Proof("no time is less than 0; the limit left no time for a bound"))
+"""Bound, and what proves it, where the time was over before there was any."""
+
+
+def first_bound(operations: Operations, options: Options) -> Bound:
+    """Return the bound that every solve begins with: the best one so far once the time is over, or `NO_BOUND`.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    options
+        Options of the solve; say which relaxations are left out.
+    """
+    best = NO_BOUND
+    try:
+        for bound in instant_bounds(operations, options.without_bounds):
+            best = bound
+    except OutOfTimeError:
+        return best if best.value else NO_BOUND
+    return best
+
+
+def searched_part(method: object, operations: Operations) -> str:
+    """Return which plans of an instance a method looks at, as a clause; empty for all.
+
+    A method says by ``moves`` and ``memory_in_time`` that what it proves holds for plans in which jobs move, and in
+    which jobs that do not fit into memory together follow one another. Without them it is taken to look at other plans
+    alone, and its own proofs count for these.
+
+    Parameters
+    ----------
+    method
+        The solver; None for one that says nothing.
+    operations
+        The compiled instance.
+    """
+    told = []
+    if operations.instance.moving_jobs and not getattr(method, "moves", False):
+        told.append("no job moves")
+    if not getattr(method, "memory_in_time", False) and operations.has_scarce_memory:
+        told.append("all jobs are in memory all the time")
+    return f"plans in which {' and '.join(told)}" if told else ""
+
+
+class Proofs:
+    """What is proven in a solve under way, of all plans and of those that the solver looks at. Not locked.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    options
+        Options of the solve.
+    part
+        Which plans the solver looks at, as `searched_part` says.
+
+    Attributes
+    ----------
+    proven
+        Bound of all plans, with its proof.
+    bound
+        No plan of those that the solver looks at is better.
+    deadlines
+        What the last proof with any says of single jobs.
+    conflict
+        Why there is no plan, once that is proven.
+    """
+
+    def __init__(self, operations: Operations, options: Options, part: str) -> None:
+        self.part, self._operations = part, operations
+        self.proven = first_bound(operations, options)
+        self.bound = self.proven.value
+        self.deadlines: Deadlines | None = None
+        self.conflict = exceeded_guarantees(operations, self.bound)
+        self._part_is_empty = False
+
+    def raise_bound(self, bound: int, proof: Proof | None, deadlines: Deadlines | None, name: str) -> bool:
+        """Take a bound; return whether that of all plans has risen.
+
+        Parameters
+        ----------
+        bound, proof, deadlines
+            See `SolveState.raise_bound`.
+        name
+            Name of the solver, whose own search has proven what comes without a proof.
+        """
+        of_all = proof is not None or not self.part
+        rises = of_all and bound > self.proven.value
+        if rises:
+            self.proven = Bound(bound, proof or Proof(f"search by {name}", relaxation=name))
+            self.deadlines = deadlines or self.deadlines
+        self.bound = max(self.bound, bound)
+        self._take(exceeded_guarantees(self._operations, bound), of_all)
+        return rises
+
+    def refute(self, conflict: Conflict) -> None:
+        """Take the solver's proof that there is no plan among those that it looks at."""
+        self._take(conflict, not self.part)
+
+    def ends(self, objective: int | None) -> StoppedBy | None:
+        """Return why what is proven ends the solve; None where it does not.
+
+        Parameters
+        ----------
+        objective
+            That of the best plan; None without one.
+        """
+        if self.conflict is not None or (objective is not None and objective <= self.proven.value):
+            return StoppedBy.PROOF
+        if self._part_is_empty or (objective is not None and objective <= self.bound):
+            return StoppedBy.COMPLETED  # What is left are plans that the solver does not look at.
+        return None
+
+    def _take(self, conflict: Conflict | None, of_all: bool) -> None:
+        if of_all:
+            self.conflict = self.conflict or conflict
+        else:
+            self._part_is_empty = self._part_is_empty or conflict is not None
