@@ -21,7 +21,7 @@ from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import Execution, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.timetable import Gpu
 
-__all__ = ["Activity", "ActivityNetwork", "MemoryHold", "TaskGraphDecision", "Wait", "assemble_task_graphs"]
+__all__ = ["Activity", "ActivityNetwork", "MemoryHold", "Resident", "TaskGraphDecision", "Wait", "assemble_task_graphs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,24 @@ class MemoryHold(NamedTuple):
     bytes: int
 
 
+class Resident(NamedTuple):
+    """What a worker or slot takes of its GPU while its job is present (specification: memory).
+
+    Parameters
+    ----------
+    gpu
+        The GPU.
+    bytes
+        Bytes of its state, or of the slot.
+    activations
+        Bytes of its activations at its largest level. A GPU keeps room for the most of those present.
+    """
+
+    gpu: Gpu
+    bytes: int
+    activations: int = 0
+
+
 @dataclass(slots=True)
 class ActivityNetwork:
     """Activities of placed jobs, and what binds them.
@@ -92,10 +110,12 @@ class ActivityNetwork:
     milestones
         Numbers of activities that are no block or transfer: they take no time, and stand behind the others of their job
         (`CompiledTaskGraph.milestones`).
+    residents
+        By job added, what its workers or slots take while it is present.
     memory_bytes
-        By GPU, bytes of slots and of states of workers that it holds all the time.
+        By GPU, bytes of slots and of states of workers, where all jobs are present.
     activation_bytes
-        By GPU, the most activations of a worker there at its largest level, for which it keeps room all the time.
+        By GPU, the most activations of a worker there at its largest level.
     """
 
     routes: Routes
@@ -105,11 +125,12 @@ class ActivityNetwork:
     holds: list[MemoryHold] = field(default_factory=list)
     jobs: list[int] = field(default_factory=list)
     milestones: list[int] = field(default_factory=list)
+    residents: list[list[Resident]] = field(default_factory=list)
     memory_bytes: Counter[Gpu] = field(default_factory=Counter)
     activation_bytes: Counter[Gpu] = field(default_factory=Counter)
 
     def room(self, gpu: Gpu) -> int:
-        """Return the bytes of a GPU that are left for holds (specification: memory)."""
+        """Return the bytes of a GPU that are left for holds while all jobs are present (specification: memory)."""
         memory = self.routes.cluster.servers[gpu[0]].gpu_memory
         return memory - self.memory_bytes[gpu] - self.activation_bytes[gpu]
 
@@ -148,10 +169,15 @@ class ActivityNetwork:
                 length = graph.transfer_us(transfer.bucket, contributors(row, transfer.bucket), channel)
                 self.activities.append(Activity(job, iteration, length, (), channel.links, graph.release_us))
         self.waits += _data_parallel_waits(graph, tables, levels, begin, self.horizon)
-        for slot, own in enumerate(gpus):
-            largest = graph.activation_bytes[max(row[slot] for row in levels) - 1]
-            self.memory_bytes[own] += graph.state_bytes
-            self.activation_bytes[own] = max(self.activation_bytes[own], largest)
+        deepest = [max(column) for column in zip(*levels, strict=True)]
+        sizes = [graph.activation_bytes[level - 1] for level in deepest]
+        self._add_residents([Resident(gpu, graph.state_bytes, size) for gpu, size in zip(gpus, sizes, strict=True)])
+
+    def _add_residents(self, residents: list[Resident]) -> None:
+        self.residents.append(residents)
+        for gpu, size, activations in residents:
+            self.memory_bytes[gpu] += size
+            self.activation_bytes[gpu] = max(self.activation_bytes[gpu], activations)
 
     def add_task_graph(self, graph: CompiledTaskGraph, gpus: Sequence[Gpu], within_slots: bool = True) -> None:
         """Add a task-graph job on the GPUs of its slots (specification: task-graph-jobs).
@@ -200,8 +226,8 @@ class ActivityNetwork:
 
         for before, after, periods in checking_deadline(graph.precedences(self.horizon, within_slots)):
             self.waits.append(Wait(number(before), number(after), periods))
-        for slot, gpu in zip(graph.shape.slots, gpus, strict=True):
-            self.memory_bytes[gpu] += slot.memory
+        slots = zip(graph.shape.slots, gpus, strict=True)
+        self._add_residents([Resident(gpu, slot.memory) for slot, gpu in slots])
         for iteration in range(graph.job.iterations):
             for hold in graph.holds:
                 first, last = number((iteration, hold.start)), number((iteration, hold.end))

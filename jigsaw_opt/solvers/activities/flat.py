@@ -43,13 +43,15 @@ class FlatActivities(NamedTuple):
         By activity, its holds as (GPU, bytes, the activity at the other end): those that begin with its start, and
         those that end with its end.
     room
-        By GPU, the bytes that slots and workers leave free.
+        By GPU, the bytes that slots and workers leave free; all its bytes where these are only there in time.
     job, iteration
         By activity.
     draws
         By activity, the power caps that it draws under, by number, and its watts there; empty without caps.
     caps
         Watts of each power cap.
+    residents
+        By job, what it takes while it is present, as (GPU, bytes, activations); empty where all jobs are always present.
     """
 
     duration_us: list[int]
@@ -63,6 +65,7 @@ class FlatActivities(NamedTuple):
     iteration: list[int]
     draws: Sequence[Sequence[tuple[int, int]]] = ()
     caps: Sequence[int] = ()
+    residents: Sequence[Sequence[tuple[int, int, int]]] = ()
 
     @property
     def keeps_caps_alone(self) -> bool:
@@ -110,8 +113,16 @@ def network_of(
     return network
 
 
-def flatten(network: ActivityNetwork) -> FlatActivities:
-    """Return the activities of a network by number: GPUs first and links behind them, in the order of the cluster."""
+def flatten(network: ActivityNetwork, in_time: bool = False) -> FlatActivities:
+    """Return the activities of a network by number: GPUs first and links behind them, in the order of the cluster.
+
+    Parameters
+    ----------
+    network
+        The activities.
+    in_time
+        Whether memory counts in time: a job takes it from its first activity to its last one, and not all the time.
+    """
     cluster = network.routes.cluster
     gpus = cluster.gpus.places
     number = {gpu: g for g, gpu in enumerate(gpus)}
@@ -119,6 +130,8 @@ def flatten(network: ActivityNetwork) -> FlatActivities:
     for activity in network.activities:
         used = [*(number[gpu] for gpu in activity.gpus), *(len(gpus) + link for link in activity.links)]
         resources.append(tuple(used) if activity.duration_us > 0 else ())
+    if in_time:
+        _add_own_resources(network, resources, len(gpus) + len(cluster.links))
     durations = [activity.duration_us for activity in network.activities]
     opens: list[list[tuple[int, int, int]]] = [[] for _ in durations]
     closes: list[list[tuple[int, int, int]]] = [[] for _ in durations]
@@ -132,12 +145,22 @@ def flatten(network: ActivityNetwork) -> FlatActivities:
         list(_arcs(network, durations, resources)),
         opens,
         closes,
-        [network.room(gpu) for gpu in gpus],
+        [cluster.servers[gpu[0]].gpu_memory if in_time else network.room(gpu) for gpu in gpus],
         [activity.job for activity in network.activities],
         [activity.iteration for activity in network.activities],
         _draws(network),
         [cap.watts for cap in cluster.power_caps or ()],
+        [[(number[gpu], *sizes) for gpu, *sizes in own] for own in network.residents] if in_time else (),
     )
+
+
+def _add_own_resources(network: ActivityNetwork, resources: list[tuple[int, ...]], number: int) -> None:
+    """Give activities that wait for none and occupy nothing a resource of their own, where they wait for memory."""
+    waiting = {wait.after for wait in network.waits if wait.periods == 0}
+    for activity, used in enumerate(resources):
+        if not used and activity not in waiting:
+            resources[activity] = (number,)
+            number += 1
 
 
 def _draws(network: ActivityNetwork) -> list[list[tuple[int, int]]]:

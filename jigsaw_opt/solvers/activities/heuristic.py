@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.activities.ranks import Ranks, Rule
 from jigsaw_opt.solvers.activities.repeating import repeated, repeated_as_it_is
 from jigsaw_opt.solvers.activities.timetables import timetable_of
 
-__all__ = ["PlacedJobs", "task_graph_timetables"]
+__all__ = ["PlacedJobs", "task_graph_timetables", "timetables_in_time"]
 
 _PLACEMENTS = 8
 """Largest number of placements that are scheduled by all rules; the moves of the search make others."""
@@ -50,11 +50,40 @@ def task_graph_timetables(operations: Operations, seed: int) -> Iterator[Timetab
     seed
         The same seed gives the same schedules.
     """
-    random, least = Random(f"lists/{seed}"), inf
+    least = inf
+    for value, timetable in _lists(operations, seed, False, inf):
+        least = min(least, value)
+        yield timetable
+    yield from timetables_in_time(operations, seed, least)
+
+
+def timetables_in_time(operations: Operations, seed: int, least: float) -> Iterator[Timetable | None]:
+    """Yield schedules in which jobs may follow one another for their memory: a timetable where one is the best so far.
+
+    Nothing comes where memory is not scarce, or does not stand in the way of the first placement that leaves it out.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance, with jobs of either kind.
+    seed
+        The same seed gives the same schedules.
+    least
+        Objective to beat.
+    """
+    for _, timetable in _lists(operations, seed, True, least) if operations.has_scarce_memory else ():
+        yield timetable
+
+
+def _lists(
+    operations: Operations, seed: int, in_time: bool, least: float
+) -> Iterator[tuple[float, Timetable | None]]:
+    """Yield objectives of schedules, each with its timetable where it is the best so far."""
+    random = Random(f"lists/{seed}")
     placed: list[tuple[float, int, PlacedJobs, Rule]] = []
     size = operations.blocks + operations.transfers
-    for placement in islice(placements(operations, seed), _PLACEMENTS):
-        if len(placed) * size > _MOST_LISTED:
+    for placement in islice(placements(operations, seed, in_time), _PLACEMENTS):
+        if len(placed) * size > _MOST_LISTED or (in_time and not placed and not placement.in_time):
             break
         jobs = PlacedJobs(operations, placement)
         if not jobs.flat.keeps_caps_alone:
@@ -63,7 +92,7 @@ def task_graph_timetables(operations: Operations, seed: int) -> Iterator[Timetab
             value, timetable = jobs.schedule(rule, least)
             placed.append((value, len(placed), jobs, rule))
             least = min(least, value)
-            yield timetable
+            yield value, timetable
     placed.sort(key=lambda entry: entry[:2])
     moves = WorkerMoves(operations)
     for _ in range(min(_MOST_STEPS, _STEP_OPERATIONS // size) if placed else 0):
@@ -78,9 +107,10 @@ def task_graph_timetables(operations: Operations, seed: int) -> Iterator[Timetab
         if moved is not None and value < least:
             placed.insert(0, (value, len(placed), jobs, rule))
         least = min(least, value)
-        yield timetable
+        yield value, timetable
     if placed and operations.horizon == "cyclic" and not (spans_suffice(operations) or operations.cluster.power_caps):
-        yield from placed[0][2].modulo_schedules(random, int(least))
+        for timetable in placed[0][2].modulo_schedules(random, int(least)):
+            yield inf, timetable
 
 
 class PlacedJobs:
@@ -97,7 +127,7 @@ class PlacedJobs:
     def __init__(self, operations: Operations, placement: SlotPlacement) -> None:
         self.operations, self.placement = operations, placement
         self.network: ActivityNetwork = network_of(operations, placement.gpus, placement.levels)
-        self.flat: FlatActivities = flatten(self.network)
+        self.flat: FlatActivities = flatten(self.network, placement.in_time)
         begins = self.network.jobs[len(operations.jobs) :]
         reserve = list(range(begins[0] if begins else len(self.network.activities)))
         for begin, graph, order in zip(begins, operations.task_graphs, placement.orders, strict=True):

@@ -1,10 +1,12 @@
 """List scheduling of placed activities on the finite horizon, by a rank of all of them.
 
 At each moment every free GPU and link takes, of what is ready, the activity of the best rank for which memory suffices
-and that no power cap forbids beside what runs.
+and that no power cap forbids beside what runs. Where jobs take memory in time, the first activity of a job needs all
+that the job takes while it is present.
 It never locks itself up on memory. Beside the schedule there is a *reserve*: an order of all activities in which memory
 suffices when they are done one after the other. An activity is started only if the rest of the reserve is still such an
 order behind it. The first of the reserve can therefore always be started once nothing runs, and so it ends.
+Of jobs in time, the reserve counts for those that have begun: once they have ended, any other one finds room alone.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from itertools import chain
 from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory, longest_tails
+from jigsaw_opt.solvers.activities.presence import Presence
 
 __all__ = ["ListScheduler"]
 
@@ -84,7 +87,9 @@ class _ListRun:
         for activity, place in enumerate(rank):
             self.by_rank[place] = activity
         self.missing, self.ready = list(scheduler.missing), list(scheduler.flat.release_us)
-        self.memory, self.safety = HeldMemory(self.flat), _ReserveSafety(self.flat, scheduler.reserves)
+        self.memory = HeldMemory(self.flat)
+        self.presence = Presence(self.flat, self.memory) if self.flat.residents else None
+        self.safety = _ReserveSafety(self.flat, scheduler.reserves, self.presence)
         self.waiting: list[list[int]] = [[] for _ in range(scheduler.width)]
         self.coming: list[set[int]] = [set() for _ in range(scheduler.width)]
         self.free = [0] * scheduler.width
@@ -118,6 +123,8 @@ class _ListRun:
                         looked_at.add(resource)
             if self.power is not None:
                 looked_at |= self.power.release(now)
+            if self.presence is not None and self.presence.release(now):
+                looked_at.update(resource for resource, waiting in enumerate(self.waiting) if waiting)
             for resource in sorted(looked_at):
                 if self.free[resource] <= now:
                     self._take(resource, now)
@@ -135,11 +142,24 @@ class _ListRun:
                 continue
             if self.power is not None and not self.power.fits(activity):
                 continue
-            if self.memory.fits(activity) and self.safety.holds(self.memory, activity):
+            if self._finds_memory(activity, now):
                 for other in self.flat.resources[activity]:
                     del self.waiting[other][bisect_left(self.waiting[other], place)]
                 self._start(activity, now)
                 return
+
+    def _finds_memory(self, activity: int, now: int) -> bool:
+        """Return whether memory suffices for an activity, and for its job, which begins then if it has not before."""
+        job, presence = self.flat.job[activity], self.presence
+        if presence is None or presence.begun[job]:
+            return self.memory.fits(activity) and self.safety.holds(self.memory, activity)
+        if not presence.admits(job, now):
+            return False
+        presence.begin(job)
+        if self.memory.fits(activity) and self.safety.holds_beside(self.memory, job):
+            return True
+        presence.take_back(job)
+        return False
 
     def _start(self, activity: int, now: int) -> None:
         """Start an activity, and at their times those behind it that nothing else holds up."""
@@ -150,6 +170,9 @@ class _ListRun:
             self.start[number] = moment
             self.order.append(number)
             self.memory.do(number)
+            ends = None if self.presence is None else self.presence.do(number, moment + self.flat.duration_us[number])
+            if ends is not None:
+                heappush(self.events, (ends, ~0))  # To look again at what waits for memory.
             if self.openings is not None:
                 self.openings.do(number)
             if self.power is not None:
@@ -292,16 +315,16 @@ def _waits(flat: FlatActivities, successors: list[list[tuple[int, int]]]) -> dic
 class _ReserveSafety:
     """Check that the rest of the reserve can still be done behind an activity."""
 
-    def __init__(self, flat: FlatActivities, reserves: Sequence[list[int]]) -> None:
-        self.flat, self.reserves = flat, list(reserves)
+    def __init__(self, flat: FlatActivities, reserves: Sequence[list[int]], presence: Presence | None) -> None:
+        self.flat, self.reserves, self.presence = flat, list(reserves), presence
         self.skipped = [0] * len(reserves)
         self.seen = [0] * len(flat.opens)
         self.epoch = 0
         most = [0] * len(reserves)
         for gpu, amount, _ in chain.from_iterable(flat.opens):
             most[gpu] += amount
-        # Where all there is to hold fits at once, so does every part of it.
-        self.scarce = [held > room for held, room in zip(most, flat.room, strict=True)]
+        # Where all there is to hold fits at once, so does every part of it; in time, jobs leave less room.
+        self.scarce = [held > room or bool(flat.residents) for held, room in zip(most, flat.room, strict=True)]
 
     def holds(self, memory: HeldMemory, activity: int) -> bool:
         """Return whether the reserve still suffices where the activity, which fits, is done now."""
@@ -311,13 +334,19 @@ class _ReserveSafety:
         gpus = {gpu for gpu, _, _ in self.flat.opens[activity] if self.scarce[gpu]}
         return all(self._holds_on(gpu, memory, activity) for gpu in gpus)
 
-    def _holds_on(self, gpu: int, memory: HeldMemory, activity: int) -> bool:
+    def holds_beside(self, memory: HeldMemory, job: int) -> bool:
+        """Return whether the reserve of all jobs that have begun suffices on the GPUs of a job, which is one of them."""
+        gpus = {gpu for gpu, _, _ in self.flat.residents[job]}
+        return all(self._holds_on(gpu, memory, None) for gpu in gpus if self.reserves[gpu])
+
+    def _holds_on(self, gpu: int, memory: HeldMemory, activity: int | None) -> bool:
         # The banker's algorithm (Dijkstra): a step is safe if the rest can still be brought to an end in one known
         # order. `seen` marks what this walk has done by the number of the walk, so that nothing has to be reset.
         done, seen = memory.done, self.seen
         self.epoch += 1
         epoch, level = self.epoch, memory.held[gpu]
-        for following in chain((activity,), self._reserve_before(gpu, memory, activity)):
+        now = () if activity is None else (activity,)
+        for following in chain(now, self._reserve_before(gpu, memory, activity)):
             level += sum(
                 amount
                 for where, amount, end in self.flat.opens[following]
@@ -334,9 +363,10 @@ class _ReserveSafety:
         # Behind the activity the reserve is as it was: in either order the same is held there.
         return True
 
-    def _reserve_before(self, gpu: int, memory: HeldMemory, activity: int) -> Iterator[int]:
-        """Yield what is left of the reserve of a GPU up to an activity."""
-        reserve, done = self.reserves[gpu], memory.done
+    def _reserve_before(self, gpu: int, memory: HeldMemory, activity: int | None) -> Iterator[int]:
+        """Yield what is left of the reserve of a GPU up to an activity, or all of it; only of jobs that have begun."""
+        reserve, done, job = self.reserves[gpu], memory.done, self.flat.job
+        begun = None if self.presence is None else self.presence.begun
         # What is done stays so, and is left out once walks have passed over it often enough to pay for it.
         if self.skipped[gpu] > len(reserve):
             reserve = self.reserves[gpu] = [other for other in reserve if not done[other]]
@@ -346,5 +376,5 @@ class _ReserveSafety:
                 return
             if done[other]:
                 self.skipped[gpu] += 1
-            else:
+            elif begun is None or begun[job[other]]:
                 yield other

@@ -23,7 +23,8 @@ class WorkerMoves:
     """
 
     def __init__(self, operations: Operations) -> None:
-        self.operations, self.placing = operations, WorkerPlacing(operations)
+        self.operations = operations
+        self.placing = {in_time: WorkerPlacing(operations, in_time) for in_time in (False, True)}
 
     def moved(self, placement: SlotPlacement, random: Random) -> SlotPlacement | None:
         """Return a placement with one data-parallel job elsewhere or at other levels; None where that finds no room.
@@ -41,11 +42,11 @@ class WorkerMoves:
         chosen = random.randrange(count)
         workers = list(map(PlacedWorkers, placement.gpus, placement.levels))
         memory, load = self._taken(placement, workers, chosen)
-        found = self.placing.place(random, [chosen], memory, load)
+        found = self.placing[placement.in_time].place(random, [chosen], memory, load)
         if found is None or found[chosen] == workers[chosen]:
             return None
         workers[chosen] = found[chosen]
-        return complete(self.operations, placement.gpus[count:], workers)
+        return complete(self.operations, placement.gpus[count:], workers, placement.in_time)
 
     def _taken(
         self, placement: SlotPlacement, workers: list[PlacedWorkers], without: int

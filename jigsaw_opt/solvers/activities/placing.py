@@ -41,14 +41,17 @@ class SlotPlacement:
         By job with a task graph, the operations of one iteration in a serial order in which memory suffices.
     levels
         By data-parallel job.
+    in_time
+        Whether jobs follow one another for their memory: not all of them fit on their GPUs at once.
     """
 
     gpus: tuple[tuple[Gpu, ...], ...]
     orders: tuple[tuple[int, ...], ...]
     levels: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    in_time: bool = False
 
 
-def placements(operations: Operations, seed: int) -> Iterator[SlotPlacement]:
+def placements(operations: Operations, seed: int, in_time: bool = False) -> Iterator[SlotPlacement]:
     """Yield different placements, each on GPUs that have room for all slots and in an order in which memory suffices.
 
     Parameters
@@ -57,15 +60,17 @@ def placements(operations: Operations, seed: int) -> Iterator[SlotPlacement]:
         The compiled instance.
     seed
         The same seed gives the same placements.
+    in_time
+        Whether jobs that share a GPU may follow one another for its memory.
     """
-    random, placing = Random(f"placing/{seed}"), _SlotPlacing(operations)
+    random, placing = Random(f"placing/{seed}"), _SlotPlacing(operations, in_time)
     found: set[_Drawn] = set()
     failed = 0
     for number in range(_TRIES):
         drawn = placing.draw(random, number)
         if drawn is not None and drawn not in found:
             found.add(drawn)
-            placement = complete(operations, *drawn)
+            placement = complete(operations, *drawn, in_time)
             if placement is not None:
                 yield placement
                 continue
@@ -75,7 +80,10 @@ def placements(operations: Operations, seed: int) -> Iterator[SlotPlacement]:
 
 
 def complete(
-    operations: Operations, gpus: Sequence[tuple[Gpu, ...]], workers: Sequence[PlacedWorkers] = ()
+    operations: Operations,
+    gpus: Sequence[tuple[Gpu, ...]],
+    workers: Sequence[PlacedWorkers] = (),
+    in_time: bool = False,
 ) -> SlotPlacement | None:
     """Return slots on GPUs beside placed workers, with an order for each job; None where memory does not suffice.
 
@@ -87,23 +95,39 @@ def complete(
         By job with a task graph, the GPU of each slot.
     workers
         The data-parallel jobs.
+    in_time
+        Whether jobs may follow one another where memory does not suffice for all at once. Each of them fits alone.
     """
+    found = _complete(operations, gpus, workers, False)
+    return _complete(operations, gpus, workers, True) if found is None and in_time else found
+
+
+def _complete(
+    operations: Operations, gpus: Sequence[tuple[Gpu, ...]], workers: Sequence[PlacedWorkers], in_time: bool
+) -> SlotPlacement | None:
+    """Return slots on GPUs beside all others, or each job as if alone where they follow one another."""
     # Activations count once for each GPU, as only one worker runs there at a time. State is there always.
     taken, activations = _taken_by(operations, workers)
     for graph, own in zip(operations.task_graphs, gpus, strict=True):
         for slot, gpu in zip(graph.shape.slots, own, strict=True):
             taken[gpu] += slot.memory
     servers, orders = operations.cluster.servers, []
-    if any(servers[gpu[0]].gpu_memory < size + activations[gpu] for gpu, size in taken.items()):
+    if not in_time and any(servers[gpu[0]].gpu_memory < size + activations[gpu] for gpu, size in taken.items()):
         return None
     for graph, own in zip(operations.task_graphs, gpus, strict=True):
         room = [servers[gpu[0]].gpu_memory - taken[gpu] - activations[gpu] for gpu in own]
+        if in_time:
+            sizes = zip(own, graph.shape.slots, strict=True)
+            room = [servers[gpu[0]].gpu_memory - slot.memory for gpu, slot in sizes]
         order = serial_order(one_iteration(graph, room))
         if order is None:
             return None
         orders.append(tuple(order))
     return SlotPlacement(
-        (*(worker.gpus for worker in workers), *gpus), tuple(orders), tuple(worker.levels for worker in workers)
+        (*(worker.gpus for worker in workers), *gpus),
+        tuple(orders),
+        tuple(worker.levels for worker in workers),
+        in_time,
     )
 
 
@@ -121,12 +145,12 @@ def _taken_by(operations: Operations, workers: Sequence[PlacedWorkers]) -> tuple
 class _SlotPlacing:
     """Data about slots and GPUs that all draws of a placement share."""
 
-    def __init__(self, operations: Operations) -> None:
-        self.operations, cluster = operations, operations.cluster
+    def __init__(self, operations: Operations, in_time: bool) -> None:
+        self.operations, self.in_time, cluster = operations, in_time, operations.cluster
         self.gpus = cluster.gpus.places
         self.needs = [_needs(graph) for graph in operations.task_graphs]
         self.partners = [_partners(graph) for graph in operations.task_graphs]
-        self.workers = WorkerPlacing(operations)
+        self.workers = WorkerPlacing(operations, in_time)
 
     def draw(self, random: Random, number: int) -> _Drawn | None:
         """Draw GPUs of all slots and of data-parallel jobs; return None where some found none.
@@ -162,7 +186,7 @@ class _SlotPlacing:
             return None
         workers = tuple(placed[job] for job in range(len(operations.jobs)))
         states, activations = _taken_by(operations, workers)
-        for gpu, size in states.items():
+        for gpu, size in () if self.in_time else states.items():
             draw.memory[gpu] += size + activations[gpu]
         for job, own in zip(operations.jobs, workers, strict=True):
             for slot, gpu in enumerate(own.gpus):
@@ -199,8 +223,9 @@ class _PlacementDraw:
         graph = self.placing.operations.task_graphs[job]
         for slot, gpu in enumerate(gpus):
             self.load[gpu] += self._load(graph, slot, gpu)
-            self.memory[gpu] += graph.shape.slots[slot].memory
-            self.most_held[gpu] = max(self.most_held[gpu], self._need(job, slot))
+            if not self.placing.in_time:
+                self.memory[gpu] += graph.shape.slots[slot].memory
+                self.most_held[gpu] = max(self.most_held[gpu], self._need(job, slot))
         return gpus
 
     def _in_part(self, job: int, gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:

@@ -44,10 +44,12 @@ class WorkerPlacing:
     ----------
     operations
         The compiled instance.
+    in_time
+        As in `Layout`.
     """
 
-    def __init__(self, operations: Operations) -> None:
-        self.operations = operations
+    def __init__(self, operations: Operations, in_time: bool = False) -> None:
+        self.operations, self.in_time = operations, in_time
         self.forms = [shapes(demand) for demand in demands(operations) or ()]
 
     def place(
@@ -70,9 +72,9 @@ class WorkerPlacing:
         """
         if not self.forms:
             return None
-        layout = Layout(self.operations)
+        layout = Layout(self.operations, self.in_time)
         for g, gpu in enumerate(layout.gpus):
-            layout.memory[g] -= memory[gpu]
+            layout.memory[g] -= 0 if self.in_time else memory[gpu]
             layout.load[g] = int(load[gpu] * (random.uniform(0.5, 1.5) if random else 1.0))
         asked = [random.choice(forms) if random else forms[0] for forms in self.forms]
         # The longest go first; they have the most to lose.

@@ -23,6 +23,8 @@ class Layout:
     ----------
     operations
         The compiled instance.
+    in_time
+        Whether jobs may follow one another for their memory, so that each has all of a GPU's.
 
     Attributes
     ----------
@@ -31,8 +33,8 @@ class Layout:
         takes off from the one and adds to the other what is theirs.
     """
 
-    def __init__(self, operations: Operations) -> None:
-        self.routes = operations.routes
+    def __init__(self, operations: Operations, in_time: bool = False) -> None:
+        self.routes, self.in_time = operations.routes, in_time
         self.servers = servers = operations.cluster.servers
         self.links = len(operations.cluster.links)
         self.gpus: list[Gpu] = [*operations.cluster.gpus.places]

@@ -78,8 +78,9 @@ class _Board:
             slot_us = demand.slot_us[layout.type_of[gpu]]
             self.load[gpu] += slot_us
             self.server_load[layout.server_of[gpu]] += slot_us // len(layout.on_server[layout.server_of[gpu]])
-            self.room[gpu] -= job.state_bytes
-            self.activations[gpu] = max(self.activations[gpu], job.activation_bytes[level - 1])
+            if not layout.in_time:
+                self.room[gpu] -= job.state_bytes
+                self.activations[gpu] = max(self.activations[gpu], job.activation_bytes[level - 1])
         if channel.links:
             exchange, _ = self._alone_us(demand, gpus, channel)
             for link in channel.links:

@@ -11,7 +11,7 @@ from math import inf
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.operations import MOST_OPERATIONS, Operations
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.activities.heuristic import task_graph_timetables
+from jigsaw_opt.solvers.activities.heuristic import task_graph_timetables, timetables_in_time
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Demand, Layout, demands
@@ -94,6 +94,7 @@ def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | No
         if inserted is not None and value < least:
             least = value
             yield inserted[1]
+    yield from timetables_in_time(operations, seed, least)
 
 
 def trials(evaluator: Evaluator, table: AssignmentTable, seed: int = 0) -> Iterator[Outcome | None]:

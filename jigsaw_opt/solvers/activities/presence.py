@@ -1,0 +1,228 @@
+"""Memory in time: a job takes memory from its first activity to its last one (specification: memory).
+
+`Presence` admits jobs while a schedule is made from its begin to its end. `in_order_of_jobs` states the memory of a
+schedule as waits between jobs, for whatever changes the order of its activities.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+
+from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
+from jigsaw_opt.solvers.activities.held_memory import HeldMemory
+
+__all__ = ["Presence", "in_order_of_jobs", "most_present"]
+
+
+class Presence:
+    """Jobs that are present at the moment that a schedule has come to.
+
+    Parameters
+    ----------
+    flat
+        The activities, with `residents`.
+    memory
+        What is held. Its room is kept to what present jobs leave of each GPU.
+
+    Attributes
+    ----------
+    begun
+        By job, whether it has begun.
+    """
+
+    def __init__(self, flat: FlatActivities, memory: HeldMemory) -> None:
+        self.flat, self.memory = flat, memory
+        memory.room = list(flat.room)
+        self.begun = bytearray(len(flat.residents))
+        self._left, self._end = [0] * len(flat.residents), [0] * len(flat.residents)
+        for job in flat.job:
+            self._left[job] += 1
+        self._bytes = [0] * len(flat.room)
+        self._activations: list[list[int]] = [[] for _ in flat.room]
+        self._endings: list[tuple[int, int]] = []
+        # `HeldMemory` gives memory back where the last activity of an interval starts, but others come before its end.
+        self._closing: list[list[tuple[int, int]]] = [[] for _ in flat.room]
+
+    def admits(self, job: int, now: int) -> bool:
+        """Return whether a job that has not begun finds the memory of its GPUs now."""
+        for gpu, size, activations in self.flat.residents[job]:
+            most = max(activations, self._activations[gpu][-1] if self._activations[gpu] else 0)
+            closing = sum(amount for end, amount in self._closing[gpu] if end > now)
+            if self._bytes[gpu] + size + most + self.memory.held[gpu] + closing > self.flat.room[gpu]:
+                return False
+        return True
+
+    def begin(self, job: int) -> None:
+        """Let a job take its memory."""
+        self.begun[job] = 1
+        for gpu, size, activations in self.flat.residents[job]:
+            self._bytes[gpu] += size
+            insort(self._activations[gpu], activations)
+            self._set_room(gpu)
+
+    def leave(self, job: int) -> None:
+        """Let a job give its memory back."""
+        for gpu, size, activations in self.flat.residents[job]:
+            self._bytes[gpu] -= size
+            self._activations[gpu].remove(activations)
+            self._set_room(gpu)
+
+    def take_back(self, job: int) -> None:
+        """Undo the begin of a job, of which nothing has been done."""
+        self.begun[job] = 0
+        self.leave(job)
+
+    def do(self, activity: int, end: int) -> int | None:
+        """Note that an activity of a job that has begun is done, and return when the job ends if that was its last one.
+
+        Parameters
+        ----------
+        activity
+            The activity; memory has been told before.
+        end
+            Its end, in microseconds.
+        """
+        job = self.flat.job[activity]
+        for gpu, amount, start in self.flat.closes[activity]:
+            if self.memory.done[start]:
+                self._closing[gpu].append((end, amount))
+        self._left[job] -= 1
+        self._end[job] = max(self._end[job], end)
+        if self._left[job]:
+            return None
+        heappush(self._endings, (self._end[job], job))
+        return self._end[job]
+
+    def release(self, now: int) -> bool:
+        """Let jobs leave that have ended by now; return whether there are any."""
+        any_left = False
+        while self._endings and self._endings[0][0] <= now:
+            self.leave(heappop(self._endings)[1])
+            any_left = True
+        for gpu, closing in enumerate(self._closing):
+            if closing and closing[0][0] <= now:
+                self._closing[gpu] = [(end, amount) for end, amount in closing if end > now]
+        return any_left
+
+    def _set_room(self, gpu: int) -> None:
+        most = self._activations[gpu][-1] if self._activations[gpu] else 0
+        self.memory.room[gpu] = self.flat.room[gpu] - self._bytes[gpu] - most
+
+
+def spans(flat: FlatActivities, starts: Sequence[int]) -> list[tuple[int, int]]:
+    """Return begin and end of each job, in microseconds.
+
+    Parameters
+    ----------
+    flat
+        The activities.
+    starts
+        By activity, in microseconds.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for job, start, length in zip(flat.job, starts, flat.duration_us, strict=True):
+        begin, end = found.get(job, (start, start))
+        found[job] = min(begin, start), max(end, start + length)
+    return [found[job] for job in range(len(found))]
+
+
+def most_present(flat: FlatActivities, starts: Sequence[int]) -> list[int]:
+    """Return the most bytes of present jobs on each GPU at one time, without memory intervals.
+
+    Parameters
+    ----------
+    flat
+        The activities, with `residents`.
+    starts
+        By activity, in microseconds.
+    """
+    most, own = [0] * len(flat.room), spans(flat, starts)
+    for gpu, jobs in enumerate(_jobs_on(flat)):
+        # The most is reached where some job begins.
+        for begin in {own[job][0] for job, _, _ in jobs}:
+            present = [(size, act) for job, size, act in jobs if own[job][0] <= begin < own[job][1]]
+            now = sum(size for size, _ in present) + max((act for _, act in present), default=0)
+            most[gpu] = max(most[gpu], now)
+    return most
+
+
+def in_order_of_jobs(flat: FlatActivities, starts: Sequence[int]) -> FlatActivities | None:
+    """Return the activities with waits that keep memory, in place of `residents`.
+
+    On each GPU that cannot hold all its jobs at once, a job waits for those that have ended before it begins. In any
+    schedule that keeps these waits, jobs that are present together were pairwise present together in the given one.
+    Intervals that overlap pairwise have a moment in common (Helly), so memory held them all.
+
+    Parameters
+    ----------
+    flat
+        The activities, with `residents`.
+    starts
+        By activity, in microseconds, of a schedule that keeps memory.
+
+    Returns
+    -------
+    FlatActivities or None
+        None where memory intervals do not fit beside the most that present jobs ever take.
+    """
+    own, first, last = spans(flat, starts), *_ends_of_jobs(flat)
+    room = [memory - most for memory, most in zip(flat.room, most_present(flat, starts), strict=True)]
+    arcs = list(flat.arcs)
+    for before, after in sorted(set(_following(flat, own))):
+        arcs += [Arc(a, b, flat.duration_us[a], 0) for a in last[before] for b in first[after]]
+    found = flat._replace(arcs=arcs, room=room, residents=())
+    return found if _is_held(found, starts) else None
+
+
+def _jobs_on(flat: FlatActivities) -> list[list[tuple[int, int, int]]]:
+    """Return, by GPU, the jobs there with their bytes and activations."""
+    found: list[list[tuple[int, int, int]]] = [[] for _ in flat.room]
+    for job, residents in enumerate(flat.residents):
+        for gpu, size, activations in residents:
+            found[gpu].append((job, size, activations))
+    return found
+
+
+def _following(flat: FlatActivities, own: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield pairs of jobs, the first of which ends before the second begins, on GPUs too small for all their jobs.
+
+    Pairs that follow from others by way of a third job on the same GPU are left out.
+    """
+    for gpu, jobs in enumerate(_jobs_on(flat)):
+        if sum(size for _, size, _ in jobs) + max((act for _, _, act in jobs), default=0) <= flat.room[gpu]:
+            continue
+        for job, _, _ in jobs:
+            before = [other for other, _, _ in jobs if own[other][1] <= own[job][0] and other != job]
+            latest = max((own[other][0] for other in before), default=0)
+            yield from ((other, job) for other in before if own[other][1] > latest)
+
+
+def _ends_of_jobs(flat: FlatActivities) -> tuple[list[list[int]], list[list[int]]]:
+    """Return, by job, the activities one of which comes first, and those one of which ends last."""
+    has_before, has_after = bytearray(len(flat.job)), bytearray(len(flat.job))
+    for before, after, length, periods in flat.arcs:
+        if periods == 0:
+            has_before[after] = 1
+            has_after[before] |= length >= flat.duration_us[before]
+    first: list[list[int]] = [[] for _ in flat.residents]
+    last: list[list[int]] = [[] for _ in flat.residents]
+    for activity, job in enumerate(flat.job):
+        if not has_before[activity]:
+            first[job].append(activity)
+        if not has_after[activity]:
+            last[job].append(activity)
+    return first, last
+
+
+def _is_held(flat: FlatActivities, starts: Sequence[int]) -> bool:
+    """Return whether memory intervals fit on each GPU in the order of the starts."""
+    memory = HeldMemory(flat)
+    if any(room < 0 for room in flat.room):
+        return False
+    for activity in sorted(range(len(starts)), key=lambda a: (starts[a], starts[a] + flat.duration_us[a], a)):
+        if not memory.fits(activity):
+            return False
+        memory.do(activity)
+    return True
