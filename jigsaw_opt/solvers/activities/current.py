@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Gpu, Timetable
-from jigsaw_opt.solvers.activities.flat import FlatActivities, JobLevels, flatten, network_of
+from jigsaw_opt.solvers.activities.flat import FlatActivities, JobLevels, network_of
+from jigsaw_opt.solvers.activities.presence import flattened
 from jigsaw_opt.solvers.activities.timetables import levels_of, starts_of, timetable_of
 from jigsaw_opt.solvers.result import Accepted
 from jigsaw_opt.solvers.solve_state import SolveState
@@ -98,12 +99,18 @@ def offer_times(
 
 
 def _current_of(operations: Operations, objective: int, timetable: Timetable) -> CurrentPlan | None:
-    """Return a plan as activities; None where on some GPU or link it reaches over more than a period."""
+    """Return a plan as activities; None where on some GPU or link it reaches over more than a period.
+
+    The result is also None where waits between jobs alone do not keep its memory.
+    """
     names = operations.cluster.gpus.place_of
     gpus = [[names[name] for name in plan.gpus] for plan in timetable.plans]
     levels = levels_of(timetable)
     network = network_of(operations, gpus, levels)
-    flat, starts = flatten(network), network.with_milestones(starts_of(timetable), timetable.period_us)
+    starts = network.with_milestones(starts_of(timetable), timetable.period_us)
+    flat = flattened(network, starts, operations.has_scarce_memory)
+    if flat is None:
+        return None
     if timetable.period_us is not None:
         first: dict[int, int] = {}
         last: dict[int, int] = {}

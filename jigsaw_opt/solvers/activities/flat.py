@@ -51,7 +51,7 @@ class FlatActivities(NamedTuple):
     caps
         Watts of each power cap.
     residents
-        By job, what it takes while it is present, as (GPU, bytes, activations); empty where all jobs are always present.
+        By job, what it takes while present, as (GPU, bytes, activations); empty where all jobs are always present.
     """
 
     duration_us: list[int]
@@ -150,7 +150,7 @@ def flatten(network: ActivityNetwork, in_time: bool = False) -> FlatActivities:
         [activity.iteration for activity in network.activities],
         _draws(network),
         [cap.watts for cap in cluster.power_caps or ()],
-        [[(number[gpu], *sizes) for gpu, *sizes in own] for own in network.residents] if in_time else (),
+        [[(number[gpu], size, most) for gpu, size, most in own] for own in network.residents] if in_time else (),
     )
 
 

@@ -75,9 +75,7 @@ def timetables_in_time(operations: Operations, seed: int, least: float) -> Itera
         yield timetable
 
 
-def _lists(
-    operations: Operations, seed: int, in_time: bool, least: float
-) -> Iterator[tuple[float, Timetable | None]]:
+def _lists(operations: Operations, seed: int, in_time: bool, least: float) -> Iterator[tuple[float, Timetable | None]]:
     """Yield objectives of schedules, each with its timetable where it is the best so far."""
     random = Random(f"lists/{seed}")
     placed: list[tuple[float, int, PlacedJobs, Rule]] = []
@@ -166,7 +164,7 @@ class PlacedJobs:
             if found is None:
                 return inf, None
             period, starts = found
-        return self._value(starts, period, least)
+        return self._better(starts, period, least)
 
     def modulo_schedules(self, random: Random, most: int) -> Iterator[Timetable | None]:
         """Yield schedules whose iterations overlap, by bisection between the work of a GPU or link and the best period.
@@ -194,20 +192,41 @@ class PlacedJobs:
             # several tries.
             if starts is not None:
                 most, tried = period, 0
-                yield self._value(starts, period, inf)[1]
+                yield self.timetable(starts, period)
                 continue
             if tried == _MODULO_TRIES:
                 least, tried = period + 1, 0
             yield None
 
-    def _value(self, starts: Sequence[int], period: int | None, least: float) -> tuple[float, Timetable | None]:
-        placed, begins = self.placement, self.network.jobs
-        ends = [0] * len(begins)
+    def value(self, starts: Sequence[int], period: int | None = None) -> int:
+        """Return the objective of a schedule; what is behind a deadline makes it worse than any that keeps all.
+
+        Parameters
+        ----------
+        starts
+            By activity, in microseconds.
+        period
+            In microseconds; None on the finite horizon.
+        """
+        ends = [0] * len(self.network.jobs)
         for job, start, length in zip(self.flat.job, starts, self.flat.duration_us, strict=True):
             ends[job] = max(ends[job], start + length)
         value = objective_of_ends(self.operations, ends, period)
         if self._penalty and period is None:
             value += self._penalty * lateness_us(self.operations, ends)
-        if value >= least:
-            return value, None
-        return value, timetable_of(self.operations, begins, placed.gpus, starts, period, placed.levels)
+        return value
+
+    def timetable(self, starts: Sequence[int], period: int | None = None) -> Timetable:
+        """Return the timetable of a schedule.
+
+        Parameters
+        ----------
+        starts, period
+            As in `value`.
+        """
+        placed, begins = self.placement, self.network.jobs
+        return timetable_of(self.operations, begins, placed.gpus, starts, period, placed.levels)
+
+    def _better(self, starts: Sequence[int], period: int | None, least: float) -> tuple[float, Timetable | None]:
+        value = self.value(starts, period)
+        return value, self.timetable(starts, period) if value < least else None

@@ -14,11 +14,11 @@ from jigsaw_opt.solvers.activities.ranks import Ranks
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["Annealing"]
+__all__ = ["SECONDS_OF_LISTING", "SECONDS_OF_VISIT", "Annealing"]
 
-_SECONDS_OF_VISIT = 2e-8
+SECONDS_OF_VISIT = 2e-8
 """Deterministic seconds of an activity visited."""
-_SECONDS_OF_LISTING = 1e-5
+SECONDS_OF_LISTING = 1e-5
 """Deterministic seconds of an activity in a list schedule."""
 _SHORTEST, _SHORTEST_ANEW, _LONGEST = 0.1, 1.0, 10.0
 """Deterministic seconds of a run: the first from the incumbent, the first from a list schedule, and the longest."""
@@ -86,7 +86,7 @@ class Annealing:
         limit, end = self.spent + work, self.solve_state.seconds + seconds
 
         def stop(visits: int) -> bool:
-            self.spent += visits * _SECONDS_OF_VISIT
+            self.spent += visits * SECONDS_OF_VISIT
             return self.solve_state.reason() is not None or self.spent >= limit or self.solve_state.seconds >= end
 
         if before is None:
@@ -98,7 +98,7 @@ class Annealing:
         anew = given is not None
         order, starts = given or (in_order(current.flat, current.starts), current.starts)
         # A step may visit all activities, so that visits over size is the number of steps that fit.
-        visits = min(self._length[anew], max(0.0, limit - self.spent)) / _SECONDS_OF_VISIT
+        visits = min(self._length[anew], max(0.0, limit - self.spent)) / SECONDS_OF_VISIT
         steps = max(1, min(_STEPS * size * size, int(visits / size)))
         # The temperature is a share of the objective, but what a move costs goes by durations of activities.
         hot, seed = self.random.choice(_HOT) * self._duration / current.objective, self.random.randrange(2**31)
@@ -125,7 +125,7 @@ class Annealing:
             rule, blurred = self._ranks.draw(self.random), self.random.random() < 0.5
             rank = self._ranks.rank(rule.order, self.random if blurred else None)
             starts, order = self._lists.run(rank, rule.patience, rule.ahead)
-            self.spent += len(order) * _SECONDS_OF_LISTING
+            self.spent += len(order) * SECONDS_OF_LISTING
             if self.operations.horizon == "finite":
                 return order, starts
             repeats = repeated(current.flat, order, least)

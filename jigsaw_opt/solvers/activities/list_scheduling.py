@@ -99,6 +99,10 @@ class _ListRun:
         # What becomes ready, and (as negative numbers) resources that become free.
         self.events = [(self.ready[a], a) for a, count in enumerate(self.missing) if count == 0]
         self.events.sort()
+        # What begins a job that takes memory keeps others out until it ends, so that it is worth waiting for.
+        for _, activity in self.events if self.presence is not None else ():
+            for resource in self.flat.resources[activity]:
+                self.coming[resource].add(activity)
 
     def run(self) -> tuple[list[int], list[int]]:
         events, now = self.events, 0
@@ -335,7 +339,7 @@ class _ReserveSafety:
         return all(self._holds_on(gpu, memory, activity) for gpu in gpus)
 
     def holds_beside(self, memory: HeldMemory, job: int) -> bool:
-        """Return whether the reserve of all jobs that have begun suffices on the GPUs of a job, which is one of them."""
+        """Return whether the reserve of all jobs that have begun suffices on the GPUs of one of them."""
         gpus = {gpu for gpu, _, _ in self.flat.residents[job]}
         return all(self._holds_on(gpu, memory, None) for gpu in gpus if self.reserves[gpu])
 

@@ -1,19 +1,23 @@
 """Memory in time: a job takes memory from its first activity to its last one (specification: memory).
 
-`Presence` admits jobs while a schedule is made from its begin to its end. `in_order_of_jobs` states the memory of a
-schedule as waits between jobs, for whatever changes the order of its activities.
+`Presence` admits jobs while a schedule is made from its begin to its end. `flattened` states the memory of a schedule
+as waits between jobs, for whatever changes the order of its activities.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 
-from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
+from jigsaw_opt.problem.activities import ActivityNetwork
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory
 
-__all__ = ["Presence", "in_order_of_jobs", "most_present"]
+__all__ = ["Presence", "fit_at_once", "flattened", "job_orders", "most_present", "ordered"]
 
 
 class Presence:
@@ -148,8 +152,36 @@ def most_present(flat: FlatActivities, starts: Sequence[int]) -> list[int]:
     return most
 
 
-def in_order_of_jobs(flat: FlatActivities, starts: Sequence[int]) -> FlatActivities | None:
-    """Return the activities with waits that keep memory, in place of `residents`.
+def flattened(network: ActivityNetwork, starts: Sequence[int], scarce: bool) -> FlatActivities | None:
+    """Return the activities of a schedule in such a way that all jobs may be present all the time.
+
+    Where memory does not hold them at once, jobs wait for one another as in `job_orders`.
+
+    Parameters
+    ----------
+    network
+        The activities.
+    starts
+        By activity, in microseconds, of a schedule that keeps memory.
+    scarce
+        Whether jobs may have to follow one another.
+
+    Returns
+    -------
+    FlatActivities or None
+        None where memory intervals do not fit beside the most that present jobs ever take.
+    """
+    flat = flatten(network)
+    if not scarce or _is_held(flat, starts):
+        return flat
+    flat = flatten(network, in_time=True)
+    room = [memory - most for memory, most in zip(flat.room, most_present(flat, starts), strict=True)]
+    found = ordered(flat, job_orders(flat, starts))._replace(room=room, residents=())
+    return found if _is_held(found, starts) else None
+
+
+def job_orders(flat: FlatActivities, starts: Sequence[int], without: Collection[int] = ()) -> list[tuple[int, int]]:
+    """Return pairs of jobs, the second of which waits for the end of the first, such that memory is kept.
 
     On each GPU that cannot hold all its jobs at once, a job waits for those that have ended before it begins. In any
     schedule that keeps these waits, jobs that are present together were pairwise present together in the given one.
@@ -161,19 +193,46 @@ def in_order_of_jobs(flat: FlatActivities, starts: Sequence[int]) -> FlatActivit
         The activities, with `residents`.
     starts
         By activity, in microseconds, of a schedule that keeps memory.
-
-    Returns
-    -------
-    FlatActivities or None
-        None where memory intervals do not fit beside the most that present jobs ever take.
+    without
+        Jobs that are left out.
     """
-    own, first, last = spans(flat, starts), *_ends_of_jobs(flat)
-    room = [memory - most for memory, most in zip(flat.room, most_present(flat, starts), strict=True)]
-    arcs = list(flat.arcs)
-    for before, after in sorted(set(_following(flat, own))):
-        arcs += [Arc(a, b, flat.duration_us[a], 0) for a in last[before] for b in first[after]]
-    found = flat._replace(arcs=arcs, room=room, residents=())
-    return found if _is_held(found, starts) else None
+    return sorted(set(_following(flat, spans(flat, starts), without)))
+
+
+def ordered(flat: FlatActivities, pairs: Iterable[tuple[int, int]]) -> FlatActivities:
+    """Return the activities with waits between jobs.
+
+    Parameters
+    ----------
+    flat
+        The activities.
+    pairs
+        Pairs of jobs, the second of which waits for the end of the first.
+    """
+    first, last = _ends_of_jobs(flat)
+    arcs = [Arc(a, b, flat.duration_us[a], 0) for before, after in pairs for a in last[before] for b in first[after]]
+    return flat._replace(arcs=[*flat.arcs, *arcs])
+
+
+def fit_at_once(operations: Operations, timetable: Timetable) -> bool:
+    """Return whether memory holds the data-parallel jobs of a plan where all of them are present all the time.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    timetable
+        The plan.
+    """
+    states: Counter[str] = Counter()
+    activations: dict[str, int] = {}
+    for job, plan in zip(operations.jobs, timetable.jobs, strict=True):
+        for slot, gpu in enumerate(plan.gpus):
+            deepest = max(iteration.blocks[slot].level for iteration in plan.iterations)
+            states[gpu] += job.state_bytes
+            activations[gpu] = max(activations.get(gpu, 0), job.activation_bytes[deepest - 1])
+    servers, place_of = operations.cluster.servers, operations.cluster.gpus.place_of
+    return all(size + activations[gpu] <= servers[place_of[gpu][0]].gpu_memory for gpu, size in states.items())
 
 
 def _jobs_on(flat: FlatActivities) -> list[list[tuple[int, int, int]]]:
@@ -185,12 +244,15 @@ def _jobs_on(flat: FlatActivities) -> list[list[tuple[int, int, int]]]:
     return found
 
 
-def _following(flat: FlatActivities, own: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _following(
+    flat: FlatActivities, own: Sequence[tuple[int, int]], without: Collection[int]
+) -> Iterator[tuple[int, int]]:
     """Yield pairs of jobs, the first of which ends before the second begins, on GPUs too small for all their jobs.
 
     Pairs that follow from others by way of a third job on the same GPU are left out.
     """
-    for gpu, jobs in enumerate(_jobs_on(flat)):
+    for gpu, everybody in enumerate(_jobs_on(flat)):
+        jobs = [entry for entry in everybody if entry[0] not in without]
         if sum(size for _, size, _ in jobs) + max((act for _, _, act in jobs), default=0) <= flat.room[gpu]:
             continue
         for job, _, _ in jobs:
@@ -206,8 +268,8 @@ def _ends_of_jobs(flat: FlatActivities) -> tuple[list[list[int]], list[list[int]
         if periods == 0:
             has_before[after] = 1
             has_after[before] |= length >= flat.duration_us[before]
-    first: list[list[int]] = [[] for _ in flat.residents]
-    last: list[list[int]] = [[] for _ in flat.residents]
+    first: list[list[int]] = [[] for _ in range(1 + max(flat.job))]
+    last: list[list[int]] = [[] for _ in first]
     for activity, job in enumerate(flat.job):
         if not has_before[activity]:
             first[job].append(activity)

@@ -89,7 +89,9 @@ class AssignmentTable:
         """Return the deepest level of each slot that memory admits, by job, given the GPUs of all jobs."""
         jobs = zip(self.demands, places, strict=True)
         if self.layout.in_time:
-            return [level_caps(self.layout, own, gpus, [own.job.state_bytes] * len(self.layout.gpus)) for own, gpus in jobs]
+            return [
+                level_caps(self.layout, own, gpus, [own.job.state_bytes] * len(self.layout.gpus)) for own, gpus in jobs
+            ]
         state = resident(self.layout, self.demands, places)
         return [level_caps(self.layout, demand, gpus, state) for demand, gpus in jobs]
 

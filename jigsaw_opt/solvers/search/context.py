@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.activities.current import Offer
+from jigsaw_opt.solvers.activities.presence import fit_at_once
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Demand, Layout
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
@@ -134,6 +135,7 @@ class Context:
         self.data = ProblemData(self.operations, Layout(self.operations), demands, self.params)
         self.engine = Engine(budget)
         self.best_list: ListSchedule | None = None
+        self._best_at_once: Candidate | None = None
         self._shared: dict[Callable[[Context], Any], Any] = {}
 
     control = former_attribute("control", "solve_state")
@@ -168,9 +170,13 @@ class Context:
 
     @property
     def incumbent(self) -> Candidate | None:
-        """Return the best plan so far, of this search or another one beside it."""
+        """Return the best plan so far, of this search or another one beside it, in which all jobs fit at once."""
         best = self.solve_state.incumbent
-        return None if best is None else Candidate(best[0], lambda: best[1])
+        if best is None or (self._best_at_once is not None and best[1] is self._best_at_once.timetable):
+            return self._best_at_once
+        if not self.operations.has_scarce_memory or fit_at_once(self.operations, best[1]):
+            self._best_at_once = Candidate(best[0], lambda: best[1])
+        return self._best_at_once
 
     def shared(self, kind: Callable[[Context], T]) -> T:
         """Return the one object of a kind in this search, made when it is first asked for."""

@@ -160,5 +160,10 @@ class Driver:
     def _kinds_left(self, context: Context) -> list[type[Move]]:
         """Return all classes of moves for jobs of these kinds that are not left out."""
         kinds, task_graphs = (*self.kinds, *move_types()), bool(context.operations.task_graphs)
-        own = (kind for kind in kinds if is_said(kind, "task_graphs", "shapes") == task_graphs)
+        scarce = context.operations.has_scarce_memory
+        own = (
+            kind
+            for kind in kinds
+            if is_said(kind, "task_graphs", "shapes") == task_graphs or (scarce and getattr(kind, "in_time", False))
+        )
         return [kind for kind in own if kind.name not in context.params.without]

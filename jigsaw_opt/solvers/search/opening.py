@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
 from threading import Event
 
+from jigsaw_opt.solvers.activities.heuristic import timetables_in_time
+from jigsaw_opt.solvers.activities.improving import SECONDS_OF_LISTING
 from jigsaw_opt.solvers.engines.compiled import warn_if_interpreted
 from jigsaw_opt.solvers.greedy.heuristic import PLAIN_TRIALS
 from jigsaw_opt.solvers.greedy.order_insertion import inserted_by_ratio
@@ -17,6 +20,8 @@ __all__ = ["open_search"]
 
 _PATIENCE = 25
 """Placements in a row without a better plan after which construction ends: moves then gain more for the same work."""
+_SHARE_IN_TIME = 0.1
+"""Share of the limits for list schedules in which jobs follow one another for their memory."""
 _STEPS = 60
 """Most steps of annealing of the best placement: it only smooths the start, since the moves anneal at length."""
 
@@ -43,6 +48,21 @@ def open_search(context: Context, begun: Event) -> None:
     if inserted is not None:
         context.propose(context.candidate(inserted[1]))
     _construct(context)
+    if context.operations.has_scarce_memory:
+        _list_in_time(context)
+
+
+def _list_in_time(context: Context) -> None:
+    """Make list schedules in which jobs follow one another for their memory, within a share of the limits."""
+    operations, objective = context.operations, context.solve_state.objective
+    size = operations.blocks + operations.transfers
+    with context.budget.slice(_SHARE_IN_TIME):
+        for timetable in timetables_in_time(operations, context.solve_state.options.seed, objective or inf):
+            context.budget.spend(size * SECONDS_OF_LISTING)
+            if timetable is not None:
+                context.offer(timetable)
+            if context.budget.over():
+                break
 
 
 def _construct(context: Context) -> None:

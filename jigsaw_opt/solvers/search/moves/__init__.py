@@ -25,6 +25,7 @@ _OWN = {
     "cp_placement": f"{_HERE}.moves.cp_placement:CpPlacement",
     "anneal_activities": f"{_HERE}.moves.activity_orders:AnnealActivities",
     "reorder_window": f"{_HERE}.moves.activity_orders:ReorderWindow",
+    "place_in_time": f"{_HERE}.moves.activity_orders:PlaceInTime",
     "other_horizon": f"{_HERE}.moves.other_horizon:OtherHorizon",
 }
 """Each is tried once in this order before any is preferred."""
@@ -34,7 +35,9 @@ class Move(Protocol):
     """A way to get from the best plan to a better one; a search makes one object of each class.
 
     A class whose attribute `task_graphs` is true is for instances in which jobs have task graphs, any other for the
-    rest. An object whose attribute `exhausted` has become true is made no more.
+    rest. Where jobs may have to follow one another for memory, those whose attribute `in_time` is true are made, too;
+    the others are given the best plan in which all jobs fit at once. An object whose attribute `exhausted` has become
+    true is made no more.
 
     Parameters
     ----------

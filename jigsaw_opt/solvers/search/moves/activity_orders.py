@@ -1,4 +1,4 @@
-"""Moves for instances with task graphs: the orders of the incumbent annealed, or reordered in windows of time."""
+"""Moves on orders of activities, for jobs with task graphs and for jobs that follow one another for their memory."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ from typing import ClassVar
 
 from jigsaw_opt.solvers.activities.improving import Annealing
 from jigsaw_opt.solvers.activities.neighbourhoods import WindowSearch
+from jigsaw_opt.solvers.activities.presence import fit_at_once
+from jigsaw_opt.solvers.activities.search_in_time import SearchInTime
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 
-__all__ = ["AnnealActivities", "ReorderWindow"]
+__all__ = ["AnnealActivities", "PlaceInTime", "ReorderWindow"]
 
 
 class _OrderMove:
     """A step of a search that goes on from the incumbent, or from its own last plan."""
 
     task_graphs: ClassVar[bool] = True
-    search: ClassVar[type[Annealing | WindowSearch]]
+    in_time: ClassVar[bool] = True
+    search: ClassVar[type[Annealing | WindowSearch | SearchInTime]]
 
     def __init__(self, context: Context) -> None:
         self._search = self.search(context.solve_state, context.operations, context.offer, context.stream)
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Return whether there is a plan to begin with."""
-        return context.solve_state.best is not None
+        """Return whether there is a plan to begin with, of task graphs or one whose jobs do not fit all at once."""
+        best, operations = context.solve_state.best, context.operations
+        return best is not None and (bool(operations.task_graphs) or not fit_at_once(operations, best))
 
     @property
     def exhausted(self) -> bool:
@@ -51,3 +55,15 @@ class ReorderWindow(_OrderMove):
 
     name = "reorder_window"
     search = WindowSearch
+
+
+class PlaceInTime(_OrderMove):
+    """Places jobs that follow one another for their memory, and schedules them."""
+
+    name = "place_in_time"
+    search = SearchInTime
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """Return whether memory stands in the way: jobs may have to follow one another, and there is no better plan."""
+        return context.operations.has_scarce_memory and (context.solve_state.best is None or super().applies(context))

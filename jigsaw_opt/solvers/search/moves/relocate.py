@@ -43,9 +43,9 @@ class Relocate:
         context, sequences, found = self.context, self.sequences, None
         enough = sequences.work + context.params.relocation.work
         while sequences.work < enough:
-            best = context.solve_state.best
+            best = context.incumbent
             if best is None or budget.over():
                 break
-            after = sequences.relocate(context.shared(Placing).balancer(), best)
+            after = sequences.relocate(context.shared(Placing).balancer(), best.timetable)
             found = after if after.better_than(found) else found
         return found

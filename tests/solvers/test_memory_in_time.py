@@ -1,0 +1,134 @@
+"""Schedules in which jobs follow one another for memory (specification: memory)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from random import Random
+
+import pytest
+
+from jigsaw_opt import Options
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, compile_instance
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.solvers.activities.flat import flatten, network_of
+from jigsaw_opt.solvers.activities.heuristic import PlacedJobs, timetables_in_time
+from jigsaw_opt.solvers.activities.placing import placements
+from jigsaw_opt.solvers.activities.presence import fit_at_once, flattened, job_orders, most_present
+from jigsaw_opt.solvers.activities.search_in_time import SearchInTime
+from jigsaw_opt.solvers.greedy.heuristic import greedy_timetable
+from jigsaw_opt.solvers.solve_state import SolveState
+from tests.random_instances import random_instance
+from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
+
+SEEDS = range(60)
+
+
+def tight(seed: int) -> Instance:
+    """A random instance whose GPUs have room for little more than one job."""
+    random = Random(f"tight/{seed}")
+    kinds = (random_instance, random_task_graph_instance, random_mixed_instance)
+    instance = kinds[seed % 3](seed, "finite", random.choice(("makespan", "weighted_completion")))
+    operations = compile_instance(instance)
+    needs = [job.state_bytes + job.activation_bytes[-1] for job in operations.jobs]
+    for graph in operations.task_graphs:
+        held = sum(hold.bytes for hold in graph.holds)
+        needs += [slot.memory + held for slot in graph.shape.slots]
+    most = max(1, *needs)
+    servers = [replace(own, gpu_memory=most * random.choice((4, 5, 6, 8)) // 4) for own in instance.cluster.servers]
+    return replace(instance, cluster=replace(instance.cluster, servers=tuple(servers)))
+
+
+def plan_of(operations: Operations, timetable: Timetable) -> Plan:
+    """The plan of a timetable."""
+    instance, value = operations.instance, objective_of(operations, timetable.jobs, None, timetable.task_graph_jobs)
+    found = {plan.name: plan for plan in timetable.plans}
+    jobs = tuple(found[job.name] for job in instance.jobs)
+    return Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", value, 0, None, jobs)
+
+
+def one_segment(us: dict[str, int]) -> Model:
+    return Model(segments=(Segment("s", us, dict.fromkeys(us, 0), 1, 0),))
+
+
+def one_job_at_a_time(servers: dict[str, str], us: dict[str, dict[str, int]], jobs: tuple[Job, ...]) -> Instance:
+    """Servers of one GPU, each of which holds one job."""
+    own = tuple(Server(name, gpu_type, 1, 4, 1) for name, gpu_type in servers.items())
+    models = {name: one_segment(times) for name, times in us.items()}
+    return Instance("small", Cluster(servers=own, switches=(), links=()), models, jobs)
+
+
+def test_jobs_that_must_follow_one_another_have_a_plan() -> None:
+    jobs = (
+        Job("a", "3", 1, 1, release_us=1, deadline_us=4),
+        Job("b", "5", 1, 1, release_us=9, deadline_us=20),
+        Job("c", "6", 1, 1, deadline_us=10),
+    )
+    instance = one_job_at_a_time({"s": "v"}, {us: {"v": int(us)} for us in "356"}, jobs)
+    operations = compile_instance(instance)
+    timetable = greedy_timetable(operations)
+    assert timetable is not None
+    assert [plan.iterations[0].blocks[0].start_us for plan in timetable.jobs] == [1, 10, 4]
+
+
+def test_two_jobs_use_the_fast_gpu_one_after_the_other() -> None:
+    jobs = (Job("a", "m", 1, 1), Job("b", "m", 1, 1))
+    instance = one_job_at_a_time({"fast": "f", "slow": "s"}, {"m": {"f": 2, "s": 100}}, jobs)
+    operations = compile_instance(instance)
+    timetable = greedy_timetable(operations)
+    assert timetable is not None
+    assert objective_of(operations, timetable.jobs, None) == 4
+    assert not fit_at_once(operations, timetable)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_list_schedules_keep_memory(seed: int) -> None:
+    operations = compile_instance(tight(seed))
+    for placement in [own for own, _ in zip(placements(operations, seed, in_time=True), range(2), strict=False)]:
+        jobs = PlacedJobs(operations, placement)
+        for rule in jobs.ranks.rules[::4]:
+            _, timetable = jobs.schedule(rule, inf)
+            assert timetable is not None
+            assert [v for v in check(operations.instance, plan_of(operations, timetable)) if v.rule != "deadline"] == []
+
+
+def test_annealed_orders_keep_memory() -> None:
+    better = 0
+    for seed in SEEDS:
+        operations = compile_instance(tight(seed))
+        state = SolveState("search", operations, Options(seed=seed), lambda event: None)
+        search, first = SearchInTime(state, operations), None
+        for _ in range(6):
+            if not search.exhausted:
+                search.step(0.002, inf)
+                first = first or state.incumbent
+        if state.incumbent is not None and first is not None:
+            assert check(operations.instance, plan_of(operations, state.incumbent[1])) == ()
+            better += state.incumbent[0] < first[0]
+    assert better > 5
+
+
+def test_jobs_wait_for_those_that_they_do_not_fit_beside() -> None:
+    jobs = tuple(Job(name, "m", 1, 1) for name in "abc")
+    operations = compile_instance(one_job_at_a_time({"s": "v"}, {"m": {"v": 2}}, jobs))
+    network = network_of(operations, [[(0, 0)]] * 3, [[(1,)]] * 3)
+    flat, starts = flatten(network, in_time=True), [4, 0, 2]
+    assert most_present(flat, starts) == [4]
+    # That job 1 comes before job 0 follows from the others.
+    assert job_orders(flat, starts) == [(1, 2), (2, 0)]
+    assert job_orders(flat, starts, without={2}) == [(1, 0)]
+    ordered = flattened(network, starts, True)
+    assert ordered is not None
+    assert {(arc.before, arc.after) for arc in ordered.arcs} == {(1, 2), (2, 0)}
+
+
+def test_nothing_comes_where_memory_is_ample() -> None:
+    instance = random_instance(3)
+    servers = tuple(replace(server, gpu_memory=10**12) for server in instance.cluster.servers)
+    operations = compile_instance(replace(instance, cluster=replace(instance.cluster, servers=servers)))
+    assert not operations.has_scarce_memory
+    assert list(timetables_in_time(operations, 0, inf)) == []
