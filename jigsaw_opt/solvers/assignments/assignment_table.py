@@ -87,12 +87,8 @@ class AssignmentTable:
 
     def caps(self, places: Placement) -> list[list[int]]:
         """Return the deepest level of each slot that memory admits, by job, given the GPUs of all jobs."""
-        jobs = zip(self.demands, places, strict=True)
-        if self.layout.in_time:
-            return [
-                level_caps(self.layout, own, gpus, [own.job.state_bytes] * len(self.layout.gpus)) for own, gpus in jobs
-            ]
         state = resident(self.layout, self.demands, places)
+        jobs = zip(self.demands, places, strict=True)
         return [level_caps(self.layout, demand, gpus, state) for demand, gpus in jobs]
 
     def assignment(self, index: int, demand: Demand, gpus: Sequence[int], caps: Sequence[int]) -> Assignment | None:

@@ -261,10 +261,12 @@ def level_caps(layout: Layout, demand: Demand, gpus: Sequence[int], state: Seque
     gpus
         GPU of each slot.
     state
-        Bytes of state on each GPU of the cluster, those of the job included.
+        Bytes of state on each GPU of the cluster, those of the job included. Where jobs may follow one another for
+        memory, only those of the job count.
     """
-    activations = demand.job.activation_bytes
-    return [levels_within(activations, layout.memory[gpu] - state[gpu]) for gpu in gpus]
+    activations, own = demand.job.activation_bytes, demand.job.state_bytes
+    taken = [own if layout.in_time else state[gpu] for gpu in gpus]
+    return [levels_within(activations, layout.memory[gpu] - size) for gpu, size in zip(gpus, taken, strict=True)]
 
 
 def resident(layout: Layout, jobs: Sequence[Demand], placement: Placement) -> list[int]:

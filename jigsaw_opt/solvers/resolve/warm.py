@@ -129,7 +129,8 @@ class _Resolving:
         if asked is None:
             return StoppedBy.COMPLETED
         now = replace(self.operations, jobs=tuple(self._released(job) for job in self.operations.jobs))
-        self.data = ProblemData(now, Layout(now), demands(now) or asked)
+        # A job enters where its memory fits from then on.
+        self.data = ProblemData(now, Layout(now, in_time=now.has_scarce_memory), demands(now) or asked)
         number = self.data.number
         index_of = {job.name: index for index, job in enumerate(now.jobs)}
         self.fixed = {index_of[job]: [number[gpu] for gpu in gpus] for job, gpus in self.fix.placements.items()}

@@ -42,7 +42,7 @@ class PartialPlacement:
         count = len(data.layout.gpus)
         self.gpu_us = [0] * count
         self.link_us = [0] * data.layout.links
-        self._state = [0] * count
+        self._state, self._in_time = [0] * count, data.layout.in_time
         self._deepest = [job.activation_bytes[-1] for job in data.operations.jobs]
         self.on_gpu: list[dict[int, int]] = [{} for _ in range(count)]
         self.on_link: list[dict[int, None]] = [{} for _ in range(data.layout.links)]
@@ -59,7 +59,7 @@ class PartialPlacement:
         """
         job, inside = self.data.operations.jobs[index], self.on_gpu[gpu]
         room = self.data.layout.memory[gpu] - self._state[gpu] - job.state_bytes
-        if inside and room < max(inside.values()):
+        if inside and not self._in_time and room < max(inside.values()):
             others = [other for other, size in inside.items() if size > room]
             if self.rigid or not self._yield(others, [gpu], job.state_bytes):
                 return 0
@@ -98,7 +98,7 @@ class PartialPlacement:
         if not all(type_of[gpu] in times for gpu in gpus):
             return None
         assignment = self.data.assignment(index, demand, gpus, [self.cap(index, gpu) for gpu in gpus])
-        if assignment is None or self.rigid:
+        if assignment is None or self.rigid or self._in_time:
             return assignment
         # A job that yields on each of these GPUs may not do so on all of them.
         taken, memory, state, deepest = demand.job.state_bytes, self.data.layout.memory, self._state, self._deepest
@@ -135,7 +135,7 @@ class PartialPlacement:
         self.demands[index] = assignment.demand
         job = self.data.operations.jobs[index]
         for gpu, level in zip(assignment.gpus, deepest, strict=True):
-            self._state[gpu] += job.state_bytes
+            self._state[gpu] += 0 if self._in_time else job.state_bytes
             self.on_gpu[gpu][index] = job.activation_bytes[level - 1]
         self._weigh(index, assignment, 1)
 
@@ -145,7 +145,7 @@ class PartialPlacement:
         if assignment is None:
             raise ValueError(f"job {index} is not placed")
         self.assignments[index] = None
-        size = self.data.operations.jobs[index].state_bytes
+        size = 0 if self._in_time else self.data.operations.jobs[index].state_bytes
         for gpu in assignment.gpus:
             self._state[gpu] -= size
             del self.on_gpu[gpu][index]

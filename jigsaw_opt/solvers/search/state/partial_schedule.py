@@ -76,7 +76,36 @@ class PartialSchedule:
         """
         gpus = [self.gpus[gpu] for gpu in assignment.gpus]
         link = self.channel(assignment) if channel is None else channel
-        return insert_job(self.data.operations.jobs[index], assignment, gpus, link, begin, latest, self.frozen[index])
+        job, frozen, moment = self.data.operations.jobs[index], self.frozen[index], begin
+        while (found := insert_job(job, assignment, gpus, link, moment, latest, frozen)) is not None:
+            later = self._room_after(found)
+            if later is None:
+                return found
+            if later <= found.start or frozen is not None:
+                return None
+            moment = later
+        return None
+
+    def _room_after(self, found: ScheduledJob) -> int | None:
+        """Return the end of a job that takes memory from another one meanwhile; None where memory suffices for both."""
+        data = self.data
+        if not data.layout.in_time:
+            return None
+        deepest = [max(column) for column in zip(*found.levels, strict=True)]
+        for gpu, level in zip(found.assignment.gpus, deepest, strict=True):
+            beside = []
+            for other, activations in self.placement.on_gpu[gpu].items():
+                own = self.scheduled[other]
+                if own is not None and own.start < found.end and found.start < own.end:
+                    beside.append((own, activations))
+            # The most is taken where one of them begins.
+            for moment in sorted({found.start, *(own.start for own, _ in beside if own.start > found.start)}):
+                present = [(own, size) for own, size in beside if own.start <= moment < own.end]
+                states = found.job.state_bytes + sum(own.job.state_bytes for own, _ in present)
+                largest = max([found.job.activation_bytes[level - 1], *(size for _, size in present)])
+                if states + largest > data.layout.memory[gpu]:
+                    return min((own.end for own, _ in present), default=found.start)
+        return None
 
     def add(self, index: int, scheduled: ScheduledJob) -> None:
         """Add a scheduled job.
@@ -106,7 +135,7 @@ class PartialSchedule:
 
     def admits(self, scheduled: ScheduledJob) -> bool:
         """Return whether all that a job starts from the moment on is free where it lies."""
-        return all(
+        return self._room_after(scheduled) is None and all(
             calendar.earliest(start, end - start) == start
             for calendar, start, end in self._intervals(scheduled)
             if start >= self.moment
