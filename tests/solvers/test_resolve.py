@@ -144,16 +144,20 @@ def test_a_longer_period_is_found_for_one_more_job() -> None:
     assert result.status is Status.FEASIBLE or result.bound == 60
 
 
-def test_without_memory_for_the_new_job_where_the_others_are_they_move() -> None:
+def test_a_new_job_follows_those_that_leave_it_no_memory() -> None:
     instance = two_jobs()
     model = Model((Segment("s", {"v": 10}, {"v": 10}, 20, 10),), state_factor=4)
     apart = Plan.of_jobs("two", "", "feasible", 40, 40, None, _apart(instance))
     result = resolve(add_job(instance, Job("c", "wide", 1, 1), {"wide": model}), apart, options=ONE)
     assert result.plan is not None
     places = {job.name: job.gpus for job in result.plan.jobs}
-    assert places["a"] == places["b"] != places["c"]
+    assert places["a"] != places["b"] == places["c"]
+    assert result.objective == 40
     kept = resolve(add_job(instance, Job("c", "wide", 1, 1), {"wide": model}), apart, Fix(placements_of(apart)), ONE)
-    assert kept.status is Status.UNKNOWN and kept.plan is None
+    assert kept.objective == 40
+    bound = {"a": ("s0/0",), "b": ("s0/1",), "c": ("s0/0",)}
+    behind = resolve(add_job(instance, Job("c", "wide", 1, 1), {"wide": model}), apart, Fix(bound), ONE)
+    assert behind.objective == 60
 
 
 def _apart(instance: Instance) -> tuple[JobPlan, ...]:

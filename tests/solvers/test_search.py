@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
 
+from jigsaw_opt.checking import check
 from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment, Server, compile_instance
@@ -187,7 +188,7 @@ def test_without_limits_it_ends_by_itself(pair: Instance) -> None:
 
 
 def crowd() -> Instance:
-    """Three jobs of two thirds of a GPU's memory on two GPUs, which no certain cause shows."""
+    """Three jobs of two thirds of a GPU's memory on two GPUs."""
     model = Model((Segment("g", {"v": 1}, {"v": 1}, 20, 0),), state_factor=1)
     jobs = tuple(Job(f"j{k}", "m", 1, 1) for k in range(3))
     return Instance("crowd", Cluster((Server("s", "v", 2, 30, 10**6),)), {"m": model}, jobs)
@@ -199,14 +200,33 @@ def deeper_than_deep() -> Instance:
     return Instance("deep", Cluster((Server("s", "v", 1, 30, 10**6),)), {"m": model}, (job,))
 
 
-@pytest.mark.parametrize("make", [crowd, deeper_than_deep])
+def raw_search(instance: Instance, work: float | None) -> Result:
+    """What the search makes of an instance that nobody has looked at before."""
+    options = Options(threads=1, work_limit=work)
+    return SEARCH.run(SolveState("search", compile_instance(instance), options, lambda event: None))
+
+
 @pytest.mark.parametrize("work", [None, 0.05])
-def test_what_has_no_plan_ends_without_one(make: Callable[[], Instance], work: float | None) -> None:
-    result = SEARCH.run(
-        SolveState("search", compile_instance(make()), Options(threads=1, work_limit=work), lambda event: None)
-    )
+def test_what_has_no_plan_ends_without_one(work: float | None) -> None:
+    result = raw_search(deeper_than_deep(), work)
     assert result.status is Status.UNKNOWN
-    assert result.stopped_by is (StoppedBy.COMPLETED if work is None or make is deeper_than_deep else StoppedBy.TIME)
+    assert result.stopped_by is StoppedBy.COMPLETED
+    assert result.plan is None
+
+
+@pytest.mark.parametrize("work", [None, 0.05])
+def test_jobs_that_do_not_fit_at_once_follow_one_another(work: float | None) -> None:
+    result = raw_search(crowd(), work)
+    assert result.objective == 4
+    assert result.plan is not None
+    assert check(crowd(), result.plan) == ()
+
+
+@pytest.mark.parametrize("work", [None, 0.05])
+def test_jobs_that_fit_nowhere_together_have_no_period(work: float | None) -> None:
+    result = raw_search(replace(crowd(), horizon="cyclic", objective="period"), work)
+    assert result.status is Status.UNKNOWN
+    assert result.stopped_by is (StoppedBy.COMPLETED if work is None else StoppedBy.TIME)
     assert result.plan is None
 
 

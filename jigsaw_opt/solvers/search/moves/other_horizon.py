@@ -26,9 +26,11 @@ __all__ = ["OtherHorizon", "twin"]
 
 
 def twin(operations: Operations) -> Operations:
-    """Return the same jobs on the finite horizon."""
+    """Return the same jobs on the finite horizon, where memory has to hold all of them at once as on the cyclic one."""
     instance = altered(operations.instance, horizon="finite", objective="makespan")
-    return replace(operations, instance=instance, horizon="finite", objective="makespan")
+    found = replace(operations, instance=instance, horizon="finite", objective="makespan")
+    found.__dict__["has_scarce_memory"] = False
+    return found
 
 
 def brought_over(plan: Timetable, context: Context) -> Candidate:
