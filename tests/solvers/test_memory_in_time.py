@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
-from random import Random
 
 import pytest
 
@@ -12,6 +11,7 @@ from jigsaw_opt import Options
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, compile_instance
+from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable, objective_of
@@ -22,25 +22,10 @@ from jigsaw_opt.solvers.activities.presence import fit_at_once, flattened, job_o
 from jigsaw_opt.solvers.activities.search_in_time import SearchInTime
 from jigsaw_opt.solvers.greedy.heuristic import greedy_timetable
 from jigsaw_opt.solvers.solve_state import SolveState
-from tests.random_instances import random_instance
-from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
+from tests.random_instances import random_instance, tight_instance
 
 SEEDS = range(60)
-
-
-def tight(seed: int) -> Instance:
-    """A random instance whose GPUs have room for little more than one job."""
-    random = Random(f"tight/{seed}")
-    kinds = (random_instance, random_task_graph_instance, random_mixed_instance)
-    instance = kinds[seed % 3](seed, "finite", random.choice(("makespan", "weighted_completion")))
-    operations = compile_instance(instance)
-    needs = [job.state_bytes + job.activation_bytes[-1] for job in operations.jobs]
-    for graph in operations.task_graphs:
-        held = sum(hold.bytes for hold in graph.holds)
-        needs += [slot.memory + held for slot in graph.shape.slots]
-    most = max(1, *needs)
-    servers = [replace(own, gpu_memory=most * random.choice((4, 5, 6, 8)) // 4) for own in instance.cluster.servers]
-    return replace(instance, cluster=replace(instance.cluster, servers=tuple(servers)))
+GOALS: tuple[Objective, ...] = ("makespan", "weighted_completion")
 
 
 def plan_of(operations: Operations, timetable: Timetable) -> Plan:
@@ -87,7 +72,7 @@ def test_two_jobs_use_the_fast_gpu_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_list_schedules_keep_memory(seed: int) -> None:
-    operations = compile_instance(tight(seed))
+    operations = compile_instance(tight_instance(seed, GOALS[seed % 2]))
     for placement in [own for own, _ in zip(placements(operations, seed, in_time=True), range(2), strict=False)]:
         jobs = PlacedJobs(operations, placement)
         for rule in jobs.ranks.rules[::4]:
@@ -99,7 +84,7 @@ def test_list_schedules_keep_memory(seed: int) -> None:
 def test_annealed_orders_keep_memory() -> None:
     better = 0
     for seed in SEEDS:
-        operations = compile_instance(tight(seed))
+        operations = compile_instance(tight_instance(seed, GOALS[seed % 2]))
         state = SolveState("search", operations, Options(seed=seed), lambda event: None)
         search, first = SearchInTime(state, operations), None
         for _ in range(6):

@@ -251,9 +251,14 @@ def _following(
 
     Pairs that follow from others by way of a third job on the same GPU are left out.
     """
+    held = Counter[int]()
+    for opens in flat.opens:
+        for gpu, amount, _ in opens:
+            held[gpu] += amount
     for gpu, everybody in enumerate(_jobs_on(flat)):
         jobs = [entry for entry in everybody if entry[0] not in without]
-        if sum(size for _, size, _ in jobs) + max((act for _, _, act in jobs), default=0) <= flat.room[gpu]:
+        most = sum(size for _, size, _ in jobs) + max((act for _, _, act in jobs), default=0)
+        if most + held[gpu] <= flat.room[gpu]:
             continue
         for job, _, _ in jobs:
             before = [other for other, _, _ in jobs if own[other][1] <= own[job][0] and other != job]

@@ -135,7 +135,7 @@ def _other_levels(order: KeptOrder, instance: Instance, plan: Plan, job: int) ->
         changed = _with_levels(own, levels)
         jobs = tuple(changed if each is own else each for each in plan.jobs)
         other = KeptOrder.of(instance, plan.with_jobs(jobs))
-        if min(other.flat.room) >= 0:
+        if other.keeps_memory:
             yield change, other
 
 

@@ -11,7 +11,7 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.timetable import assemble, decisions_of, objective_of
+from jigsaw_opt.problem.timetable import assemble, decisions_of, job_end, objective_of
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, same_shape
 from jigsaw_opt.solvers.resolve.shifting import shifted
 
@@ -58,8 +58,17 @@ def _now(operations: Operations, chosen: Sequence[int], old: Sequence[JobPlan], 
     decisions = decisions_of(operations, old)
     part = replace(operations, jobs=tuple(operations.jobs[index] for index in chosen))
     if operations.horizon == "finite":
-        decisions = shifted(part, decisions, moment)
+        decisions = shifted(part, decisions, moment, _following(old) if operations.has_scarce_memory else {})
     return assemble(part, decisions)
+
+
+def _following(jobs: Sequence[JobPlan]) -> dict[int, list[int]]:
+    """Return, by number of a job, those on its GPUs that end before it begins, for memory may not hold both at once."""
+    begins = [min(block.start_us for block in job.iterations[0].blocks) for job in jobs]
+    ends = [job_end(job) for job in jobs]
+    on = [set(job.gpus) for job in jobs]
+    numbers = range(len(jobs))
+    return {k: [j for j in numbers if ends[j] <= begins[k] and not on[j].isdisjoint(on[k])] for k in numbers}
 
 
 def _broken(operations: Operations, chosen: Sequence[int], jobs: tuple[JobPlan, ...], period: int | None) -> set[int]:

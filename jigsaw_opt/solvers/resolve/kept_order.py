@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
@@ -17,6 +17,7 @@ from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, JobLevels, flatten, network_of
+from jigsaw_opt.solvers.activities.presence import job_orders, most_present, ordered
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timetables import levels_of, starts_of, timetable_of
 
@@ -106,8 +107,16 @@ class KeptOrder:
 
     @cached_property
     def flat(self) -> FlatActivities:
-        """Return the activities without a failure."""
-        return flatten(self._network)
+        """Return the activities without a failure, with `residents` where jobs may follow one another for memory."""
+        return flatten(self._network, in_time=self.operations.has_scarce_memory)
+
+    @property
+    def keeps_memory(self) -> bool:
+        """Return whether memory holds the jobs in their order, whatever their durations."""
+        flat = self.flat
+        if not flat.residents:
+            return min(flat.room) >= 0
+        return all(most <= room for most, room in zip(most_present(flat, self.starts), flat.room, strict=True))
 
     @cached_property
     def begins(self) -> list[int]:
@@ -116,7 +125,11 @@ class KeptOrder:
 
     @cached_property
     def _order(self) -> list[int]:
-        return _in_order(self.flat, self.starts)
+        return _in_order(self._in_job_order(self.flat, ()), self.starts)
+
+    def _in_job_order(self, flat: FlatActivities, stopped: Collection[int]) -> FlatActivities:
+        """Return activities with the waits between jobs that keep memory, but for jobs that stopped."""
+        return ordered(flat, job_orders(self.flat, self.starts, stopped)) if self.flat.residents else flat
 
     def timed(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> KeptTiming | None:
         """Return everything as early as the order permits; None where the order does not repeat within one period.
@@ -135,14 +148,22 @@ class KeptOrder:
         UsageError
             The cluster has power caps, by which operations wait for others that are not before them in any order.
         """
-        return self.timed_as(self.patched(stopped, rerouted, routes))
+        return self.timed_as(self.patched(stopped, rerouted, routes), stopped)
 
-    def timed_as(self, flat: FlatActivities) -> KeptTiming | None:
-        """Return the timing as `timed` does, for the activities with other durations, resources or waits."""
+    def timed_as(self, flat: FlatActivities, stopped: Collection[int] = ()) -> KeptTiming | None:
+        """Return the timing as `timed` does, for the activities with other durations, resources or waits.
+
+        Parameters
+        ----------
+        flat
+            The activities.
+        stopped
+            Jobs that are left out.
+        """
         why = "the order of a plan alone does not say when its operations start"
         self.operations.instance.require_no_power_caps(why)
         if self._old.period_us is None:
-            return KeptTiming(flat, _earliest(flat, self._order), None)
+            return KeptTiming(flat, _earliest(self._in_job_order(flat, set(stopped)), self._order), None)
         found = repeated(flat, self._order, sum(flat.duration_us) + 1)
         return None if found is None else KeptTiming(flat, found[1], found[0])
 

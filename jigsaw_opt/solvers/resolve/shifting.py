@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.timetable import JobDecision
@@ -11,7 +11,9 @@ from jigsaw_opt.problem.timetable import JobDecision
 __all__ = ["shifted"]
 
 
-def shifted(operations: Operations, decisions: Sequence[JobDecision], moment: int) -> list[JobDecision]:
+def shifted(
+    operations: Operations, decisions: Sequence[JobDecision], moment: int, after: Mapping[int, Collection[int]]
+) -> list[JobDecision]:
     """Return decisions with the new durations; levels, GPUs and the order on every GPU and link stay.
 
     Where durations have not grown nothing starts later than it did, so the order alone bounds what a change costs.
@@ -24,6 +26,8 @@ def shifted(operations: Operations, decisions: Sequence[JobDecision], moment: in
         One for each job.
     moment
         What started earlier stays; the rest starts no earlier than it, in microseconds.
+    after
+        By number of a job, those that end before it begins.
     """
     clocks = [_JobClock(operations, job, decision) for job, decision in zip(operations.jobs, decisions, strict=True)]
     free: defaultdict[object, int] = defaultdict(int)
@@ -31,6 +35,8 @@ def shifted(operations: Operations, decisions: Sequence[JobDecision], moment: in
     for start, iteration, bucket, slot, number in order:
         clock = clocks[number]
         least, duration, lanes = clock.next(iteration, bucket, slot)
+        # All operations of these jobs come before in the order.
+        least = max([least, *(clocks[other].end for other in after.get(number, ()))])
         # A transfer of no length takes no link.
         begin = max([least, moment, *(free[lane] for lane in lanes)]) if start >= moment else start
         for lane in lanes:
