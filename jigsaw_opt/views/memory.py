@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -33,36 +33,57 @@ class MemoryUse(NamedTuple):
 
 
 def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
-    """Return the use of each GPU on which a task-graph job holds something, by name and in the cluster's order.
+    """Return the use of each GPU that changes over time, by name and in the cluster's order.
+
+    So it does where a task-graph job holds something, and where jobs follow one another since memory cannot hold them
+    all at once.
 
     Parameters
     ----------
     instance, plan
         A correct plan. One period of a cyclic plan is shown, with everything that begins before it and ends after it.
     """
-    if not any(job.shape.holds for job in instance.task_graph_jobs):
+    scarce = instance.horizon == "finite" and len(instance.jobs) > 1
+    if not scarce and not any(job.shape.holds for job in instance.task_graph_jobs):
         return {}
     operations = compile_instance(instance)
     end_us = plan.period_us or max(map(job_end, plan.jobs))
-    steady, changes = Counter[str](), defaultdict[str, Counter[int]](Counter)
-    graph_jobs = [job for job in plan.jobs if isinstance(job, TaskGraphJobPlan)]
-    for graph, planned in zip(operations.task_graphs, graph_jobs, strict=True):
-        for slot, gpu in zip(graph.shape.slots, planned.gpus, strict=True):
-            steady[gpu] += slot.memory
-        for gpu, moment, size in _changes(graph, planned, plan.period_us):
+    changes, residents = defaultdict[str, Counter[int]](Counter), defaultdict[str, list[_Resident]](list)
+    planned = {job.name: job for job in plan.jobs}
+    for graph in operations.task_graphs:
+        own = planned[graph.job.name]
+        begin, end = (0, end_us) if plan.period_us else _span(own)
+        for slot, gpu in zip(graph.shape.slots, own.gpus, strict=True):
+            residents[gpu].append(_Resident(begin, end, slot.memory, 0))
+        for gpu, moment, size in _changes(graph, own, plan.period_us) if isinstance(own, TaskGraphJobPlan) else ():
             changes[gpu][moment] += size
-    workers: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for job, placed in zip(operations.jobs, (job for job in plan.jobs if isinstance(job, JobPlan)), strict=True):
-        for worker, gpu in enumerate(placed.gpus):
-            deepest = max(iteration.blocks[worker].level for iteration in placed.iterations)
-            workers[gpu].append((job.state_bytes, job.activation_bytes[deepest - 1]))
+    for job in operations.jobs:
+        own = planned[job.name]
+        begin, end = (0, end_us) if plan.period_us else _span(own)
+        for worker, gpu in enumerate(own.gpus):
+            deepest = max(i.blocks[worker].level for i in own.iterations) if isinstance(own, JobPlan) else 0
+            residents[gpu].append(_Resident(begin, end, job.state_bytes, job.activation_bytes[deepest - 1]))
     cluster, found = instance.cluster, {}
     for number, server in enumerate(cluster.servers):
         for gpu in (cluster.gpu_name(number, k) for k in range(server.gpus)):
-            if gpu in changes:
-                always = steady[gpu] + needed_bytes(workers[gpu])
-                found[gpu] = MemoryUse(server.gpu_memory, _steps(changes[gpu], always, end_us))
+            if gpu in changes or needed_bytes(resident[2:] for resident in residents[gpu]) > server.gpu_memory:
+                found[gpu] = MemoryUse(server.gpu_memory, _steps(changes[gpu], residents[gpu], end_us))
     return found
+
+
+class _Resident(NamedTuple):
+    """What a worker or slot takes of its GPU while its job is present."""
+
+    start_us: int
+    end_us: int
+    bytes: int
+    activations: int
+
+
+def _span(job: JobPlan | TaskGraphJobPlan) -> tuple[int, int]:
+    """Return begin and end of a job, in microseconds."""
+    starts = (done.start_us for iteration in job.iterations for done in (*iteration.blocks, *iteration.transfers))
+    return min(starts), job_end(job)
 
 
 def _changes(graph: CompiledTaskGraph, plan: TaskGraphJobPlan, period_us: int | None) -> Iterator[tuple[str, int, int]]:
@@ -81,9 +102,13 @@ def _changes(graph: CompiledTaskGraph, plan: TaskGraphJobPlan, period_us: int | 
             yield gpu, end, -hold.bytes
 
 
-def _steps(changes: Counter[int], always: int, end_us: int) -> tuple[MemoryStep, ...]:
+def _steps(changes: Counter[int], residents: Sequence[_Resident], end_us: int) -> tuple[MemoryStep, ...]:
     """Return what is taken between two changes each."""
-    times = sorted({0, end_us, *(moment for moment, size in changes.items() if size)})
-    taken = accumulate((changes[moment] for moment in times), initial=always)
-    next(taken)
-    return tuple(MemoryStep(start, end, size) for (start, end), size in zip(pairwise(times), taken, strict=False))
+    moments = {moment for moment, size in changes.items() if size}
+    times = sorted({0, end_us, *moments, *(time for resident in residents for time in resident[:2])})
+    held = accumulate(changes[moment] for moment in times)
+    steps = []
+    for (start, end), size in zip(pairwise(times), held, strict=False):
+        present = [resident[2:] for resident in residents if resident.start_us <= start < resident.end_us]
+        steps.append(MemoryStep(start, end, size + needed_bytes(present)))
+    return tuple(steps)

@@ -14,14 +14,17 @@ from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, c
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, objective_of
 from jigsaw_opt.solvers.activities.flat import flatten, network_of
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs, timetables_in_time
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.presence import fit_at_once, flattened, job_orders, most_present
 from jigsaw_opt.solvers.activities.search_in_time import SearchInTime
+from jigsaw_opt.solvers.explanation import explain
 from jigsaw_opt.solvers.greedy.heuristic import greedy_timetable
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.views.memory import MemoryStep, MemoryUse, memory_use
 from tests.random_instances import random_instance, tight_instance
 
 SEEDS = range(60)
@@ -117,3 +120,40 @@ def test_nothing_comes_where_memory_is_ample() -> None:
     operations = compile_instance(replace(instance, cluster=replace(instance.cluster, servers=servers)))
     assert not operations.has_scarce_memory
     assert list(timetables_in_time(operations, 0, inf)) == []
+
+
+def after_an_exchange() -> tuple[Instance, Plan]:
+    """A job that waits for the memory of a GPU while another one exchanges, and the GPU is idle."""
+    model = Model(segments=(Segment("s", {"v": 10}, {"v": 0}, 100, 0),), state_factor=1)
+    jobs = (Job("wide", "m", 2, 1), Job("late", "m", 1, 1))
+    cluster = Cluster(servers=(Server("s", "v", 2, 150, 10**6),), switches=(), links=())
+    instance = Instance("exchange", cluster, {"m": model}, jobs)
+    operations = compile_instance(instance)
+    wide = JobDecision([(0, 0), (0, 1)], [(1, 1)], [(0, 0)], [(10,)])
+    late = JobDecision([(0, 0)], [(1,)], [(110,)], [()])
+    timetable = Timetable(assemble(operations, [wide, late]))
+    return instance, plan_of(operations, timetable)
+
+
+def test_waits_for_memory_are_a_cause_of_their_own() -> None:
+    instance, plan = after_an_exchange()
+    assert check(instance, plan) == ()
+    (late,) = explain(instance, plan, "late")
+    steps = [(step.kind, step.start_us, step.end_us, step.on) for step in late.chain]
+    assert steps == [("gpu", 0, 10, "s/0"), ("memory", 10, 110, "s/0"), ("compute", 110, 120, "")]
+
+
+def test_pictures_show_memory_that_comes_and_goes() -> None:
+    instance, plan = after_an_exchange()
+    use = memory_use(instance, plan)
+    assert use == {"s/0": MemoryUse(150, (MemoryStep(0, 110, 100), MemoryStep(110, 120, 100)))}
+
+
+def test_a_plan_is_timed_anew_within_its_memory() -> None:
+    instance, plan = after_an_exchange()
+    order = KeptOrder.of(instance, plan)
+    kept = order.timed((), (), order.operations.routes)
+    alone = order.timed((0,), (), order.operations.routes)
+    assert kept is not None
+    assert alone is not None
+    assert (kept.starts[-1], alone.starts[-1]) == (110, 0)

@@ -17,7 +17,7 @@ from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory
 
-__all__ = ["Presence", "fit_at_once", "flattened", "job_orders", "most_present", "ordered"]
+__all__ = ["Presence", "fit_at_once", "flattened", "job_orders", "most_present", "ordered", "spans"]
 
 
 class Presence:

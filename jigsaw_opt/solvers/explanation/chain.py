@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
+from jigsaw_opt.solvers.activities.presence import spans
 from jigsaw_opt.solvers.explanation.usage import BusyTimes, MemoryOverTime
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
@@ -112,7 +113,18 @@ class Chains:
             for gpu, size, last in opened:
                 end = self._starts[last] + self._flat.duration_us[last]
                 holds.setdefault(gpu, []).append((self._starts[activity], end, size))
-        return {gpu: MemoryOverTime(own, self._flat.room[gpu], self._period) for gpu, own in holds.items()}
+        activations: dict[int, list[tuple[int, int, int]]] = {}
+        for (begin, end), residents in zip(self._spans, self._flat.residents, strict=True):
+            for gpu, size, most in residents:
+                holds.setdefault(gpu, []).append((begin, end, size))
+                activations.setdefault(gpu, []).append((begin, end, most))
+        room, period = self._flat.room, self._period
+        return {gpu: MemoryOverTime(own, room[gpu], period, activations.get(gpu, ())) for gpu, own in holds.items()}
+
+    @cached_property
+    def _spans(self) -> list[tuple[int, int]]:
+        """Return begin and end of each job where jobs take memory in time; nothing where all are always present."""
+        return spans(self._flat, self._starts) if self._flat.residents else []
 
     def back(self, activity: int, upper: int, floor: int, shift: int = 0) -> Iterator[ChainStep]:
         """Return the chain that leads to a moment, the latest step first; the steps fill the time without a gap.
@@ -219,7 +231,11 @@ class Chains:
         return (one.kind, one.on, jobs[0]) == (other.kind, other.on, jobs[1])
 
     def _full(self, activity: int, since: int, start: int) -> Iterator[_Obstacle]:
-        """Return when there is no room for what an activity begins to hold."""
+        """Return when there is no room for what an activity begins to hold, and for its job if that begins with it."""
+        job = self._flat.job[activity]
+        for gpu, size, most in self._flat.residents[job] if self._spans and self._spans[job][0] == start else ():
+            for low, high in self._memory[gpu].full(size, since, start, most):
+                yield _Obstacle(low, high, gpu, None)
         for gpu, size, last in self._flat.opens[activity]:
             for low, high in self._memory[gpu].full(size, since, start):
                 # What another activity ends is held from the start until then, so it begins after the last such time.

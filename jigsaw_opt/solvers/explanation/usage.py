@@ -72,12 +72,20 @@ class MemoryOverTime:
     holds
         As (start, end, bytes).
     room
-        Bytes that memory intervals may take in sum.
+        Bytes that may be taken in all.
     period
         In microseconds; None on the finite horizon.
+    activations
+        As (start, end, bytes); of those that overlap, only the largest counts. None on the cyclic horizon.
     """
 
-    def __init__(self, holds: Sequence[tuple[int, int, int]], room: int, period: int | None) -> None:
+    def __init__(
+        self,
+        holds: Sequence[tuple[int, int, int]],
+        room: int,
+        period: int | None,
+        activations: Sequence[tuple[int, int, int]] = (),
+    ) -> None:
         self._room, self._period = room, period
         changes, always = defaultdict[int, int](int), 0
         changes[0] = 0
@@ -90,13 +98,19 @@ class MemoryOverTime:
                     always, length = always + size, length - period
             changes[begin] += size
             changes[begin + length] -= size
+        for start, end, _ in activations:
+            changes[start] += 0
+            changes[end] += 0
         self._times = sorted(time for time in changes if period is None or time < period)
         self._levels = []
         for time in self._times:
             always += changes[time]
             self._levels.append(always)
+        self._most = [
+            max((size for start, end, size in activations if start <= time < end), default=0) for time in self._times
+        ]
 
-    def full(self, more: int, since: int, until: int) -> Iterator[tuple[int, int]]:
+    def full(self, more: int, since: int, until: int, activations: int = 0) -> Iterator[tuple[int, int]]:
         """Yield intervals between two moments in which some bytes have no room, the latest first.
 
         Parameters
@@ -105,11 +119,13 @@ class MemoryOverTime:
             The bytes.
         since, until
             The moments, in microseconds.
+        activations
+            Bytes of activations beside them.
         """
         turn, rest = (0, until) if self._period is None else divmod(until, self._period)
         at, count, upper = bisect_left(self._times, rest) - 1, len(self._times), until
         while upper > since and (self._period is not None or at >= 0):
             lower = self._times[at % count] + (turn + at // count) * (self._period or 0)
-            if self._levels[at % count] + more > self._room:
+            if self._levels[at % count] + max(self._most[at % count], activations) + more > self._room:
                 yield max(lower, since), upper
             at, upper = at - 1, lower
