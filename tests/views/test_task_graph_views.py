@@ -67,7 +67,8 @@ def test_blocks_are_on_all_their_gpus_and_transfers_on_links() -> None:
 def test_memory_is_that_of_slots_and_what_is_held() -> None:
     use = memory_use(*pipe())
     assert list(use) == ["a/0"]
-    assert use["a/0"] == (100, (MemoryStep(0, 3, 10), MemoryStep(3, 12, 12), MemoryStep(12, 13, 10)))
+    # The job takes nothing before its first operation.
+    assert use["a/0"] == (100, (MemoryStep(0, 3, 0), MemoryStep(3, 12, 12), MemoryStep(12, 13, 10)))
 
 
 def test_a_hold_longer_than_the_period_overlaps_itself() -> None:
@@ -95,7 +96,7 @@ def test_perfetto_names_operations_and_counts_memory() -> None:
     names = [event["name"] for event in events if event["ph"] == "X"]
     assert sorted(names) == ["B", "F", "act", "both", "both"]
     counted = [(event["ts"], event["args"]["bytes"]) for event in events if "bytes" in event.get("args", {})]
-    assert counted == [(0, 10), (3, 12), (12, 10), (13, 0)]
+    assert counted == [(0, 0), (3, 12), (12, 10), (13, 0)]
 
 
 def test_text_shows_the_job() -> None:
