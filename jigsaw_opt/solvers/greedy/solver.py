@@ -27,6 +27,7 @@ class Greedy:
     guarantees: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "condition")
     route_policies: ClassVar[bool] = True
+    memory_in_time: ClassVar[bool] = True
     power_caps: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:

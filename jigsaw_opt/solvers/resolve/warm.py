@@ -59,6 +59,7 @@ class Warm(OrtoolsSolver):
 
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
+    memory_in_time: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
 
     def run(self, solve_state: SolveState) -> Result:

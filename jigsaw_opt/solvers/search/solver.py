@@ -33,6 +33,7 @@ class Search(OrtoolsSolver):
     task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
+    memory_in_time: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
 
     def run(self, solve_state: SolveState) -> Result:
