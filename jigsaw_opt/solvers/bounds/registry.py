@@ -43,6 +43,7 @@ def _everything() -> tuple[Relaxation, ...]:
     from jigsaw_opt.solvers.bounds.activities.partial_placements import MORE_PLACEMENTS, PARTIAL_PLACEMENTS
     from jigsaw_opt.solvers.bounds.activities.slot_loads import SLOT_LOADS
     from jigsaw_opt.solvers.bounds.combinatorial.critical_path import CRITICAL_PATH
+    from jigsaw_opt.solvers.bounds.combinatorial.energy import MEMORY_ENERGY, POWER_ENERGY
     from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import GPU_WORK
     from jigsaw_opt.solvers.bounds.combinatorial.link_transfers import LINK_TRANSFERS
     from jigsaw_opt.solvers.bounds.completion.disjunctive import DISJUNCTIVE_SETS
@@ -55,7 +56,7 @@ def _everything() -> tuple[Relaxation, ...]:
     from jigsaw_opt.solvers.bounds.packing.worker_packing import WORKER_PACKING
 
     own = (
-        *(CRITICAL_PATH, GPU_WORK, LINK_TRANSFERS, WORKER_PACKING),
+        *(CRITICAL_PATH, GPU_WORK, LINK_TRANSFERS, POWER_ENERGY, MEMORY_ENERGY, WORKER_PACKING),
         *(LINK_BINS, TWO_LEVEL_BINS, PLACEMENT_LOADS),
         *(MEAN_BUSY_TIMES, JOB_PAIRS, ENERGETIC_INTERVALS, DISJUNCTIVE_SETS),
         *(SLOT_LOADS, HELD_TIME, FLUSHES, MIXED_LOADS, PARTIAL_PLACEMENTS, MORE_PLACEMENTS),

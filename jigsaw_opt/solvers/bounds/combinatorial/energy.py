@@ -1,0 +1,91 @@
+"""Energy of what many jobs draw at once: watts under a power cap, and bytes of memory on the finite horizon.
+
+At every moment the running blocks draw at most the watts of a cap, and the present workers keep at most the bytes of
+their GPUs. So what all jobs draw, times how long, is at most that capacity times the length of the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jigsaw_opt.problem import critical
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
+from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
+from jigsaw_opt.solvers.bounds.job_data import JobData
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand
+
+__all__ = ["MEMORY_ENERGY", "POWER_ENERGY"]
+
+
+def _power_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+    servers = context.operations.cluster.servers
+    for cap in context.operations.instance.cluster.power_caps or ():
+        inside = {s for s, server in enumerate(servers) if server.name in cap.servers}
+        demands = [
+            ResourceDemand(data.job.release_us, work, data.job_class.tail, 0)
+            if data.job_class.blocks and data.job_class.gpus.keys() <= inside and (work := _watts_us(context, data))
+            else None
+            for data in context.job_data
+        ]
+        resource = Resource(cap.watts, demands, f"watts times time under power cap {cap.name!r}", cap.servers)
+        for bound in resource_bounds(context, [resource] if any(demands) else [], known):
+            known = bound.value
+            yield bound
+
+
+def _watts_us(context: BoundContext, data: JobData) -> int:
+    """Return the least watts times microseconds of all blocks of a job, each where it draws least."""
+    job, blocks = data.job, data.job_class.blocks
+    watts = {k: job.power_w.get(context.gpu_classes[k].gpu_type, 0) for k in blocks}
+    # With the level fewer GPUs have the memory and none is faster, so that the cost never falls.
+    levels = range(1, job.levels + 1)
+    cost = [min(watts[k] * times[d - 1] for k, times in blocks.items() if len(times) >= d) for d in levels]
+    return critical.least_work_us(job, cost)
+
+
+def _memory_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+    servers = context.operations.cluster.servers
+    for gpus in dict.fromkeys(frozenset(data.job_class.gpus) for data in context.job_data):
+        inside = [bool(gpus) and data.job_class.gpus.keys() <= gpus for data in context.job_data]
+        least = min((_least_activations(d) for d, own in zip(context.job_data, inside, strict=True) if own), default=0)
+        # A GPU that holds any of these workers keeps the activations of one, which leaves less for their states.
+        capacity = sum(servers[s].gpus * max(0, servers[s].gpu_memory - least) for s in gpus)
+        demands = [
+            ResourceDemand(data.job.release_us, _bytes_us(data), 0, 0) if own and _bytes_us(data) else None
+            for data, own in zip(context.job_data, inside, strict=True)
+        ]
+        names = tuple(servers[s].name for s in sorted(gpus))
+        resource = Resource(capacity, demands, "states of workers times time in the memory of their GPUs", names)
+        for bound in resource_bounds(context, [resource] if any(demands) and capacity else [], known):
+            known = bound.value
+            yield bound
+
+
+def _least_activations(data: JobData) -> int:
+    return data.job.activation_bytes[critical.candidate_levels(data.job)[0] - 1]
+
+
+def _bytes_us(data: JobData) -> int:
+    """Return the states of all workers times the least time for which the job is present."""
+    return data.job.slots * data.job.state_bytes * (data.completion - data.job.release_us)
+
+
+POWER_ENERGY = Relaxation(
+    "power_energy",
+    _power_bounds,
+    frozenset({"makespan", "period"}),
+    instant=True,
+    fits=lambda operations: bool(operations.instance.cluster.power_caps),
+    moves=True,
+)
+"""The relaxation registered as ``power_energy``."""
+
+MEMORY_ENERGY = Relaxation(
+    "memory_energy",
+    _memory_bounds,
+    frozenset({"makespan"}),
+    instant=True,
+    fits=lambda operations: operations.has_scarce_memory,
+)
+"""The relaxation registered as ``memory_energy``."""
