@@ -49,7 +49,8 @@ def searched_part(method: object, operations: Operations) -> str:
         The compiled instance.
     """
     told = []
-    if operations.instance.moving_jobs and not getattr(method, "moves", False):
+    # `search` has moves of another kind under that name.
+    if operations.instance.moving_jobs and getattr(method, "moves", False) is not True:
         told.append("no job moves")
     if not getattr(method, "memory_in_time", False) and operations.has_scarce_memory:
         told.append("all jobs are in memory all the time")
