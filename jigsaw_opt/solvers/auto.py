@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
+from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.cpsat import CPSAT
-from jigsaw_opt.solvers.greedy.solver import GREEDY
+from jigsaw_opt.solvers.greedy.solver import GREEDY, offer_greedy
 from jigsaw_opt.solvers.portfolio import PORTFOLIO
 from jigsaw_opt.solvers.registry import ControlledSolver, refusal
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["AUTO", "Auto"]
+
+_SHORT = 1.0
+"""Seconds of the clock below which greedy comes first, so that no plan is worse: engines take a part to load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,9 @@ class Auto:
         """Solve with the chosen solver; the result names it."""
         chosen = self.choose(solve_state.operations.instance)
         solve_state.name = chosen.name
+        if chosen is not GREEDY and solve_state.remaining is not None and solve_state.remaining < _SHORT:
+            with suppress(OutOfTimeError):
+                offer_greedy(solve_state, solve_state.operations, solve_state.options.seed)
         return chosen.run(solve_state)
 
     def choose(self, instance: Instance) -> ControlledSolver:

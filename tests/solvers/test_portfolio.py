@@ -14,6 +14,7 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Operations, Segment, Server, compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.solvers.auto import AUTO
 from jigsaw_opt.solvers.bounds import Bound, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.options import Options
@@ -225,3 +226,16 @@ def test_bounds_come_to_an_end_where_there_is_no_plan(objective: Objective) -> N
     values = [bound.value for bound in stronger_bounds(operations, 1)]
     assert values == sorted(values)
     assert all(value <= serial_limit(operations) for value in values)
+
+
+@pytest.mark.parametrize(("limit", "is_first"), [(0.9, True), (30.0, False)])
+def test_within_a_second_greedy_comes_first(monkeypatch: pytest.MonkeyPatch, limit: float, is_first: bool) -> None:
+    instance, known = load("tiny/000"), list[int | None]()
+
+    def run(_: object, solve_state: SolveState) -> Result:
+        known.append(solve_state.objective)
+        return solve_state.conclude(lambda: None)
+
+    monkeypatch.setattr(type(PORTFOLIO), "run", run)
+    AUTO.run(SolveState("auto", compile_instance(instance), Options(time_limit=limit), lambda event: None))
+    assert known == [solve(instance, "greedy").objective if is_first else None]
