@@ -26,9 +26,10 @@ from jigsaw_opt.problem import (
     compile_instance,
 )
 from jigsaw_opt.problem import Model as Network
+from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from tests.oracle import optimum
-from tests.random_instances import random_instance
+from tests.random_instances import MICRO, random_instance, tight_instance
 
 cp_model = pytest.importorskip("ortools.sat.python.cp_model")
 WORK_LIMIT = 20.0
@@ -204,3 +205,47 @@ def test_size_is_that_of_the_model_on_both_horizons(name: str) -> None:
     state = cpsat_cycle.build if operations.horizon == "cyclic" else build
     constraints = state(operations, windows(operations, limit), 0, limit).proto.proto.constraints
     assert interval_count(operations) == sum(each.has_interval() for each in constraints)
+
+
+def test_jobs_that_do_not_fit_together_follow_one_another() -> None:
+    models, jobs = {}, []
+    for name, length, release, due in (("a", 3, 1, 4), ("b", 5, 9, 20), ("c", 6, 0, 10)):
+        models[name] = Network((Segment("all", {"v": length}, {"v": 0}, 10, 1),), state_factor=1)
+        jobs.append(Job(name, name, 1, 1, release_us=release, deadline_us=due))
+    assert proven_optimum(Instance("one", Cluster((Server("s", "v", 1, 11, MICRO),)), models, tuple(jobs))) == 15
+
+
+def test_the_fast_gpu_serves_both_jobs() -> None:
+    model = Network((Segment("all", {"v": 2, "w": 100}, {"v": 0, "w": 0}, 10, 1),), state_factor=1)
+    servers = Server("fast", "v", 1, 11, MICRO), Server("slow", "w", 1, 11, MICRO)
+    jobs = tuple(Job(name, "m", 1, 1) for name in "ab")
+    assert proven_optimum(Instance("two", Cluster(servers), {"m": model}, jobs)) == 4
+    roomy = tuple(replace(server, gpu_memory=10) for server in servers)
+    assert proven_optimum(Instance("two", Cluster(roomy), {"m": model}, jobs)) is None
+
+
+def test_only_the_largest_activations_count() -> None:
+    """Two-worker jobs whose transfers leave the GPUs to others, if memory admits both at once."""
+    segments = {name: Segment("all", {"v": 2}, {"v": 0}, 2, size) for name, size in (("a", 5), ("b", 3))}
+    models = {name: Network((segment,), state_factor=1) for name, segment in segments.items()}
+    jobs = tuple(Job(name, name, 2, 1) for name in "ab")
+    servers = tuple(Server(f"s{k}", "v", 1, 9, MICRO) for k in range(2))
+    cluster = Cluster(servers, links=(Link("l", ("s0", "s1"), MICRO),))
+    instance = Instance("pairs", cluster, models, jobs)
+    assert not compile_instance(instance).has_scarce_memory
+    together = proven_optimum(instance)
+    less = tuple(replace(server, gpu_memory=8) for server in servers)
+    scarce = replace(instance, cluster=replace(cluster, servers=less))
+    assert compile_instance(scarce).has_scarce_memory
+    assert (together, proven_optimum(scarce)) == (6, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+def test_scarce_memory_as_brute_force_has_it(objective: Objective) -> None:
+    for seed in range(40):
+        instance = tight_instance(seed, objective, "data-parallel", operations=5)
+        # With deadlines the windows may be empty, for which solvers build no model.
+        instance = replace(instance, jobs=tuple(replace(job, deadline_us=None) for job in instance.jobs))
+        assert proven_optimum(instance) == optimum(instance), instance.name
+        assert proven_optimum(enlarged(instance, 15 * 10**8 + 1)) == optimum(instance), instance.name

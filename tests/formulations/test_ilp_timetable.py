@@ -141,12 +141,19 @@ def test_johnson_rule_on_a_flow_shop(proven: Optimum) -> None:
 
 
 def test_memory_counts_every_byte(proven: Optimum) -> None:
+    """Two-worker jobs leave the GPUs to each other during their transfers, if memory holds both at once."""
     parameters, activations = 123_456_789_012_345, 98_765_432_109_877
     network = Network((Segment("all", {"v": 2}, {"v": 3}, parameters, activations),), state_factor=1)
-    jobs = (Job("a", "net", 1, 1), Job("b", "net", 1, 1))
-    for spare, expected in ((0, 10), (-1, None)):
-        server = Server("s", "v", 1, 2 * parameters + activations + spare, 1)
-        assert proven(Instance("tight", Cluster((server,)), {"net": network}, jobs)) == expected
+    jobs = (Job("a", "net", 2, 1), Job("b", "net", 2, 1))
+    link = Link("l", ("s0", "s1"), 50 * parameters)
+    for memory, expected in (
+        (2 * parameters + activations, 40_005),
+        (2 * parameters + activations - 1, 40_010),
+        (parameters + activations, 40_010),
+        (parameters + activations - 1, None),
+    ):
+        servers = tuple(Server(f"s{k}", "v", 1, memory, link.bandwidth) for k in range(2))
+        assert proven(Instance("tight", Cluster(servers, links=(link,)), {"net": network}, jobs)) == expected
 
 
 @pytest.mark.slow
@@ -211,6 +218,7 @@ def test_the_names_of_rows_and_columns_come_through_a_file(kind: Literal["mps", 
 def test_the_page_has_the_names_of_all_rows_and_columns() -> None:
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
     late = replace(NAMED[0], jobs=tuple(replace(job, deadline_us=50) for job in NAMED[0].jobs))
+    assert any(compile_instance(instance).has_scarce_memory for instance in NAMED)
     programs = [model_of(instance).program for instance in (*NAMED, late)]
     families = {_family(name) for program in programs for name in (*program.columns, *program.rows)}
     assert len(families) > 30

@@ -28,7 +28,7 @@ pytest.importorskip("ortools")
 
 def solve(instance: Instance, **options: object) -> Result:
     asked = Options(**{"threads": 1, "work_limit": 20.0, **options})
-    return CPSAT.run(SolveState("cpsat", compile_instance(instance), asked, lambda event: None))
+    return CPSAT.run(SolveState("cpsat", compile_instance(instance), asked, lambda event: None, part=""))
 
 
 def fitting(servers: int, memory: int, jobs: int) -> Instance:
@@ -78,15 +78,22 @@ def test_same_seed_and_one_worker_give_the_same_plan() -> None:
 
 
 def test_infeasible_names_a_minimal_conflict() -> None:
-    result = solve(fitting(2, 100, 5))
+    crowded = replace(fitting(2, 100, 5), horizon="cyclic", objective="period")
+    result = solve(crowded)
     assert result.status == Status.INFEASIBLE
     assert result.stopped_by == StoppedBy.PROOF
     assert result.plan is None
     assert len(result.conflicts) == 1
     named = result.conflicts[0].jobs
-    crowded = fitting(2, 100, 5)
     assert solve(replace(crowded, jobs=crowded.jobs[: len(named)])).status == Status.INFEASIBLE
     assert solve(replace(crowded, jobs=crowded.jobs[: len(named) - 1])).status == Status.OPTIMAL
+
+
+def test_jobs_that_do_not_fit_together_follow_one_another() -> None:
+    result = solve(fitting(2, 60, 5))
+    assert (result.status, result.objective) == (Status.OPTIMAL, 21)
+    alone = solve(fitting(2, 59, 1))
+    assert alone.status == Status.INFEASIBLE
 
 
 def test_stop_rules_keep_the_best_plan() -> None:

@@ -97,6 +97,8 @@ class CpSatActivities:
             for row, starts in zip(job_vars.starts, own, strict=True):
                 for start, moment in zip(row, starts, strict=True):
                     self.proto.add_hint(start.offset, self.axis.offset(moment, first))
+            if job_vars.presence is not None:
+                job_vars.presence.hint(self.proto, plan)
 
 
 def _sorted_starts_of(job_vars: TaskGraphVariables, plan: TaskGraphJobPlan) -> list[list[int]]:

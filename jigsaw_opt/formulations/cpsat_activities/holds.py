@@ -1,4 +1,4 @@
-"""Memory over time: slots all the time, holds from one block to another (specification: holds, memory)."""
+"""Memory over time: slots while their job is present, holds between two blocks (specification: holds, memory)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, TaskGraphVariables, TimeAxis
 from jigsaw_opt.formulations.cpsat_activities.workers import WorkerJobs
+from jigsaw_opt.formulations.cpsat_timetable.presence import Presence, add_memory_in_time, add_presence
 from jigsaw_opt.problem.compiled_task_graph import NumberedHold
 
 if TYPE_CHECKING:
@@ -43,6 +44,48 @@ def add_memory(
     -----
     All sizes are divided by their greatest common divisor: small demands keep the engine's sums within its integers.
     """
+    if workers.operations.has_scarce_memory:
+        _add_present_memory(model, gpus, jobs, axis, workers)
+    else:
+        _add_memory_of_all(model, gpus, jobs, axis, workers)
+
+
+def _add_present_memory(
+    model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[TaskGraphVariables], axis: TimeAxis, workers: WorkerJobs
+) -> None:
+    """Require it of the jobs that are present at a moment of the finite horizon."""
+    spans = []
+    for job_vars in jobs:
+        job_vars.presence = _presence(model, job_vars, axis)
+        spans.append([_Span(model, job_vars, hold, axis) for hold in job_vars.graph.holds])
+    for g in range(len(gpus.all)):
+        others: list[tuple[cp_model.IntervalVar, int]] = []
+        for job_vars, own in zip(jobs, spans, strict=True):
+            assert job_vars.presence is not None, "it was added above"
+            for slot, at in zip(job_vars.graph.shape.slots, job_vars.at, strict=True):
+                if g in at and slot.memory:
+                    others.append((job_vars.presence.interval(model, at[g]), slot.memory))
+            for span in own:
+                literal = job_vars.at[span.hold.slot].get(g)
+                if literal is not None and span.hold.bytes:
+                    intervals = (axis.intervals(model, offset, length, literal) for offset, length, _ in span.rows)
+                    others += [(interval, span.hold.bytes) for (interval,) in intervals]
+        add_memory_in_time(model, gpus.memory(g), workers.present(g), others)
+
+
+def _presence(model: cp_model.CpModel, job_vars: TaskGraphVariables, axis: TimeAxis) -> Presence:
+    """Add the presence of a task-graph job."""
+    last, operations = len(job_vars.starts) - 1, range(job_vars.graph.size)
+    # Each operation of an iteration waits for itself in the one before.
+    starts = [job_vars.start(0, operation) for operation in operations]
+    ends = [job_vars.end(last, operation) for operation in operations]
+    return add_presence(model, starts, ends, min(job_vars.graph.job.release_us, axis.limit), axis.limit)
+
+
+def _add_memory_of_all(
+    model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[TaskGraphVariables], axis: TimeAxis, workers: WorkerJobs
+) -> None:
+    """Require it of all jobs, which are always present."""
     unit = gcd(
         workers.memory_unit(),
         *(hold.bytes for job_vars in jobs for hold in job_vars.graph.holds),

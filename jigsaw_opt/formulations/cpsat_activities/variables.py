@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from jigsaw_opt.formulations.cpsat_timetable.presence import Presence
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.instance import Horizon
@@ -76,6 +77,8 @@ class TaskGraphVariables:
         ``links[operation, link]``: literal that the transfer occupies the link for some time.
     starts
         ``starts[iteration][operation]``: its start.
+    presence
+        When it is present; None where it is so always.
     """
 
     graph: CompiledTaskGraph
@@ -84,6 +87,7 @@ class TaskGraphVariables:
     size: list[Expression] = field(default_factory=list)
     links: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
     starts: list[list[Start]] = field(default_factory=list)
+    presence: Presence | None = None
 
     def start(self, iteration: int, operation: int) -> Expression:
         """Return the start of an operation.

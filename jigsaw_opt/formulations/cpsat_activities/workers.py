@@ -21,6 +21,7 @@ from jigsaw_opt.formulations.cpsat_timetable import resources
 from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding
 from jigsaw_opt.formulations.cpsat_timetable.job import add_job
 from jigsaw_opt.formulations.cpsat_timetable.maximum_encoding import encode_maximum
+from jigsaw_opt.formulations.cpsat_timetable.presence import Presence, PresentWorker, presence_of, worker_on
 from jigsaw_opt.formulations.cpsat_timetable.reading import add_hint, decision_of
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
@@ -58,6 +59,7 @@ class WorkerJobs:
         self.jobs: list[JobVariables] = []
         self.channels: list[ChannelEncoding] = []
         self.clock: ModuloClock | None = None
+        self.presences: dict[int, Presence] = {}
         spans = _windows(operations, axis.limit) if operations.jobs else ()
         for number, (job, span) in enumerate(zip(operations.jobs, spans, strict=True)):
             # Within the limit there is no time for the iterations, so that an empty clause makes the model infeasible.
@@ -144,6 +146,14 @@ class WorkerJobs:
         ]
         return [*states, *zip(largest.steps, rises, strict=True)]
 
+    def present(self, g: int) -> list[PresentWorker]:
+        """Return the workers that a GPU may hold while their jobs are present, on the finite horizon."""
+        inside = [job_vars for job_vars in self.jobs if g in job_vars.assigned]
+        for job_vars in inside:
+            if job_vars.number not in self.presences:
+                self.presences[job_vars.number] = presence_of(self.model, job_vars)
+        return [worker_on(self.model, job_vars, g, self.presences[job_vars.number]) for job_vars in inside]
+
     def decisions(self, value: Callable[[cp_model.IntVar], int]) -> list[JobDecision]:
         """Return what a solution decides for them."""
         found = [decision_of(self.network.eligibility, job_vars, value) for job_vars in self.jobs]
@@ -167,6 +177,8 @@ class WorkerJobs:
             if clock is not None:
                 own = earlier(plan, offset_of(plan))
                 self.model.add_hint(clock.offsets[number], (offset_of(plan) - first) % clock.limit)
+            if number in self.presences:
+                self.presences[number].hint(self.model, own)
             add_hint(self.model, job_vars, own, [self.network.eligibility.index[name] for name in plan.gpus])
 
     def _in_order(self, plans: tuple[JobPlan, ...]) -> list[JobPlan]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.formulations.cpsat_timetable.job import add_job
 from jigsaw_opt.formulations.cpsat_timetable.placement import add_memory
+from jigsaw_opt.formulations.cpsat_timetable.presence import Presence, add_present_jobs
 from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, decision_of
 from jigsaw_opt.formulations.cpsat_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
 from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_gpu_loads, add_link_loads, add_server_loads
@@ -52,10 +54,18 @@ class CpSatTimetable:
         Variables, one entry for each job.
     proto
         The CP-SAT model.
+    presences
+        Presence of each job that memory may keep from being there all the time, by number.
     """
 
-    def __init__(self, network: RoutedNetwork, jobs: Sequence[JobVariables], proto: cp_model.CpModel) -> None:
-        self.network, self.jobs, self.proto = network, tuple(jobs), proto
+    def __init__(
+        self,
+        network: RoutedNetwork,
+        jobs: Sequence[JobVariables],
+        proto: cp_model.CpModel,
+        presences: Mapping[int, Presence] = MappingProxyType({}),
+    ) -> None:
+        self.network, self.jobs, self.proto, self.presences = network, tuple(jobs), proto, presences
 
     def plan(self, value: Value) -> Timetable:
         """Return the timetable of a solution, given the value of each variable."""
@@ -69,6 +79,8 @@ class CpSatTimetable:
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
         for job_vars, (plan, gpus) in zip(self.jobs, ordered_twin(self.network, timetable), strict=True):
             add_hint(self.proto, job_vars, plan, gpus)
+            if job_vars.number in self.presences:
+                self.presences[job_vars.number].hint(self.proto, plan)
 
 
 def build(operations: Operations, spans: Sequence[Window], bound: int, limit: int) -> CpSatTimetable:
@@ -91,12 +103,16 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
         proto.add_bool_or([])
         return CpSatTimetable(network, jobs, proto)
     channels = [add_job(proto, network, job_vars) for job_vars in jobs]
-    add_memory(proto, eligibility, jobs)
+    presences = {}
+    if operations.has_scarce_memory:
+        presences = add_present_jobs(proto, eligibility, jobs)
+    else:
+        add_memory(proto, eligibility, jobs)
     add_blocks_disjoint(proto, eligibility, jobs)
     add_transfers_disjoint(proto, jobs, channels)
     add_order(proto, network, jobs)
     _add_objective(proto, eligibility, jobs, bound, limit)
-    return CpSatTimetable(network, jobs, proto)
+    return CpSatTimetable(network, jobs, proto, presences)
 
 
 def _add_objective(

@@ -8,6 +8,7 @@ from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.channel import ChannelEncoding, add_channel, add_links
 from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, time_step
 from jigsaw_opt.formulations.ilp_timetable.placement import add_depth_rule, add_memory, add_placement
+from jigsaw_opt.formulations.ilp_timetable.presence import Following, add_present_jobs
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
 from jigsaw_opt.formulations.ilp_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
 from jigsaw_opt.formulations.ilp_timetable.size import ProgramSize, program_size
@@ -47,14 +48,23 @@ class IlpTimetable:
         Variables, one entry for each job.
     program
         The mixed-integer program, in microseconds.
+    following
+        Which job has ended when another one begins, where memory may ask for it.
     """
 
-    def __init__(self, eligibility: GpuEligibility, jobs: Sequence[JobVariables], program: AlgebraicModel) -> None:
-        self.eligibility, self.jobs, self.program = eligibility, tuple(jobs), program
+    def __init__(
+        self,
+        eligibility: GpuEligibility,
+        jobs: Sequence[JobVariables],
+        program: AlgebraicModel,
+        following: Following | None = None,
+    ) -> None:
+        self.eligibility, self.jobs, self.program, self.following = eligibility, tuple(jobs), program, following or {}
 
     def plan(self, value: Value) -> Timetable:
         """Return the timetable of a solution, given the value of each variable; never later than the solution."""
-        return Timetable(assemble(self.eligibility.operations, decisions_of(self.eligibility, self.jobs, value)))
+        decisions = decisions_of(self.eligibility, self.jobs, value, self.following)
+        return Timetable(assemble(self.eligibility.operations, decisions))
 
 
 def build(
@@ -91,13 +101,17 @@ def build(
         model.add(False, "no_gpu")
         return IlpTimetable(eligibility, jobs, model)
     channels = [_add_job(model, network, job_vars) for job_vars in jobs]
-    add_memory(model, eligibility, jobs)
+    following: Following = {}
+    if operations.has_scarce_memory:
+        following = add_present_jobs(model, eligibility, jobs, time_step(operations))
+    else:
+        add_memory(model, eligibility, jobs)
     add_blocks_disjoint(model, eligibility, jobs)
     add_transfers_disjoint(model, jobs, channels)
     add_order(model, network, jobs)
     _add_deadlines(model, jobs, time_step(operations), room)
     _add_objective(model, eligibility, jobs, objective)
-    return IlpTimetable(eligibility, jobs, model)
+    return IlpTimetable(eligibility, jobs, model, following)
 
 
 def _add_job(model: AlgebraicModel, network: RoutedNetwork, job_vars: JobVariables) -> ChannelEncoding:

@@ -15,7 +15,7 @@ from jigsaw_opt.problem.critical import candidate_levels
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["DIGIT", "add_depth_rule", "add_memory", "add_placement"]
+__all__ = ["DIGIT", "add_depth_rule", "add_exact_sum", "add_memory", "add_placement"]
 
 DIGIT = 10**5
 """Base in which sums of bytes are stated: small enough for an engine's tolerance to be far below one unit."""
@@ -150,11 +150,23 @@ def _memory_of_gpu(model: AlgebraicModel, g: int, memory: int, inside: Sequence[
         for i, levels in enumerate(job_vars.different_levels(g)):
             # A level that alone exceeds the memory is as bad as one byte too many.
             activations = [(min(sizes[d - 1], memory + 1), literal) for d, literal in levels.items()]
-            _add_exact_sum(model, f"{g}_{job_vars.number}_{i}", [*states, *activations], memory)
+            add_exact_sum(model, f"{g}_{job_vars.number}_{i}", [*states, *activations], memory)
 
 
-def _add_exact_sum(model: AlgebraicModel, name: str, terms: Sequence[tuple[int, pulp.LpVariable]], limit: int) -> None:
-    """State that a sum of bytes is at most `limit`, digit by digit, so that no engine loses a byte to its tolerance."""
+def add_exact_sum(model: AlgebraicModel, name: str, terms: Sequence[tuple[int, pulp.LpVariable]], limit: int) -> None:
+    """State that a sum of bytes is at most `limit`, digit by digit, so that no engine loses a byte to its tolerance.
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    name
+        Name of the row, unique among such rows.
+    terms
+        Sizes in bytes, each with a 0-1 variable.
+    limit
+        The largest sum, in bytes.
+    """
     divisor = gcd(*(size for size, _ in terms)) or 1
     sizes, limit = [min(size // divisor, limit // divisor + 1) for size, _ in terms], limit // divisor
     carry: Expression = 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from heapq import merge
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from jigsaw_opt.formulations.ilp_timetable.presence import Following
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.problem.costs import contributors
@@ -24,7 +26,9 @@ _Free = dict[tuple[str, int], int]
 """Moment from which a GPU or a link is free."""
 
 
-def decisions_of(eligibility: GpuEligibility, jobs: Sequence[JobVariables], value: Value) -> list[JobDecision]:
+def decisions_of(
+    eligibility: GpuEligibility, jobs: Sequence[JobVariables], value: Value, following: Following
+) -> list[JobDecision]:
     """Return what a solution decides, with exact times.
 
     Placement and levels are the solution's own; operations run in its order, each as early as it can. Its starts
@@ -38,19 +42,40 @@ def decisions_of(eligibility: GpuEligibility, jobs: Sequence[JobVariables], valu
         Variables of each job.
     value
         Gives the value of a variable in the solution.
+    following
+        Which job has ended when another one begins.
+
+    Notes
+    -----
+    Jobs that follow one another for their memory still do. Jobs of which none follows another were counted together
+    at the begin of the last of them, so any of those that are present at a moment fit.
     """
     runs = [_JobRun(eligibility, job_vars, value) for job_vars in jobs]
+    _add_predecessors(runs, following, value)
     free: _Free = defaultdict(int)
-    # The turns of each job are in order already; ties go by its number, so one solution gives one plan.
+    # The turns of each job are in order already; ties go by rank and number, so one solution gives one plan.
     for turn in merge(*(run.turns() for run in runs)):
         runs[turn.job].take(turn, free)
     return [run.decision for run in runs]
 
 
+def _add_predecessors(runs: Sequence[_JobRun], following: Following, value: Value) -> None:
+    """Tell each job after which others it begins, and give it a rank behind theirs."""
+    begins = [min(run.starts(0)) for run in runs]
+    for number in sorted(range(len(runs)), key=begins.__getitem__):
+        run, before = runs[number], (j for (j, k), after in following.items() if k == number and value(after) > 0.5)
+        run.after = [runs[j] for j in before if begins[j] < begins[number]]
+        run.rank = 1 + max((other.rank for other in run.after), default=-1)
+
+
 class _OperationTurn(NamedTuple):
-    """An operation's place in the order; `operation` counts the blocks of an iteration, then its transfers."""
+    """An operation's place in the order; `operation` counts the blocks of an iteration, then its transfers.
+
+    At one moment, jobs go by their `rank`: a job that follows another has a larger one.
+    """
 
     priority: float
+    rank: int
     job: int
     iteration: int
     position: int
@@ -67,6 +92,8 @@ class _JobRun:
         if channel is None:
             raise ValueError(f"no path joins all servers of job {job_vars.job.name}")
         self.channel = channel
+        self.after: list[_JobRun] = []
+        self.rank = 0
         self.times = [block_us(job_vars.job, eligibility.gpu_type(g)) for g in self.gpus]
         self.levels = [[max(row[g], key=lambda d: value(row[g][d])) for g in self.gpus] for row in job_vars.levels]
         self.blocks = [[0] * len(self.gpus) for _ in job_vars.levels]
@@ -76,18 +103,27 @@ class _JobRun:
 
     def turns(self) -> Iterator[_OperationTurn]:
         """Yield all operations in their order; rounding and ties never reverse two iterations or two buckets."""
-        now = 0.0
+        now = max((other.last for other in self.after), default=0.0)
         for i in range(len(self.levels)):
             for position, (priority, operation) in enumerate(sorted((p, n) for n, p in enumerate(self._priorities(i)))):
                 now = max(now, priority)
-                yield _OperationTurn(now, self.job_vars.number, i, position, operation)
+                yield _OperationTurn(now, self.rank, self.job_vars.number, i, position, operation)
+
+    @cached_property
+    def last(self) -> float:
+        """Priority of its last operation."""
+        return max(turn.priority for turn in self.turns())
+
+    def starts(self, i: int) -> list[float]:
+        """Return the starts of the blocks of an iteration in the solution."""
+        return [self.value(self.job_vars.starts[i][g]) for g in self.gpus]
 
     def _priorities(self, i: int) -> list[float]:
         """Return starts of blocks and transfers; transfers without variables share nothing and may come last.
 
         No transfer comes before its contributors' blocks, however short these are beside the engine's tolerance.
         """
-        blocks = [self.value(self.job_vars.starts[i][g]) for g in self.gpus]
+        blocks = self.starts(i)
         if not self.job_vars.exchanges:
             return blocks + [max(blocks)] * len(self.job_vars.job.transfers)
         transfers = (
@@ -98,8 +134,10 @@ class _JobRun:
 
     def take(self, turn: _OperationTurn, free: _Free) -> None:
         """Run an operation as soon as what comes before it and its resources allow."""
-        # The first operation of an iteration: all of the one before has run, so its end is the barrier.
+        # The first operation of an iteration: all of the one before has run, so its end is the barrier, and so is that
+        # of all jobs that this one follows.
         if turn.position == 0:
+            self.end = max([self.end, *(other.end for other in self.after)])
             self.barrier = self.exchanged = self.end
         if turn.operation < len(self.gpus):
             self._run_block(turn.iteration, turn.operation, free)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, combinations_with_replacement
+from itertools import accumulate, combinations, combinations_with_replacement
 from math import gcd
 from typing import NamedTuple, TypeVar
 
@@ -45,7 +45,7 @@ def program_size(operations: Operations) -> ProgramSize:
         if linked and (job.route_policy, *gpus) not in routes:
             routes[job.route_policy, *gpus] = network.routes(job, tuple(gpus))
         jobs.append(add_job(size, network, job, gpus, routes[job.route_policy, *gpus] if linked else {}))
-    _add_memory(size, eligibility, jobs)
+    (_add_present_jobs if operations.has_scarce_memory else _add_memory)(size, eligibility, jobs)
     _add_blocks(size, jobs)
     _add_transfers(size, jobs)
     _add_order(size, network, jobs)
@@ -63,18 +63,43 @@ def _add_memory(size: ProgramSize, eligibility: GpuEligibility, jobs: Sequence[J
         inside = [job_size for job_size in jobs if s in job_size.gpus]
         if most_bytes(job_size.job for job_size in inside) <= server.gpu_memory:
             continue
-        states = gcd(*(job_size.job.state_bytes for job_size in inside))
         for job_size in checking_deadline(inside):
-            sizes = [
-                min(job_size.job.activation_bytes[d - 1], server.gpu_memory + 1) for d in candidate_levels(job_size.job)
-            ]
-            limit, carries = server.gpu_memory // (gcd(states, *sizes) or 1), 0
-            while limit >= DIGIT:
-                limit, carries = limit // DIGIT, carries + 1
-            count = server.gpus * job_size.distinct
-            size.columns += count * carries
-            size.add(count * (carries + 1), len(inside) + (job_size.choices if job_size.choices > 1 else 0))
-            size.coefficients += count * 2 * carries
+            _add_sums(size, inside, job_size, server.gpu_memory, server.gpus)
+
+
+def _add_sums(size: ProgramSize, inside: Sequence[JobSize], job_size: JobSize, memory: int, times: int) -> None:
+    """Count so many times the sums of bytes in which the activations of a job count beside the states of all."""
+    states = gcd(*(other.job.state_bytes for other in inside))
+    sizes = [min(job_size.job.activation_bytes[d - 1], memory + 1) for d in candidate_levels(job_size.job)]
+    limit, carries = memory // (gcd(states, *sizes) or 1), 0
+    while limit >= DIGIT:
+        limit, carries = limit // DIGIT, carries + 1
+    count = times * job_size.distinct
+    size.columns += count * carries
+    size.add(count * (carries + 1), len(inside) + (job_size.choices if job_size.choices > 1 else 0))
+    size.coefficients += count * 2 * carries
+
+
+def _add_present_jobs(size: ProgramSize, eligibility: GpuEligibility, jobs: Sequence[JobSize]) -> None:
+    """Count the orders of jobs that memory may ask for, and for each job that begins what is on a GPU then."""
+    pairs: set[tuple[int, int]] = set()
+    for s, server in enumerate(eligibility.operations.cluster.servers):
+        numbers = [number for number, job_size in enumerate(jobs) if s in job_size.gpus]
+        inside = [jobs[number] for number in numbers]
+        if most_bytes(job_size.job for job_size in inside) <= server.gpu_memory:
+            continue
+        pairs |= set(combinations(numbers, 2))
+        others = len(inside) - 1
+        levels = sum(job_size.distinct * job_size.choices for job_size in inside if job_size.choices > 1)
+        size.columns += server.gpus * others * (len(inside) + levels)
+        size.add(server.gpus * others * (len(inside) + levels), 4)
+        for job_size in checking_deadline(inside):
+            _add_sums(size, inside, job_size, server.gpu_memory, server.gpus * len(inside))
+    members = {number for pair in pairs for number in pair}
+    size.columns += len(members) + 3 * len(pairs)
+    size.add(sum(jobs[number].places for number in members), 2)
+    size.add(4 * len(pairs), 3)
+    size.add(2 * len(pairs), 2)
 
 
 class _Sequence(NamedTuple):

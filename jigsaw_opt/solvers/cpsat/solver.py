@@ -24,6 +24,7 @@ class Cpsat(OrtoolsSolver):
     task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
+    memory_in_time: ClassVar[bool] = True
     power_caps: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = LIMITS
 

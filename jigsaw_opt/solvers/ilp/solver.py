@@ -57,6 +57,7 @@ class Ilp:
     engines: ClassVar[tuple[str, ...]] = ("highs",)
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
+    memory_in_time: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = LIMITS
 
     def unavailable(self) -> str | None:

@@ -1,0 +1,262 @@
+"""Memory in time: what the jobs that are present at a moment take of a GPU (specification: memory)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from math import gcd
+from typing import TYPE_CHECKING, Any
+
+from jigsaw_opt.formulations.cpsat_timetable.maximum_encoding import encode_maximum
+from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
+from jigsaw_opt.formulations.timetable.variables import tight_gpus
+from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
+from jigsaw_opt.problem.timetable import job_end
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from jigsaw_opt.formulations.timetable.order_encoding import OrderEncoding
+
+__all__ = [
+    "Presence",
+    "PresentWorker",
+    "add_memory_in_time",
+    "add_presence",
+    "add_present_jobs",
+    "presence_of",
+    "worker_on",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """The time from the start of a job's first operation to the end of its last one; longer helps no plan."""
+
+    begin: cp_model.IntVar
+    length: cp_model.IntVar
+    end: cp_model.IntVar
+
+    def interval(self, model: cp_model.CpModel, literal: cp_model.IntVar) -> cp_model.IntervalVar:
+        """Return this time as an interval where a literal holds."""
+        return model.new_optional_interval_var(self.begin, self.length, self.end, literal, "")
+
+    def hint(self, model: cp_model.CpModel, plan: JobPlan | TaskGraphJobPlan) -> None:
+        """Hint the presence of a job in a plan."""
+        first, end = plan.iterations[0], job_end(plan)
+        begin = min(execution.start_us for execution in (*first.blocks, *first.transfers))
+        for variable, value in ((self.begin, begin), (self.length, end - begin), (self.end, end)):
+            model.add_hint(variable, value)
+
+
+def add_presence(
+    model: cp_model.CpModel, starts: Iterable[Any], ends: Sequence[Any], earliest: int, latest: int
+) -> Presence:
+    """Add the presence of a job.
+
+    Parameters
+    ----------
+    model
+        The model.
+    starts, ends
+        Starts of the operations that may be its first, and ends of those that may be its last.
+    earliest, latest
+        The job neither starts earlier nor ends later, in microseconds.
+    """
+    latest = max(earliest, latest)
+    begin, end = model.new_int_var(earliest, latest, ""), model.new_int_var(earliest, latest, "")
+    length = model.new_int_var(0, latest - earliest, "")
+    for start in starts:
+        model.add(begin <= start)
+    for last in ends:
+        model.add(end == last if len(ends) == 1 else end >= last)
+    model.add(length == end - begin)
+    return Presence(begin, length, end)
+
+
+def presence_of(model: cp_model.CpModel, job_vars: JobVariables) -> Presence:
+    """Add the presence of a data-parallel job, from its first block to its end.
+
+    Parameters
+    ----------
+    model
+        The model.
+    job_vars
+        Variables of the job.
+    """
+    window = job_vars.window
+    return add_presence(model, job_vars.starts[0].values(), job_vars.ends[-1:], window.release, window.deadline)
+
+
+@dataclass(frozen=True)
+class PresentWorker:
+    """A worker that a GPU may hold while its job is present.
+
+    Parameters
+    ----------
+    model
+        The model.
+    presence
+        Presence of its job.
+    assigned
+        Literal that it is there.
+    state
+        Bytes of its state.
+    uses
+        Bytes of its activations by level, each with a literal that it has the level in some iteration.
+    """
+
+    model: cp_model.CpModel
+    presence: Presence
+    assigned: cp_model.IntVar
+    state: int
+    uses: Sequence[tuple[int, cp_model.IntVar]]
+
+    @cached_property
+    def largest(self) -> OrderEncoding[cp_model.IntVar]:
+        """Its largest activations."""
+        return encode_maximum(self.model, self.uses)
+
+    @cached_property
+    def interval(self) -> cp_model.IntervalVar:
+        """Its presence there."""
+        return self.presence.interval(self.model, self.assigned)
+
+    @cached_property
+    def rises(self) -> list[tuple[cp_model.IntervalVar, int]]:
+        """What its activations take beyond their least size: by step of their encoding, an interval and bytes."""
+        sizes = pairwise(self.largest.values)
+        return [
+            (self.presence.interval(self.model, step), high - low)
+            for step, (low, high) in zip(self.largest.steps, sizes, strict=True)
+        ]
+
+
+def worker_on(model: cp_model.CpModel, job_vars: JobVariables, g: int, presence: Presence) -> PresentWorker:
+    """Return the worker that a GPU may hold of a data-parallel job.
+
+    Parameters
+    ----------
+    model
+        The model.
+    job_vars
+        Variables of the job, which may be on the GPU.
+    g
+        Number of the GPU.
+    presence
+        Presence of the job.
+    """
+    uses = [
+        (job_vars.job.activation_bytes[d - 1], literal)
+        for levels in job_vars.different_levels(g)
+        for d, literal in levels.items()
+    ]
+    return PresentWorker(model, presence, job_vars.assigned[g], job_vars.job.state_bytes, uses)
+
+
+def add_present_jobs(
+    model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]
+) -> dict[int, Presence]:
+    """Fit the workers that are present at a moment into the memory of every GPU, and return presences by job.
+
+    Parameters
+    ----------
+    model
+        The model.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    """
+    presences: dict[int, Presence] = {}
+    for g, inside in tight_gpus(eligibility, jobs):
+        for job_vars in inside:
+            if job_vars.number not in presences:
+                presences[job_vars.number] = presence_of(model, job_vars)
+        workers = [worker_on(model, job_vars, g, presences[job_vars.number]) for job_vars in inside]
+        add_memory_in_time(model, eligibility.memory(g), workers)
+    return presences
+
+
+def add_memory_in_time(
+    model: cp_model.CpModel,
+    memory: int,
+    workers: Iterable[PresentWorker],
+    others: Sequence[tuple[cp_model.IntervalVar, int]] = (),
+) -> None:
+    """State that a GPU holds, at every moment, the states of the workers present and the largest activations of them.
+
+    Parameters
+    ----------
+    model
+        The model.
+    memory
+        Bytes that it has.
+    workers
+        The workers that may be on it.
+    others
+        What else takes memory, as intervals and bytes.
+
+    Notes
+    -----
+    For each worker, all that is present while it is there fits beside its own activations. That of a moment's worker
+    with the largest ones is the condition of that moment, and implies those of the others.
+    """
+    others = [(interval, min(size, memory + 1)) for interval, size in others]
+    present = [kept for worker in workers if (kept := _within(worker, memory)) is not None]
+    # Whoever is present takes at least the least activations, but other things take none.
+    common = 0 if others else min((worker.largest.values[0] for worker in present), default=0)
+    for group in _deciding_groups(present, memory, common, sum(size for _, size in others)) or [[]]:
+        taken = [*others]
+        for number, worker in enumerate(present):
+            own = worker.largest.values[0] - common if number in group else 0
+            taken.append((worker.interval, worker.state + own))
+            taken += worker.rises if number in group else ()
+        _add_cumulative(model, [part for part in taken if part[1]], memory - common)
+
+
+def _within(worker: PresentWorker, memory: int) -> PresentWorker | None:
+    """Forbid a worker the levels that do not fit alone, and return it with the others; None where none is left."""
+    room = memory - worker.state
+    for size, literal in worker.uses:
+        if size > room:
+            worker.model.add(literal == 0)
+    kept = [(size, literal) for size, literal in worker.uses if size <= room]
+    return replace(worker, uses=kept) if kept else None
+
+
+def _deciding_groups(workers: Sequence[PresentWorker], memory: int, common: int, others: int) -> list[list[int]]:
+    """Return the workers whose activations may decide, in groups of which no two are ever present together."""
+    groups: list[list[int]] = []
+    for number, worker in enumerate(workers):
+        most = worker.largest.values[-1]
+        # All that may be present while no other one has larger activations; of equal ones the last decides.
+        beside = (
+            other.state
+            for k, other in enumerate(workers)
+            if k != number and (other.largest.values[0], k) < (most, number)
+        )
+        if most <= common or worker.state + most + sum(beside) + others <= memory:
+            continue
+        for group in groups:
+            if all(_exclude(worker, workers[k], memory) for k in group):
+                group.append(number)
+                break
+        else:
+            groups.append([number])
+    return groups
+
+
+def _exclude(one: PresentWorker, other: PresentWorker, memory: int) -> bool:
+    """Return whether two workers do not fit together, whatever their levels."""
+    return one.state + other.state + max(one.largest.values[0], other.largest.values[0]) > memory
+
+
+def _add_cumulative(model: cp_model.CpModel, taken: Sequence[tuple[cp_model.IntervalVar, int]], capacity: int) -> None:
+    """Keep to a capacity; small numbers keep the engine's sums within its integers."""
+    if sum(size for _, size in taken) > capacity:
+        unit = gcd(*(size for _, size in taken))
+        model.add_cumulative([own for own, _ in taken], [size // unit for _, size in taken], capacity // unit)

@@ -1,0 +1,122 @@
+"""Memory in time: jobs that do not fit onto a GPU together follow one another (specification: memory)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, permutations
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
+from jigsaw_opt.formulations.ilp_timetable.placement import add_exact_sum
+from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
+from jigsaw_opt.formulations.timetable.variables import tight_gpus
+
+if TYPE_CHECKING:
+    import pulp
+
+__all__ = ["Following", "add_present_jobs"]
+
+Following = dict[tuple[int, int], "pulp.LpVariable"]
+"""By two jobs: 1 if the first one has ended when the second one begins; only pairs whose memory may ask for it."""
+
+
+def add_present_jobs(
+    model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], step: int
+) -> Following:
+    """Fit the workers that are present at a moment into the memory of every GPU, and return who follows whom.
+
+    Parameters
+    ----------
+    model
+        The program, which receives columns and rows.
+    eligibility
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job.
+    step
+        Every time of a plan without needless waiting is a multiple of it, in microseconds.
+
+    Notes
+    -----
+    What is present grows only where a job begins, so that memory is counted there.
+    """
+    tight = list(tight_gpus(eligibility, jobs))
+    pairs = {(one.number, two.number) for _, inside in tight for one, two in combinations(inside, 2)}
+    begins = {number: _begin(model, jobs[number]) for number in sorted({number for pair in pairs for number in pair})}
+    following: Following = {}
+    present: dict[tuple[int, int], Expression] = {}
+    for j, k in sorted(pairs):
+        _add_pair(model, jobs[j], jobs[k], begins, step, following, present)
+    for g, inside in tight:
+        _memory_of_gpu(model, g, eligibility.memory(g), inside, present)
+    return following
+
+
+def _begin(model: AlgebraicModel, job_vars: JobVariables) -> pulp.LpVariable:
+    """Add the moment from which a job is present; no plan gains by an earlier one."""
+    begin = model.time(f"begin_{job_vars.number}", job_vars.earliest(0), job_vars.latest(0))
+    for g, start in job_vars.starts[0].items():
+        model.add(begin <= start, f"begin_{job_vars.number}_{g}")
+    return begin
+
+
+def _add_pair(
+    model: AlgebraicModel,
+    one: JobVariables,
+    two: JobVariables,
+    begins: Mapping[int, pulp.LpVariable],
+    step: int,
+    following: Following,
+    present: dict[tuple[int, int], Expression],
+) -> None:
+    """Say which of two jobs begins first, and whether it has ended when the other one begins."""
+    j, k = one.number, two.number
+    # Of jobs that begin together the one with the smaller number counts as the first.
+    first = model.binary(f"sooner_{j}_{k}")
+    for former, latter, literal, apart in ((one, two, first, 0), (two, one, 1 - first, step)):
+        a, b = former.number, latter.number
+        late = max(0, former.latest(0) + apart - latter.earliest(0))
+        model.add(begins[b] >= begins[a] + apart - late * (1 - literal), f"sooner_{a}_{b}")
+        after = following[a, b] = model.binary(f"follow_{a}_{b}")
+        late = max(0, former.window.deadline - latter.earliest(0))
+        model.add(begins[b] >= former.ends[-1] - late * (1 - after), f"follow_{a}_{b}")
+        model.add(after <= literal, f"follow_sooner_{a}_{b}")
+        present[a, b] = literal - after
+
+
+def _memory_of_gpu(
+    model: AlgebraicModel,
+    g: int,
+    memory: int,
+    inside: Sequence[JobVariables],
+    present: Mapping[tuple[int, int], Expression],
+) -> None:
+    """Add rows for each job that begins and each worker whose activations may then be the largest."""
+    counted = {(job_vars.number, job_vars.number): job_vars.assigned[g] for job_vars in inside}
+    for job_vars, beginning in permutations(inside, 2):
+        pair = job_vars.number, beginning.number
+        counted[pair] = _both(model, f"there_{g}_{pair[0]}_{pair[1]}", present[pair], job_vars.assigned[g])
+    for beginning in inside:
+        k = beginning.number
+        states = [(job_vars.job.state_bytes, counted[job_vars.number, k]) for job_vars in inside]
+        for job_vars in inside:
+            j = job_vars.number
+            for i, levels in enumerate(job_vars.different_levels(g)):
+                activations = []
+                for d, literal in levels.items():
+                    there = literal
+                    if len(levels) == 1:
+                        there = counted[j, k]
+                    elif j != k:
+                        there = _both(model, f"there_{g}_{j}_{k}_{i}_{d}", present[j, k], literal)
+                    # A level that alone exceeds the memory is as bad as one byte too many.
+                    activations.append((min(job_vars.job.activation_bytes[d - 1], memory + 1), there))
+                add_exact_sum(model, f"{g}_{k}_{j}_{i}", [*states, *activations], memory)
+
+
+def _both(model: AlgebraicModel, name: str, one: Expression, other: pulp.LpVariable) -> pulp.LpVariable:
+    """Add a column that is 1 where both are; no plan gains by it elsewhere."""
+    literal = model.binary(name)
+    model.add(literal >= one + other - 1, name)
+    return literal
