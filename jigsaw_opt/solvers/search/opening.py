@@ -20,8 +20,9 @@ __all__ = ["open_search"]
 
 _PATIENCE = 25
 """Placements in a row without a better plan after which construction ends: moves then gain more for the same work."""
-_SHARE_IN_TIME = 0.1
-"""Share of the limits for list schedules in which jobs follow one another for their memory."""
+_SHARE_IN_TIME, _SHARE_WITHOUT_PLAN = 0.02, 0.2
+"""Share of the limits for list schedules in which jobs follow one another for their memory, from the last better one
+on: where there is a plan in which all jobs fit at once, and where there is none."""
 _STEPS = 60
 """Most steps of annealing of the best placement: it only smooths the start, since the moves anneal at length."""
 
@@ -56,11 +57,11 @@ def _list_in_time(context: Context) -> None:
     """Make list schedules in which jobs follow one another for their memory, within a share of the limits."""
     operations, objective = context.operations, context.solve_state.objective
     size = operations.blocks + operations.transfers
-    with context.budget.slice(_SHARE_IN_TIME):
+    with context.budget.slice(_SHARE_WITHOUT_PLAN if objective is None else _SHARE_IN_TIME):
         for timetable in timetables_in_time(operations, context.solve_state.options.seed, objective or inf):
             context.budget.spend(size * SECONDS_OF_LISTING)
-            if timetable is not None:
-                context.offer(timetable)
+            if timetable is not None and context.offer(timetable) is not None:
+                context.budget.renew()
             if context.budget.over():
                 break
 
