@@ -35,9 +35,10 @@ from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import is_long, solve_phased
 from jigsaw_opt.solvers.phased.phases import compact
-from jigsaw_opt.solvers.phased.shelves import iteration_counts, sharing_groups
+from jigsaw_opt.solvers.phased.shelves import cyclic_part, iteration_counts, sharing_groups
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
 from jigsaw_opt.solvers.result import Status
+from tests.phased_referee import accepts
 
 NET = Model((Segment("body", {"v": 3}, {"v": 6}, 10, 40), Segment("head", {"v": 1}, {"v": 2}, 5, 1)), state_factor=1)
 ONE = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 30),))
@@ -89,16 +90,24 @@ def test_jobs_with_gpus_of_their_own_keep_their_speeds_beside_one_another() -> N
     assert (first.period_us, first.repeats) == (80, 1_000)
 
 
-def test_balance_of_every_period_may_add_up() -> None:
-    """The worker that is a level ahead is so in every period, by 500 levels in all."""
-    asked = instance(Job("j", "net", 2, 500, depth=FreeDepth(balance=1)))
+@pytest.mark.parametrize(("balance", "least"), [(0, 0), (1, 0), (499, 0), (500, 1)])
+def test_balance_is_kept_over_all_repetitions(balance: int, least: int) -> None:
+    """A worker that is a level ahead in every iteration is 500 levels ahead in all."""
+    asked = instance(Job("j", "net", 2, 500, depth=FreeDepth(balance=balance)))
     result = solve_phased(asked, Options(threads=1))
-    assert result.plan is not None and check(asked, result.plan) == ()
-    totals = [
-        sum(iteration.blocks[k].level for iteration in result.plan.groups[0].phases[0].jobs[0].iterations)
-        for k in (0, 1)
-    ]  # type: ignore[union-attr]
-    assert sorted(totals) == [1, 2]
+    assert result.plan is not None and check(asked, result.plan) == () and accepts(asked, result.plan)
+    part = cyclic_part(asked, {"j": 1}).jobs[0]
+    assert isinstance(part, Job) and part.depth == FreeDepth(balance=least)
+
+
+def test_a_worker_takes_the_memory_of_its_deepest_level_in_all_phases() -> None:
+    """Two jobs whose levels fit beside one another only as long as each keeps its own."""
+    jobs = [Job(name, "net", 2, 501, depth=StaircaseDepth()) for name in "ab"]
+    for memory in range(60, 130, 5):
+        asked = instance(*jobs, memory=memory)
+        asked = replace(asked, cluster=Cluster((Server("x", "v", 2, memory, 10**6),)))
+        result = solve_phased(asked, Options(threads=1))
+        assert result.plan is None or check(asked, result.plan) == ()
 
 
 def test_a_time_limit_is_kept() -> None:

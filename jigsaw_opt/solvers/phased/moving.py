@@ -40,8 +40,6 @@ class _SharingPart(NamedTuple):
         Their gain for the objective per microsecond.
     left
         Number of periods that fit into the iterations that are left.
-    most
-        Largest number of times that it may take place in a longer period; None for no limit.
     """
 
     counts: Mapping[str, int]
@@ -49,7 +47,6 @@ class _SharingPart(NamedTuple):
     worth: float
     gain: float
     left: int
-    most: int | None
 
     @property
     def period_us(self) -> int:
@@ -58,9 +55,8 @@ class _SharingPart(NamedTuple):
 
     def times(self, period_us: int, room: int) -> int:
         """Return how often it fits into a period, if no more iterations than there is room for are listed."""
-        fitting = min(period_us // self.period_us, self.left, room // sum(self.counts.values()))
         # Every part takes place once at least; `_periods` has no period that is shorter than any part.
-        return max(1, fitting if self.most is None else min(fitting, self.most))
+        return max(1, min(period_us // self.period_us, self.left, room // sum(self.counts.values())))
 
 
 class MovingPolicy:
@@ -140,8 +136,7 @@ class MovingPolicy:
             gain = sum(gains[name] * count for name, count in counts.items()) / plan.objective
             worth = sum(job.weight * progress.remaining[job.name] / rates[job.name] for job in own)
             left = min(progress.remaining[name] // count for name, count in counts.items())
-            most = self._beside.times_in_balance(plan)
-            tried.append(_SharingPart(counts, plan, worth, gain, left, most))
+            tried.append(_SharingPart(counts, plan, worth, gain, left))
         if len(own) > 1 and (self._tries_more(own) or not tried):
             # The recursion drops one job at a time, and ends with one job, which is never dropped.
             tried.append(self._part(jobs, own[:-1], now, progress, gpus))

@@ -12,7 +12,7 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import Problem
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
@@ -63,6 +63,20 @@ class BegunPhases:
         # The end of a phase is that of its last job. A phase of this job alone says when the job itself ends there.
         ends = [replace(phase, jobs=(each,)).end_us for phase in phases for each in phase.jobs if each.name == job.name]
         return max(ends) + job.restart_us if ends else 0
+
+    def left(self, job: Job) -> Job:
+        """Return a job with the iterations, one at least, and the balance that what has begun leaves for the rest."""
+        rest = altered(job, iterations=job.iterations - self.done[job.name])
+        if not isinstance(rest.depth, FreeDepth) or rest.depth.balance is None or job.name not in self.done:
+            return rest
+        totals = [0] * job.workers
+        for phase in (phase for group in self.groups for phase in group):
+            for part in (part for part in phase.jobs if isinstance(part, JobPlan) and part.name == job.name):
+                for iteration in part.iterations:
+                    levels = (block.level for block in iteration.blocks)
+                    totals = [total + phase.count * level for total, level in zip(totals, levels, strict=True)]
+        balance = max(0, rest.depth.balance - (max(totals) - min(totals)))
+        return altered(rest, depth=replace(rest.depth, balance=balance))
 
     def free_us(self, group: int) -> int:
         """Return when all that has begun in a group has ended, and no earlier than the moment."""
@@ -142,8 +156,8 @@ def past_problems(instance: Instance, past: BegunPhases, fixed: Mapping[str, Seq
     jobs = tuple(altered(job, iterations=done[job.name], deadline_us=None) for job in begun)
     part, groups = altered(instance, jobs=jobs), tuple(PhaseGroup(group) for group in past.groups if group)
     for violation in violations(part, Plan(part.name, instance_sha256(part), "feasible", 0, 0, groups)):
-        # The plan to check states 0 for both, as nobody asks for them here.
-        if violation.rule not in ("objective", "bound"):
+        # The plan to check states 0 for two of them, as nobody asks for them here; what is left may restore balance.
+        if violation.rule not in ("objective", "bound", "balance"):
             yield Problem(
                 f"$.before_us: {violation.path}",
                 f"has begun, but does not hold: {violation.message}",
@@ -181,7 +195,8 @@ def _holds(instance: Instance, phase: Phase) -> bool:
     """Return whether the checker accepts a phase as a correct cyclic plan of its jobs."""
     part, period_us = _part(instance, phase), phase.cycle_us
     alone = Plan.of_jobs(part.name, instance_sha256(part), "feasible", period_us, 0, period_us, phase.jobs)
-    return not violations(part, alone)
+    # Balance is a matter of all phases together.
+    return all(violation.rule == "balance" for violation in violations(part, alone))
 
 
 def _part(instance: Instance, phase: Phase) -> Instance:

@@ -190,8 +190,9 @@ class _Work:
         self._instance, self._plan, self._past, self._fix, self._options = instance, plan, past, fix, options
         self._end = math.inf if options.time_limit is None else started + share * options.time_limit
         self._jobs = {job.name: job for job in instance.data_parallel}
-        left = {name: job.iterations - past.done[name] for name, job in self._jobs.items()}
-        self._left = {name: altered(self._jobs[name], iterations=count) for name, count in left.items() if count}
+        done = past.done
+        self._left = {name: past.left(job) for name, job in self._jobs.items() if done[name] < job.iterations}
+        self._rest = altered(instance, jobs=tuple(self._left.values()))
         self._hurried = False
 
     def placings(self, operations: Operations) -> Iterator[Sharing]:
@@ -260,7 +261,7 @@ class _Work:
         """Yield the old phases continued, then the phases of each policy."""
         timing = self._timing()
         placing = _placing(timing, placements)
-        shelves = placed_shelves(self._instance, tuple(part.jobs.values()), placing, _MOST)
+        shelves = placed_shelves(self._rest, tuple(part.jobs.values()), placing, _MOST)
         if shelves is None:
             return
         if part.old is not None:
@@ -328,7 +329,7 @@ class _Work:
         def timed(counts: Mapping[str, int], gpus: Gpus) -> Plan:
             key = tuple(sorted(counts.items()))
             if key not in known:
-                known[key] = self._timed(cyclic_part(self._instance, counts), gpus)
+                known[key] = self._timed(cyclic_part(self._rest, counts), gpus)
             return known[key]
 
         return timed

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import gcd
 
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.compiled_task_graph import compile_task_graph
 from jigsaw_opt.problem.instance import Instance, in_a_period
-from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
@@ -21,7 +22,11 @@ Place = Callable[[Instance], Plan | None]
 
 
 def cyclic_part(instance: Instance, counts: Mapping[str, int]) -> Instance:
-    """Return some jobs of an instance on the cyclic horizon.
+    """Return some jobs of an instance on the cyclic horizon, each with its part of what `balance` allows.
+
+    Differences of the level totals of two workers add up over all repetitions (specification: balance). In a period
+    with some of its iterations, a job has the same share of the difference that it may have, rounded down. So phases
+    of such periods keep the balance together, however often each is repeated.
 
     Parameters
     ----------
@@ -30,8 +35,16 @@ def cyclic_part(instance: Instance, counts: Mapping[str, int]) -> Instance:
     counts
         By name of a job, its iterations in a period; other jobs are left out.
     """
-    jobs = tuple(in_a_period(job, counts[job.name]) for job in instance.jobs if job.name in counts)
+    jobs = tuple(_in_a_period(job, counts[job.name]) for job in instance.jobs if job.name in counts)
     return altered(instance, jobs=jobs, horizon="cyclic", objective="period")
+
+
+def _in_a_period(job: Job | TaskGraphJob, count: int) -> Job | TaskGraphJob:
+    """Return a job with some of its iterations in a period, and their share of the balance."""
+    part = in_a_period(job, count)
+    if isinstance(part, Job) and isinstance(part.depth, FreeDepth) and part.depth.balance is not None:
+        return altered(part, depth=replace(part.depth, balance=part.depth.balance * count // job.iterations))
+    return part
 
 
 def iteration_counts(wanted: Mapping[str, float], most: int = 4) -> dict[str, int]:

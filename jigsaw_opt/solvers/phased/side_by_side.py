@@ -46,7 +46,9 @@ class SideBySide:
         for job in instance.jobs:
             # A cyclic plan depends neither on the name of a job nor on its weight. Jobs that are equal but for them get
             # one number.
-            look = altered(in_a_period(job, 1), name="", weight=1) if isinstance(job, Job) else job.name
+            look: Hashable = altered(in_a_period(job, 1), name="", weight=1) if isinstance(job, Job) else job.name
+            if isinstance(job, Job) and isinstance(job.depth, FreeDepth) and job.depth.balance is not None:
+                look = look, job.iterations  # A period has its share of the balance.
             self._look[job.name] = looks.setdefault(look, len(looks))
 
     def parts(self, gpus: Gpus) -> list[list[str]]:
@@ -127,24 +129,6 @@ class SideBySide:
             iterations.append(replace(iteration, blocks=blocks, transfers=tuple(transfers)))
             now = max(free, *(block.end_us for block in blocks))
         return replace(job, iterations=tuple(iterations)), now
-
-    def times_in_balance(self, plan: Plan) -> int | None:
-        """Return how often a part may take place in a period without breaking the balance of its workers' level totals.
-
-        The result is None where nothing limits it.
-        """
-        limits = []
-        for job in plan.jobs:
-            depth = self._asked[job.name].depth if isinstance(job, JobPlan) else None
-            if isinstance(job, JobPlan) and isinstance(depth, FreeDepth) and depth.balance is not None:
-                totals = [
-                    sum(block.level for block in own)
-                    for own in zip(*(iteration.blocks for iteration in job.iterations), strict=True)
-                ]
-                apart = max(totals) - min(totals)
-                # Each repetition adds the same difference of totals, so the differences add up.
-                limits += [depth.balance // apart] if apart else []
-        return min(limits, default=None)
 
     def together(self, parts: Sequence[tuple[Plan, int]]) -> Plan:
         """Return a cyclic plan of parts that share nothing, each repeated some times.

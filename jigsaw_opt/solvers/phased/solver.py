@@ -11,13 +11,15 @@ from functools import partial
 from itertools import chain, count, islice
 from typing import ClassVar
 
+from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.job import FullDepth, Job
 from jigsaw_opt.problem.operations import MOST_OPERATIONS, compile_instance
-from jigsaw_opt.problem.plan import PhaseGroup, Plan, PlanStatus
+from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan, PlanStatus
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
@@ -56,6 +58,10 @@ _PROMISING = 1.02
 """Factor of the best objective so far up to which all policies are tried with what local search finds."""
 _ROUNDS = 4
 """Number of rounds of local search after all policies."""
+_NOT_YET = (2**62, 0)
+"""Lateness and objective before there are phases."""
+_NOT_OF_PHASES = ("deadline", "objective", "bound")
+"""Rules that say nothing of whether phases fit together."""
 
 
 def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
@@ -291,16 +297,22 @@ class _GroupSearch:
     ------
     OutOfTimeError
         There was no time for the first of them.
+    UntimedError
+        No policy has phases that fit together.
     """
 
     def __init__(
         self, instance: Instance, jobs: Mapping[str, Job | TaskGraphJob], ways: Iterator[RunningRule], timing: Timing
     ) -> None:
         self._instance, self._jobs, self._timing = instance, jobs, timing
-        first = next(ways)
+        # Each cyclic plan keeps all rules by itself. A worker whose level is deeper in one phase takes the memory for
+        # it in all of them, which only different levels of a job can bring about.
+        self._may_clash = any(isinstance(job, Job) and not isinstance(job.depth, FullDepth) for job in jobs.values())
+        self.phases, self.value = list[Phase](), _NOT_YET
+        first = next((policy for policy in ways if self._takes(policy)), None)
+        if first is None:
+            raise UntimedError("no policy has phases that fit together")
         self._ways = chain([first], ways)
-        self.phases = phases_of(jobs, first, timing)
-        self.value = value_of(instance, jobs, self.phases)
 
     def may_help(self, bound: int) -> bool:
         """Return whether a better group may make a better plan."""
@@ -312,11 +324,23 @@ class _GroupSearch:
         policy = next(self._ways, None)
         if policy is None:
             return False
-        tried = phases_of(self._jobs, policy, self._timing)
-        value = value_of(self._instance, self._jobs, tried)
-        if value < self.value:
-            self.value, self.phases = value, tried
+        self._takes(policy)
         return True
+
+    def _takes(self, policy: RunningRule) -> bool:
+        """Take the phases by a policy where they are better and fit together; return whether they are taken."""
+        phases = phases_of(self._jobs, policy, self._timing)
+        value = value_of(self._instance, self._jobs, phases)
+        if value >= self.value or (self._may_clash and not self._fit(phases)):
+            return False
+        self.value, self.phases = value, phases
+        return True
+
+    def _fit(self, phases: Sequence[Phase]) -> bool:
+        """Return whether phases keep all rules together, deadlines aside."""
+        own = altered(self._instance, jobs=tuple(self._jobs.values()))
+        plan = Plan(own.name, instance_sha256(own), "feasible", 0, 0, (PhaseGroup(tuple(phases)),))
+        return all(violation.rule in _NOT_OF_PHASES for violation in violations(own, plan))
 
 
 def _refine(groups: Sequence[_GroupSearch]) -> None:
