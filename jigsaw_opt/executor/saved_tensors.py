@@ -63,7 +63,7 @@ def saved_by_segment(
         storage = tensor.untyped_storage()
         if storage.nbytes() and storage.data_ptr() not in held:
             found[storage.data_ptr()] = current, storage.nbytes()
-        return tensor
+        return tensor.detach()  # a result that holds itself by its own history would never be freed
 
     with saved_tensors_hooks(pack, _same):
         loss = forward(enter)  # held to the end, so that no storage is freed and used again

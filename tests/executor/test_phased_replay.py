@@ -136,10 +136,11 @@ def test_a_worker_that_is_let_go_takes_no_memory() -> None:
     asked = problem(ALONE)
     worker = Worker(0, build("net", asked.models["net"], seed=0), TrainingRecipe("sgd", {"lr": 0.1}, 0), CPU)
     worker.block(3, lambda _: None)
-    model = weakref.ref(worker.model)
+    worker.block_bytes(3)
+    left = [weakref.ref(worker.model), *map(weakref.ref, worker.model.parameters())]
     worker.buckets.close()
     del worker
-    assert model() is None
+    assert [each() for each in left] == [None] * len(left)
 
 
 @pytest.mark.parametrize("most", [2, 100])
