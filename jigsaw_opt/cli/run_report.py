@@ -61,6 +61,8 @@ def _print_summary(replay: Replay) -> None:
             ("", "measured", "planned us", "took us", "error"), kinds, ("measured", "planned us", "took us", "error")
         )
     _print_gpus(replay.gpus)
+    if replay.building_us:
+        print(f"\nBuilding workers between jobs took {replay.building_us} us, which no other time has in it.")
     if replay.cycles:
         _print_rates(replay)
     speed_up = replay.speed_up()
@@ -192,5 +194,6 @@ def _as_json(replay: Replay) -> dict[str, Any]:
         **({"rates_per_s": rates} if rates else {}),
         **({"slow_down": dict(zip(("planned", "measured"), slow_down, strict=True))} if slow_down else {}),
         **({"kinds": {kind: asdict(error) for kind, error in replay.kinds.items()}} if replay.kinds else {}),
+        **({"building_us": replay.building_us} if replay.building_us else {}),
         "gpus": [asdict(gpu) for gpu in replay.gpus],
     }

@@ -167,7 +167,8 @@ def encode_replay(replay: Replay) -> bytes:
     else:
         kinds = {"kinds": {kind: asdict(error) for kind, error in replay.kinds.items()}} if replay.kinds else {}
         cycles = {"cycles": {name: asdict(cycle) for name, cycle in replay.cycles.items()}} if replay.cycles else {}
-        head |= {"summary": asdict(replay.summary), **kinds, **cycles, "gpus": gpus}
+        building = {"building_us": replay.building_us} if replay.building_us else {}
+        head |= {"summary": asdict(replay.summary), **kinds, **cycles, **building, "gpus": gpus}
         tail = f'  "timeline": {_timeline(replay.timeline)},\n  "baseline": {_baseline(replay.baseline)}'
     fields = [f"  {json_text(key)}: {json_text(value)},\n" for key, value in head.items()]
     return ("{\n" + "".join(fields) + tail + "\n}\n").encode()
@@ -222,7 +223,13 @@ def _of_passes(tree: Json) -> Replay:
     kinds = {kind: KindError(**error) for kind, error in tree.get("kinds", {}).items()}
     cycles = {name: JobCycle(**cycle) for name, cycle in tree.get("cycles", {}).items()}
     return Replay(
-        **_head(tree), phases=phases, parameters_sha256=digests, baseline=baseline, kinds=kinds, cycles=cycles
+        **_head(tree),
+        phases=phases,
+        parameters_sha256=digests,
+        baseline=baseline,
+        kinds=kinds,
+        cycles=cycles,
+        building_us=tree.get("building_us", 0),
     )
 
 

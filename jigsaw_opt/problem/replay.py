@@ -36,10 +36,10 @@ class MeasuredGpu:
     name
         As in the plan.
     memory_bytes
-        What its workers took: on CUDA the most by torch's allocator, on a CPU weights, buffers, gradients and the
-        optimiser's state of all, and the most that a block of one keeps for its backward pass.
+        The most that its workers took at once: on CUDA by torch's allocator, on a CPU weights, buffers, gradients and
+        the optimiser's state of those that were there, and the most that a block of one keeps for its backward pass.
     planned_memory_bytes
-        What the workers placed there need (specification: memory).
+        The most that the workers placed there need at one moment of the plan (specification: memory).
     """
 
     name: str
@@ -235,6 +235,9 @@ class Replay:
         Errors by kind of pass (``F``, ``B``, ``W``) of a pipeline, and of what is ``sent``; empty for other jobs.
     cycles
         By job, what a pass takes it, where some jobs are beside others in the foreground; else empty.
+    building_us
+        Time between jobs that follow one another in memory, in which workers were let go, built and warmed up. All
+        clocks stood still meanwhile, so it is part of no other time.
     """
 
     instance: str
@@ -247,6 +250,7 @@ class Replay:
     baseline: Baseline | None = None
     kinds: Mapping[str, KindError] = field(default_factory=dict)
     cycles: Mapping[str, JobCycle] = field(default_factory=dict)
+    building_us: int = 0
 
     @property
     def counts_repeats(self) -> bool:

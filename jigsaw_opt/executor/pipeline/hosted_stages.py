@@ -23,8 +23,8 @@ class HostedStages(StageHost):
 
     Attributes
     ----------
-    job : int
-        Number of the job in the instance.
+    job, name
+        Number and name of the job in the instance.
     saved : int
         After how many steps it was last saved.
     steps : list of StepRecord
@@ -42,7 +42,8 @@ class HostedStages(StageHost):
         device: torch.device,
     ) -> None:
         super().__init__(request, schedule, entry, clock, device)
-        self.job, self.saved, self.block_bytes = schedule.job, 0, 0
+        self.job, self.name = schedule.job, request.instance.jobs[schedule.job].name
+        self.saved = self.block_bytes = 0
         self.steps: list[StepRecord] = []
 
     def warm_up(self, times: int) -> None:

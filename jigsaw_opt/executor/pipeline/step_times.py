@@ -10,13 +10,12 @@ from jigsaw_opt.executor.pipeline.records import Action, StepRecord
 from jigsaw_opt.executor.replay.records import Part
 from jigsaw_opt.executor.replay.stopping_clock import StoppingClock
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
-from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.measured_times import MeasuredOperation, MeasuredStep
 from jigsaw_opt.problem.plan import TaskGraphJobPlan
 from jigsaw_opt.problem.replay import KindError
 from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 
-__all__ = ["StepTimes", "slot_bytes"]
+__all__ = ["StepTimes"]
 
 _DIGITS = 4
 _WAITED_US = 50
@@ -180,39 +179,3 @@ def _kinds(durations: Sequence[tuple[str, int, int]]) -> dict[str, KindError]:
         )
         for kind, pairs in sorted(kinds.items())
     }
-
-
-def slot_bytes(shape: TaskGraph, done: TaskGraphJobPlan, period_us: int | None) -> list[int]:
-    """Return the most bytes that each slot holds; what is held for longer than a period counts as often.
-
-    Parameters
-    ----------
-    shape
-        The task graph of the job.
-    done
-        Its planned iterations, of which the first one counts.
-    period_us
-        The period in microseconds; None where iterations do not repeat.
-
-    Returns
-    -------
-    list of int
-        Bytes, by slot.
-    """
-    times = dict(zip((block.name for block in shape.blocks), done.iterations[0].blocks, strict=True))
-    slot_of = {block.name: block.slots[0] for block in shape.blocks}
-    changes: dict[str, list[tuple[int, int]]] = {slot.name: [] for slot in shape.slots}
-    for hold in shape.holds:
-        start, end = times[hold.start].start_us, times[hold.end].end_us
-        copies = 1 if period_us is None else ceil_div(end - start, period_us)
-        for copy in range(copies):
-            shift = copy * (period_us or 0)
-            changes[slot_of[hold.start]] += [(start + shift, hold.bytes), (end + shift, -hold.bytes)]
-    found = []
-    for slot in shape.slots:
-        held = most = slot.memory
-        for _, change in sorted(changes[slot.name]):  # what ends comes first
-            held += change
-            most = max(most, held)
-        found.append(most)
-    return found

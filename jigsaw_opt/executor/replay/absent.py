@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import RunFailedError
+from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 
 __all__ = ["AbsentWorkers"]
@@ -30,8 +31,8 @@ class AbsentWorkers:
     def __init__(self, control: dist.ProcessGroup) -> None:
         self._control, self._files = control, dict[tuple[int, int], IO[bytes]]()
 
-    def put(self, replica: HostedReplica) -> None:
-        """Keep the state of a worker.
+    def put(self, replica: HostedReplica | HostedStages) -> None:
+        """Keep the state of a worker, or of the stages of this process.
 
         Raises
         ------

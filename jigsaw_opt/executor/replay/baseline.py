@@ -15,6 +15,7 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
 from jigsaw_opt.executor.replay.alone import alone_part
 from jigsaw_opt.executor.replay.phases import PhasePart, phase_parts
+from jigsaw_opt.executor.replay.presence import seams
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FullDepth
@@ -67,12 +68,25 @@ def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:
 
 
 def baseline_part(request: ReplayRequest) -> PhasePart | None:
-    """Return what is carried out after the plan, to compare it with; None where nothing is."""
+    """Return what is carried out after the plan, to compare it with; None where nothing is.
+
+    Raises
+    ------
+    UsageError
+        Jobs are to take turns that do not fit together in memory.
+    """
     if request.baseline is None:
         return None
     if request.baseline == "alone":
         return alone_part(request.instance, request.plan, foreground_of(request))
     [[part]] = phase_parts(request.instance, request.plan)
+    if request.baseline == "gang" and len(seams(part.instance, part.plan)) > 1:
+        raise UsageError(
+            "jobs that take turns after each iteration are in memory together, and these do not fit: "
+            + argument("baseline", "fifo"),
+            code="does-not-fit",
+            path="baseline",
+        )
     return replace(part, plan=baseline_plan(request.instance, request.plan, request.baseline), number=1)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
 from time import perf_counter_ns, sleep
 
@@ -25,11 +27,18 @@ class ReplayClock:
     ----------
     control
         A Gloo group of all processes.
+
+    Attributes
+    ----------
+    stopped_us : int
+        For how long it has stood still.
     """
 
     def __init__(self, control: dist.ProcessGroup) -> None:
         self._control, self._first = control, 0
         self._ahead_ns = _nanoseconds_ahead(control)
+        self.stopped_us = 0
+        self._stands_at: int | None = None
 
     def among(self, control: dist.ProcessGroup, first: int) -> ReplayClock:
         """Return the same clock for a group of some of the processes, which meet without the others.
@@ -46,8 +55,30 @@ class ReplayClock:
         return other
 
     def now(self) -> int:
-        """Return microseconds since some fixed moment."""
-        return (perf_counter_ns() - self._ahead_ns) // 1000
+        """Return microseconds since some fixed moment, without those for which the clock has stood still."""
+        stands_at = self._stands_at
+        return self._moment() if stands_at is None else stands_at
+
+    def _moment(self) -> int:
+        return (perf_counter_ns() - self._ahead_ns) // 1000 - self.stopped_us
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Have the clock stand still during the block, which all processes enter, each when it gets there.
+
+        A process that has got there later by its clock also goes on so much later. So no measured time tells that the
+        block took any, or that processes have waited for one another.
+        """
+        self._stands_at = own = self._moment()
+        yield
+        first = torch.tensor(own)
+        dist.all_reduce(first, dist.ReduceOp.MIN, self._control)
+        resumed = torch.tensor(self._moment() + _LEAD_US)
+        dist.broadcast(resumed, self._first, self._control)
+        self.stopped_us += int(resumed - first)
+        while (left := own - self._moment()) > 0:
+            sleep(left / 1e6)
+        self._stands_at = None
 
     def wait_until(self, moment_us: int) -> None:
         """Sleep until a moment; return at once if it is past."""

@@ -8,17 +8,16 @@ from itertools import chain
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.documents.replay import plan_sha256
-from jigsaw_opt.executor.pipeline.step_times import StepTimes, slot_bytes
+from jigsaw_opt.executor.pipeline.step_times import StepTimes
 from jigsaw_opt.executor.replay.order import used_gpus
 from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_parts, restarts
+from jigsaw_opt.executor.replay.presence import planned_bytes
 from jigsaw_opt.executor.replay.records import Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.replay.summaries import cycle_us, repetitions, summary
 from jigsaw_opt.executor.replay.timelines import timeline
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.measured_times import MeasuredJob, Timeline
-from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.replay import (
     Baseline,
@@ -72,7 +71,7 @@ def replay_of(
         plan_sha256=plan_sha256(plan),
         machine=machine,
         gpus=tuple(
-            MeasuredGpu(gpu, process.memory_bytes, _most_planned(request, gpu) + _slot_bytes(request, gpu))
+            MeasuredGpu(gpu, process.memory_bytes, _most_planned(request, gpu))
             for gpu, process in zip(gpus, found, strict=True)
         ),
         phases=phases,
@@ -84,6 +83,7 @@ def replay_of(
         baseline=baseline,
         kinds={} if own is None else own.kinds(),
         cycles=_cycles(plan, phases[0].timeline) if beside or request.baseline == "alone" else {},
+        building_us=0 if plan.is_phased else found[0].parts[0].stopped_us,
     )
 
 
@@ -238,16 +238,20 @@ def _span_us(
 
 
 def _most_planned(request: ReplayRequest, gpu: str) -> int:
-    """Return the most bytes that a GPU's workers need in a phase, with paused jobs that keep theirs."""
-    most, whole = 0, [_joined(parts) for parts in jobs_in_phases(request.instance, request.plan)]
-    for parts in phase_parts(request.instance, request.plan):
+    """Return the most bytes that a GPU's workers need at one moment, with paused jobs that keep theirs."""
+    instance = request.instance
+    if not request.plan.is_phased:
+        return planned_bytes(instance, request.plan, gpu)
+    most, whole = 0, [_joined(parts) for parts in jobs_in_phases(instance, request.plan)]
+    for parts in phase_parts(instance, request.plan):
         for number, part in enumerate(parts):
             later = {job for other in parts[number + 1 :] for job in other.numbers}
             earlier = {job for other in parts[:number] for job in other.numbers}
             absent = (later & earlier).difference(part.numbers)
-            paused = [job for job in absent if request.instance.jobs[job].restart_us is None]
-            present = [*part.plan.jobs, *(whole[job] for job in paused)]
-            most = max(most, _planned_memory(request.instance, present, gpu))
+            paused = [job for job in absent if instance.jobs[job].restart_us is None]
+            placed = {k: job.gpus for k, job in zip(part.numbers, part.plan.jobs, strict=True)}
+            present = [replace(whole[job], gpus=placed.get(job, whole[job].gpus)) for job in (*placed, *paused)]
+            most = max(most, planned_bytes(instance, part.plan.with_jobs(tuple(present)), gpu))
     return most
 
 
@@ -255,23 +259,3 @@ def _joined(parts: Sequence[JobPlan | TaskGraphJobPlan]) -> JobPlan | TaskGraphJ
     """Return what a job does in one repetition of each of its phases."""
     every = tuple(iteration for part in parts for iteration in part.iterations)
     return replace(parts[0], iterations=every)  # type: ignore[arg-type]
-
-
-def _slot_bytes(request: ReplayRequest, gpu: str) -> int:
-    """Return the memory that a slot of a task-graph job needs on a GPU; 0 where none is there."""
-    for asked, done in zip(request.instance.jobs, [] if request.plan.is_phased else request.plan.jobs, strict=False):
-        if isinstance(asked, TaskGraphJob) and isinstance(done, TaskGraphJobPlan) and gpu in done.gpus:
-            return slot_bytes(asked.shape, done, request.plan.period_us)[done.gpus.index(gpu)]
-    return 0
-
-
-def _planned_memory(instance: Instance, jobs: Iterable[JobPlan | TaskGraphJobPlan], gpu: str) -> int:
-    """Return the memory that a GPU's workers of some jobs need (specification: memory)."""
-    models = {job.name: instance.models[job.model] for job in instance.jobs if isinstance(job, Job)}
-    workers = []
-    for placed in jobs:
-        if isinstance(placed, JobPlan) and gpu in placed.gpus:
-            model, slot = models[placed.name], placed.gpus.index(gpu)
-            deepest = max(iteration.blocks[slot].level for iteration in placed.iterations)
-            workers.append((model.state_bytes, model.activation_bytes()[deepest - 1]))
-    return needed_bytes(workers)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import chain
 from operator import ge
 from typing import Any, TypeVar
@@ -13,31 +14,26 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.building import Replica, build
 from jigsaw_opt.executor.burst.hosted_burst import HostedBurst
 from jigsaw_opt.executor.exchange import Averaging, GradientExchange
-from jigsaw_opt.executor.own_training import OwnRecipe, OwnReplica, WorkerPlace, own_training
 from jigsaw_opt.executor.pipeline.hosted_pipeline import HostedPipeline
 from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
-from jigsaw_opt.executor.processes import allow_children, keep_to_share, report_so_far
+from jigsaw_opt.executor.processes import keep_to_share, report_so_far
 from jigsaw_opt.executor.replay.absent import AbsentWorkers
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Store, TCPStore, Windows
 from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, used_gpus
 from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_parts, restarts
+from jigsaw_opt.executor.replay.presence import seams
 from jigsaw_opt.executor.replay.records import Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
+from jigsaw_opt.executor.replay.residents import Hosted, Residents
 from jigsaw_opt.executor.replay.run import Run
-from jigsaw_opt.executor.torch_settings import TorchSettings
-from jigsaw_opt.executor.worker import TrainingRecipe, Worker
 from jigsaw_opt.planning.burst.schedule import BurstSchedule
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule, TorchSchedules
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
-from jigsaw_opt.problem.rules.report import Place
 
 __all__ = ["TIMEOUT", "device_of_process", "gathered", "hosted_stages", "run_rank", "stage_groups"]
 
@@ -45,7 +41,6 @@ T = TypeVar("T")
 
 TIMEOUT = timedelta(minutes=30)
 """Longest wait for another process; one that has ended is noticed at once."""
-_MOST_WARM = 16
 
 
 def run_rank(request: ReplayRequest, usual: PhasePart | None, stages: StagedRun | None) -> list[RankReport] | None:
@@ -89,9 +84,7 @@ class _RankProcess:
         self.gpus = used_gpus(request.instance, chain.from_iterable(jobs))
         self.ranks = [tuple(map(self.gpus.index, parts[0].gpus)) for parts in jobs]
         more = {} if usual is None else dict(zip(usual.numbers, usual.plan.jobs, strict=True))
-        self._levels = [
-            _distinct_levels([*parts, *([more[job]] if job in more else [])]) for job, parts in enumerate(jobs)
-        ]
+        levels = [_distinct_levels([*parts, *([more[job]] if job in more else [])]) for job, parts in enumerate(jobs)]
         groups = phase_parts(request.instance, request.plan)
         self._exchanges = self._make_exchanges(chain.from_iterable(groups))
         self._stage_groups = {} if stages is None else stage_groups(stages.schedule)
@@ -105,14 +98,10 @@ class _RankProcess:
         self._clock = ReplayClock(self.control)
         self._own_clock = self._clock.among(controls[own], hosts[own][0])
         self._checkpoint = Checkpoint(request.checkpoint, request) if request.checkpoint is not None else None
-        self._replicas: dict[int, HostedReplica | HostedStages] = {}
-        self._settings: dict[int, TorchSettings] = {}
+        self._residents = Residents(request, self.device, self.store, levels, self._build_stages)
         self._initial: dict[int, dict[str, Any]] = {}
+        self._aside: set[int] = set()
         self.done = [0] * len(self.ranks)
-        self.memory = 0
-        self._block_bytes: dict[int, int] = {}
-        self._stage_bytes = 0
-        self._notes: list[str] = []
         self._ended: tuple[Part, ...] = ()
         self._running: Run | None = None
         report_so_far(self._so_far)
@@ -139,78 +128,34 @@ class _RankProcess:
         """Return what has been measured, while the work goes on."""
         ended, running = self._ended, self._running
         parts = [*ended, *([running.part()] if running is not None and not running.ended else [])]
-        return RankReport(parts, {}, self.memory, self.done, self._notes)
+        return RankReport(parts, {}, self._residents.memory, self.done, self._residents.notes)
 
-    def _host(self, job: int, ranks: tuple[int, ...]) -> HostedReplica | HostedStages:
-        """Build the worker or the stages of a job, on processes of these ranks, that stay in this one."""
-        request, asked = self.request, self.request.instance.jobs[job]
-        if not isinstance(asked, Job):
-            assert self._stages is not None, "what is in stages is said"
-            return hosted_stages(request, self._stages, self._clock, self.device, self._stage_groups)
-        seed, model, number = request.seed + job, request.instance.models[asked.model], ranks.index(self.rank)
-        exchange = self._exchanges[job, ranks]
-        replica: Replica | OwnReplica
-        recipe: TrainingRecipe | OwnRecipe
-        if model.executor is not None and "train" in model.executor:
-            allow_children()
-            place: Place = ((("$", "models"), asked.model), "executor")
-            mine = WorkerPlace(number, asked.workers, self.device, exchange.group)
-            replica, recipe = own_training(model.executor, place, mine, seed)
-        else:
-            replica = build(asked.model, model, request.trusted, seed)
-            recipe = TrainingRecipe(request.optimiser, request.options, seed)
-        worker = Worker(number, replica, recipe, self.device)
-        return HostedReplica(job, asked.name, worker, exchange, self.store.connect())
-
-    def _warm_up(self, replica: HostedReplica | HostedStages) -> None:
-        """Run iterations that nobody measures, and find what a block of this worker keeps for its backward pass."""
-        if isinstance(replica, HostedStages):
-            replica.warm_up(self.request.warm_up)
-            self._stage_bytes, self._notes = replica.block_bytes, replica.notes
-            return
-        levels = self._levels[replica.job]
-        for turn in levels[:_MOST_WARM] * self.request.warm_up:
-            replica.warm_up(turn)
-        if self.device.type == "cpu":
-            worker = replica.worker
-            deepest = max(turn[worker.number] for turn in levels)
-            self._block_bytes[replica.job] = worker.block_bytes(deepest)
-
-    def _note_memory(self) -> None:
-        """Note what the workers that are there take: by torch's allocator, or on a CPU counted as planned."""
-        found = (
-            torch.cuda.max_memory_allocated(self.device)
-            if self.device.type == "cuda"
-            else self._stage_bytes
-            + needed_bytes([(r.worker.held_bytes(), self._block_bytes.get(r.job, 0)) for r in self._replicas.values()])
-        )
-        self.memory = max(self.memory, found)
+    def _build_stages(self) -> HostedStages:
+        """Build the stages of this process, together with the others that have some."""
+        assert self._stages is not None, "what is in stages is said"
+        return hosted_stages(self.request, self._stages, self._own_clock, self.device, self._stage_groups)
 
     def replay(self) -> RankReport:
         """Do the part of this process in every phase of its group, and then in the baseline."""
         self.done = self._done()
-        digests: dict[tuple[int, int], str] = {}
+        residents = self._residents
         for number, part in enumerate(self._phases):
             self._enter(number)
             if number == 0:
                 if self.device.type == "cuda":
                     torch.cuda.reset_peak_memory_stats(self.device)
                 self._clock.meet()  # groups run side by side from the start
-            self._note_memory()
+            residents.note_memory()
             self._carry_out(part)
-            self._note_memory()
+            residents.note_memory()
             staying = {job for later in self._phases[number + 1 :] for job in later.numbers}
-            ended = {job: replica for job, replica in self._replicas.items() if job not in staying}
-            for job, replica in ended.items():
-                with self._settings[job].in_force():
-                    digests[job, replica.worker.number] = replica.parameters_sha256()
+            ended = [job for job in residents.here if job not in staying]
+            residents.digest(ended)
             if self._usual is None:
-                self._leave([*ended, *self._put_aside(number)])
+                residents.leave([*ended, *self._put_aside(number)])
         if self._usual is not None:
-            for job, hosted in self._replicas.items():
-                hosted.worker.load(self._initial[job])
-            self._carry_out(self._usual)
-        return RankReport(list(self._ended), digests, self.memory, self.done, self._notes)
+            self._carry_out_usual(self._usual)
+        return RankReport(list(self._ended), residents.digests, residents.memory, self.done, residents.notes)
 
     def _done(self) -> list[int]:
         """Return how many iterations each job has behind it: those of its last whole checkpoint, if the run goes on."""
@@ -226,43 +171,84 @@ class _RankProcess:
         return done
 
     def _enter(self, number: int) -> None:
-        """Build the workers of this process whose jobs begin in a phase, or go on here after a restart."""
+        """Build the workers of this process whose jobs begin with a phase, or go on here after a restart."""
         part = self._phases[number]
+        first = {part.numbers[k] for k in seams(part.instance, part.plan)[0].jobs}
         for job, ranks in self._ranks_in(part).items():
             state, earlier = None, self._restarts[number].get(job)
             if earlier is not None:
                 state = self._absent.bring(job, self._ranks_in(self._phases[earlier])[job], ranks)
-            if self.rank not in ranks or job in self._replicas:
-                continue
-            self._settings[job] = TorchSettings()
-            with self._settings[job].in_force():
-                self._replicas[job] = replica = self._host(job, ranks)
-                if state is not None:
-                    replica.worker.load(state)
-                    replica.saved = replica.worker.iteration  # in the checkpoint since the end of the phase before
-                elif self._checkpoint is not None and self.request.resume:
-                    self._checkpoint.resume(replica, self.done[job])
-                initial = replica.worker.state()
-                self._warm_up(replica)
-                replica.worker.load(initial)
-            if self._usual is not None:
-                self._initial[job] = initial
+            if self.rank in ranks and job in first and job not in self._residents.here:
+                self._build(job, ranks, state)
+
+    def _build(self, job: int, ranks: tuple[int, ...], state: dict[str, Any] | None) -> None:
+        """Build what this process has of a job that begins, goes on with a state, or resumes from a checkpoint."""
+
+        def restore(hosted: Hosted) -> None:
+            if state is not None:
+                hosted.worker.load(state)
+                hosted.saved = hosted.worker.iteration  # in the checkpoint since it was let go
+            elif self._checkpoint is not None and self.request.resume:
+                self._checkpoint.resume(hosted, self.done[job])
+
+        initial = self._residents.enter(job, ranks.index(self.rank), self._exchanges.get((job, ranks)), restore)
+        if self._usual is not None:
+            self._initial.setdefault(job, initial)
 
     def _put_aside(self, number: int) -> list[int]:
         """Keep the states of the workers that are here in a phase and restart later; return the jobs."""
         leaving = {job for later in self._restarts for job, earlier in later.items() if earlier == number}
-        found = {job: each for job, each in self._replicas.items() if job in leaving}
-        for replica in found.values():
-            assert isinstance(replica, HostedReplica), "stages are in no phase that counts repetitions"
-            self._absent.put(replica)
-        return [*found]
+        found = [job for job in self._residents.here if job in leaving]
+        for job in found:
+            self._absent.put(self._residents.here[job])
+        return found
 
-    def _leave(self, ended: Iterable[int]) -> None:
-        """Let the workers of jobs that have ended or restart later go, so that others have their memory."""
-        for job in ended:
-            self._replicas.pop(job).close()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()  # processes may share the device
+    def _change(self, part: PhasePart, hosted: dict[int, Hosted], jobs: Collection[int], comes_back: bool) -> None:
+        """Let workers go whose jobs are over in a pass, and build those of the next ones.
+
+        Parameters
+        ----------
+        part
+            What is carried out.
+        hosted
+            What is here, by number of its job in the part; changed.
+        jobs
+            Numbers of the jobs in the part that are to be in memory.
+        comes_back
+            Whether those that are let go go on later, in the next pass.
+        """
+        residents = self._residents
+        leaving = [k for k in hosted if k not in jobs]
+        for job in [hosted.pop(k).job for k in leaving]:
+            if part is not self._usual:
+                residents.note_memory()
+                residents.digest([job])
+            if comes_back:
+                self._absent.put(residents.here[job])
+                self._aside.add(job)
+            residents.leave([job])
+        for k, (job, ranks) in enumerate(self._ranks_in(part).items()):
+            if k in jobs and k not in hosted and self.rank in ranks:
+                state = self._initial[job] if part is self._usual else None
+                if job in self._aside:
+                    self._aside.remove(job)
+                    state = self._absent.bring(job, ranks, ranks)
+                self._build(job, ranks, state)
+                hosted[k] = residents.here[job]
+        if part is not self._usual:
+            residents.note_memory()
+
+    def _carry_out_usual(self, usual: PhasePart) -> None:
+        """Carry out the baseline from the states with which the jobs began."""
+        residents, jobs = self._residents, seams(usual.instance, usual.plan)[0].jobs
+        self._aside.clear()
+        first = {usual.numbers[k] for k in jobs}
+        residents.leave([job for job in residents.here if job not in first])
+        hosted = {k: residents.here[job] for k, job in enumerate(usual.numbers) if job in residents.here}
+        for replica in hosted.values():
+            replica.worker.load(self._initial[replica.job])
+        self._change(usual, hosted, jobs, comes_back=False)
+        self._carry_out(usual)
 
     def _carry_out(self, part: PhasePart) -> None:
         """Carry out a phase, or the baseline, which takes as many passes as the plan before it and saves nothing."""
@@ -273,11 +259,23 @@ class _RankProcess:
             progress = ReplayExtent([0] * len(part.numbers), self._ended[0].passes)
         else:
             progress = ReplayExtent(part.done(self.done), part.repeats or request.passes)
-        replicas = {k: self._replicas[job] for k, job in enumerate(part.numbers) if job in self._replicas}
-        settings = {k: self._settings[part.numbers[k]] for k in replicas}
+        here = self._residents.here
+        hosted = {k: here[job] for k, job in enumerate(part.numbers) if job in here}
         windows = Windows(order, progress, self.rank, None if usual else request.minutes, self.store.connect())
         links = LinkOrder(order, progress, self.rank, part.number)
-        self._running = run = Run(order, progress, self.rank, replicas, settings, windows, links, self._own_clock)
+        moments, change = seams(part.instance, part.plan), partial(self._change, part, hosted)
+        self._running = run = Run(
+            order,
+            progress,
+            self.rank,
+            hosted,
+            self._residents.settings,
+            windows,
+            links,
+            self._own_clock,
+            moments,
+            change,
+        )
         alone = usual and request.baseline == "alone"
         run.time_triggered, run.exclusive = request.time_triggered and not alone, usual and not alone
         if not usual:

@@ -54,6 +54,8 @@ class Part:
         Start and end of the writing of each checkpoint, one behind the other.
     steps
         Steps of the stages that it hosts, one behind the other.
+    stopped_us
+        For how long the clock stood still while workers of later jobs were built.
     """
 
     blocks: list[BlockRecord]
@@ -63,6 +65,7 @@ class Part:
     begin_us: int = 0
     saves: list[tuple[int, int]] = field(default_factory=list)
     steps: list[StepRecord] = field(default_factory=list)
+    stopped_us: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import merge
 
 from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
+from jigsaw_opt.executor.pipeline.records import StepRecord
 from jigsaw_opt.executor.randomness import generator_states, set_generators
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Windows
 from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder, RowStep, TransferKey
-from jigsaw_opt.executor.replay.records import Part
+from jigsaw_opt.executor.replay.presence import Seam
+from jigsaw_opt.executor.replay.records import BlockRecord, Part, TransferRecord
 from jigsaw_opt.executor.torch_settings import TorchSettings
 
 __all__ = ["Run"]
+
+_Records = tuple[list[BlockRecord], list[TransferRecord], list[StepRecord]]
 
 
 @dataclass
@@ -27,9 +32,13 @@ class Run:
     order, progress
         What all processes do, and how far.
     rank, replicas, settings
-        This process; its workers and stages by job, and the settings of torch that each has.
+        This process; its workers and stages by job of the plan, which `change` changes, and the settings of torch by
+        job of the instance.
     windows, link_order, clock
         When it may go on.
+    seams, change
+        Where in a pass workers are let go and built, the first one being done; and what does it, given the jobs that
+        are to be here and whether those that leave come back.
     time_triggered
         Whether nothing starts before its planned start.
     exclusive
@@ -48,6 +57,8 @@ class Run:
     windows: Windows
     link_order: LinkOrder
     clock: ReplayClock
+    seams: Sequence[Seam]
+    change: Callable[[Collection[int], bool], None]
     time_triggered: bool = False
     exclusive: bool = False
     checkpoint: Checkpoint | None = None
@@ -57,10 +68,16 @@ class Run:
     _origins: list[int] = field(default_factory=list)
     _saves: list[tuple[int, int]] = field(default_factory=list)
     _zero: int = 0
-    _row: Iterator[RowStep] = field(default_factory=lambda: iter(()))
+    _row: Iterator[RowStep | Seam] = field(default_factory=lambda: iter(()))
+    _jobs: frozenset[int] = frozenset()
+    _comes_back: bool = True
+    _stopped_before: int = 0
+    _left: list[_Records] = field(default_factory=lambda: [([], [], [])])
 
     def carry_out(self) -> Part:
         """Do this process's part, together with the others."""
+        self._jobs = self.seams[0].jobs
+        self._stopped_before = self.clock.stopped_us
         self._begin = self.clock.meet()
         self._row = self._steps(self._begin)
         for step in self._row:
@@ -79,12 +96,8 @@ class Run:
     def part(self) -> Part:
         """Return what has been done so far; another thread may ask while the run goes on."""
         begin = self._begin or 0
-        workers = [replica for replica in self.replicas.values() if isinstance(replica, HostedReplica)]
-        blocks = [b for worker in workers for b in list(worker.blocks)]
-        transfers = [t for worker in workers for t in list(worker.transfers)]
-        steps = [
-            s for replica in self.replicas.values() if isinstance(replica, HostedStages) for s in list(replica.steps)
-        ]
+        here = [_records(replica) for replica in list(self.replicas.values())]
+        blocks, transfers, steps = ([r for own in kind for r in list(own)] for kind in zip(*self._left, *here))
         return Part(
             [b._replace(start_us=b.start_us - begin, end_us=b.end_us - begin) for b in blocks],
             [t._replace(start_us=t.start_us - begin, end_us=t.end_us - begin) for t in transfers],
@@ -93,9 +106,10 @@ class Run:
             begin,
             [(start - begin, end - begin) for start, end in list(self._saves)],
             [step.since(begin) for step in steps],
+            self.clock.stopped_us - self._stopped_before,
         )
 
-    def _steps(self, begin: int) -> Iterator[RowStep]:
+    def _steps(self, begin: int) -> Iterator[RowStep | Seam]:
         """Yield what this process does, one behind the other, window by window."""
         self._zero, origins = begin - self._first_start(), self._origins
         for window in self.order.windows(self.progress):
@@ -104,10 +118,33 @@ class Run:
                 break
             if not self.order.cyclic:
                 self._wait()
+                self._comes_back = True
+                self._cross(self.seams[0])
+                self._comes_back = self.progress.passes is None or window + 1 < self.progress.passes
                 origins.append(self.clock.meet() - begin)
                 before = window * self.order.period_us if len(origins) > 1 else self._first_start()
                 self._zero = begin + origins[-1] - before
-            yield from self.order.steps(self.rank, window, self.progress)
+            steps: Iterable[RowStep | Seam] = self.order.steps(self.rank, window, self.progress)
+            if len(self.seams) > 1:
+                moved = [seam._replace(start_us=seam.start_us + window * self.order.period_us) for seam in self.seams]
+                steps = merge(moved[1:], steps, key=lambda step: step.start_us)
+            yield from steps
+
+    def _cross(self, seam: Seam) -> None:
+        """Let workers go and build others, while the clocks of all processes stand still."""
+        if seam.jobs == self._jobs:
+            return
+        self._jobs = seam.jobs
+        leaving = [k for k in self.replicas if k not in seam.jobs]
+        for k in leaving:
+            self.replicas[k].wait()
+        with self.clock.stopped():
+            for k in leaving:
+                self._save(self.replicas[k], at_end=True)
+                done = _records(self.replicas[k])
+                self.replicas[k].forget()
+                self._left.append(done)
+            self.change(seam.jobs, self._comes_back)
 
     def _first_start(self) -> int:
         """Return the planned start of what is left; 0 where everything is, so that releases count from the begin."""
@@ -120,7 +157,10 @@ class Run:
                 return min(starts)
         return 0
 
-    def _step(self, step: RowStep) -> None:
+    def _step(self, step: RowStep | Seam) -> None:
+        if isinstance(step, Seam):
+            self._cross(step)
+            return
         hosted = self.replicas[step.job]
         if self.exclusive:
             self._wait()
@@ -128,13 +168,13 @@ class Run:
         self._save(hosted)
         if isinstance(step, PassStep):
             assert isinstance(hosted, HostedStages), "passes are of stages"
-            with self.settings[step.job].in_force():
+            with self.settings[hosted.job].in_force():
                 hosted.run(step.iteration, self._passes(step, hosted))
             return
         assert isinstance(hosted, HostedReplica), "blocks are of replicas"
         levels = self.order.levels(step.job, step.iteration)
         self.clock.wait_until(self._start(step))
-        with self.settings[step.job].in_force():
+        with self.settings[hosted.job].in_force():
             hosted.run(step, levels, self.link_order, self.clock, self._transfer_starts(step, levels))
 
     def _start(self, step: RowStep) -> int:
@@ -185,3 +225,8 @@ class Run:
         """Save all workers at the end, so that a longer run can go on from there."""
         for replica in self.replicas.values():
             self._save(replica, at_end=True)
+
+
+def _records(hosted: HostedReplica | HostedStages) -> _Records:
+    """Return the lists of what a worker, or stages, have done."""
+    return (hosted.blocks, hosted.transfers, []) if isinstance(hosted, HostedReplica) else ([], [], hosted.steps)

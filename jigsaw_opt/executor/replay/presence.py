@@ -1,0 +1,128 @@
+"""Which jobs of a plan are in memory together, and where a run builds the workers of others. Needs no torch.
+
+Jobs that fit at the begin are built then, so that nothing is built while others run. A job that does not fit beside
+those that start before it is built at the end of the last one that is in its way (specification: memory).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jigsaw_opt.checking.memory import most_at_once
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.memory import needed_bytes
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
+from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
+from jigsaw_opt.problem.timetable import job_end
+
+__all__ = ["Seam", "planned_bytes", "seams"]
+
+_Amount = tuple[int, int, int]
+"""Start, end and bytes."""
+
+
+class Seam(NamedTuple):
+    """A moment of a pass from which on only the workers of some jobs are in memory.
+
+    Parameters
+    ----------
+    start_us
+        By the plan; what starts then or later comes after the seam.
+    jobs
+        Numbers of the jobs in the plan.
+    """
+
+    start_us: int
+    jobs: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """Memory that a job uses on a GPU: what it keeps while it is present and holds then, and its activations."""
+
+    kept: Sequence[_Amount]
+    activations: _Amount
+
+    @property
+    def needs(self) -> tuple[int, int]:
+        """The most bytes that it keeps and holds, and those of its activations."""
+        return most_at_once(self.kept, None)[0], self.activations[2]
+
+
+def seams(instance: Instance, plan: Plan) -> tuple[Seam, ...]:
+    """Return the moments of a pass at which workers are let go and built, the first one at its begin.
+
+    Parameters
+    ----------
+    instance, plan
+        A plan of one phase that is correct for the instance.
+    """
+    if plan.period_us is not None:
+        return (Seam(0, frozenset(range(len(plan.jobs)))),)
+    ends = [job_end(job) for job in plan.jobs]
+    starts = [_start(job) for job in plan.jobs]
+    needs = [{gpu: _use(instance, job, gpu).needs for gpu in job.gpus} for job in plan.jobs]
+    memory = {f"{each.name}/{k}": each.gpu_memory for each in instance.cluster.servers for k in range(each.gpus)}
+    built: dict[int, int] = {}
+
+    def fits(job: int, moment: int) -> bool:
+        """Return whether a job fits on its GPUs from a moment on, beside those built before that have not ended."""
+        there = [needs[job], *(needs[other] for other in built if ends[other] > moment)]
+        return all(needed_bytes(own[gpu] for own in there if gpu in own) <= memory[gpu] for gpu in needs[job])
+
+    for job in sorted(range(len(plan.jobs)), key=starts.__getitem__):
+        moments = sorted({0, *(ends[other] for other in built if ends[other] <= starts[job])})
+        # From the last of these moments on only those are left that the plan has beside it.
+        built[job] = next((moment for moment in moments if fits(job, moment)), moments[-1])
+    return tuple(
+        Seam(moment, frozenset(job for job, at in built.items() if at <= moment < ends[job]))
+        for moment in sorted({0, *built.values()})
+    )
+
+
+def planned_bytes(instance: Instance, plan: Plan, gpu: str) -> int:
+    """Return the most bytes that the present jobs of a plan of one phase need on a GPU at one moment.
+
+    Parameters
+    ----------
+    instance, plan
+        A plan of one phase that is correct for the instance.
+    gpu
+        Name of the GPU.
+    """
+    uses = [_use(instance, job, gpu, plan.period_us) for job in plan.jobs if gpu in job.gpus]
+    kept = [amount for use in uses for amount in use.kept]
+    return most_at_once(kept, plan.period_us, [use.activations for use in uses])[0]
+
+
+def _start(job: JobPlan | TaskGraphJobPlan) -> int:
+    """Return the start of a job's first operation."""
+    starts: list[int] = [each.start_us for row in job.iterations for each in (*row.blocks, *row.transfers)]
+    return min(starts)
+
+
+def _use(instance: Instance, job: JobPlan | TaskGraphJobPlan, gpu: str, period_us: int | None = None) -> _Use:
+    """Return the memory that a job uses on one of its GPUs."""
+    span = (_start(job), job_end(job)) if period_us is None else (0, period_us)
+    asked, slot = next(each for each in instance.jobs if each.name == job.name), job.gpus.index(gpu)
+    if isinstance(asked, TaskGraphJob):
+        assert isinstance(job, TaskGraphJobPlan), "the plan is of this instance"
+        held = _held(asked.shape, job, asked.shape.slots[slot].name)
+        return _Use([(*span, asked.shape.slots[slot].memory), *held], (*span, 0))
+    assert isinstance(asked, Job) and isinstance(job, JobPlan), "the plan is of this instance"
+    model, deepest = instance.models[asked.model], max(row.blocks[slot].level for row in job.iterations)
+    return _Use([(*span, model.state_bytes)], (*span, model.activation_bytes()[deepest - 1]))
+
+
+def _held(shape: TaskGraph, job: TaskGraphJobPlan, slot: str) -> Iterator[_Amount]:
+    """Yield what a job holds at one of its slots (specification: holds)."""
+    number = {block.name: k for k, block in enumerate(shape.blocks)}
+    for hold in shape.holds:
+        start, end = number[hold.start], number[hold.end]
+        if slot == (hold.slot or shape.blocks[start].slots[0]):
+            for row in job.iterations:
+                if row.blocks[start].start_us < row.blocks[end].end_us:
+                    yield row.blocks[start].start_us, row.blocks[end].end_us, hold.bytes
