@@ -51,6 +51,7 @@ class Portfolio(OrtoolsSolver):
     guarantees: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params", "condition")
     route_policies: ClassVar[bool] = True
+    memory_in_time: ClassVar[bool] = True
 
     def run(self, solve_state: SolveState) -> Result:
         """Solve the instance.
