@@ -2,10 +2,11 @@
 
 Any placement and levels that obey placement, depth rules and memory extend to a plan, in either horizon: run all
 operations one after the other, job after job. On the cyclic horizon all jobs are in memory at once, on the finite one
-each needs room only while it is present. So an instance without guarantees and power caps has a plan exactly where
-this model has a solution. Iterations are not expanded. A job with a fixed multiset of levels may keep one iteration's
-levels in all of them, for memory asks only for each worker's largest; a job under ``free`` keeps its largest levels as
-well, unless `balance` forbids it, and then the totals of its workers are variables.
+each needs room only while it is present. One at a time, blocks keep a power cap that each keeps alone. So an instance
+without guarantees has a plan exactly where this model has a solution. Iterations are not expanded. A job with a fixed
+multiset of levels may keep one iteration's levels in all of them, for memory asks only for each worker's largest; a
+job under ``free`` keeps its largest levels as well, unless `balance` forbids it, and then the totals of its workers
+are variables.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_memory import add_gpu_memory
 from jigsaw_opt.formulations.cpsat_model import add_apart, new_model
-from jigsaw_opt.problem.critical import candidate_levels
+from jigsaw_opt.problem.critical import candidate_levels, usable_gpus
 from jigsaw_opt.problem.memory import deepest_level, needed_bytes
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 
@@ -54,11 +55,11 @@ def build(operations: Operations) -> cp_model.CpModel:
 def _add_job(
     model: cp_model.CpModel, operations: Operations, server_of: Sequence[int], job: OperationGraph
 ) -> Literals:
-    """Add a GPU of its own and a largest level for every worker (specification: placement, depth-rules)."""
+    """Add a GPU of its own and a largest level for every worker (specification: placement, depth-rules, power)."""
     literals: Literals = {}
+    usable = usable_gpus(operations, job)
     for gpu, s in enumerate(server_of):
-        server = operations.cluster.servers[s]
-        admitted = deepest_level(job, server.gpu_memory) if server.gpu_type in job.gpu_types else 0
+        admitted = deepest_level(job, operations.cluster.servers[s].gpu_memory) if s in usable else 0
         for level in candidate_levels(job):
             if level <= admitted:
                 literals[gpu, level] = model.new_bool_var(f"{job.name} on {gpu} at {level}")

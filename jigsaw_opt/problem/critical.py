@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise, repeat
+from math import inf
 from operator import add
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div, contributors, lower_hull
 from jigsaw_opt.problem.memory import deepest_level
 from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.power import most_watts
 
 __all__ = [
     "Exchange",
@@ -48,8 +50,8 @@ def candidate_levels(job: OperationGraph) -> tuple[int, ...]:
 def usable_gpus(operations: Operations, job: OperationGraph) -> dict[int, int]:
     """Return the number of GPUs that may hold a worker of `job`, by server.
 
-    A GPU may if its type and its memory allow it and its connected part of the cluster has enough such GPUs for all
-    slots.
+    A GPU may if its type, its memory and the power caps over it allow it and its connected part of the cluster has
+    enough such GPUs for all slots.
 
     Parameters
     ----------
@@ -60,12 +62,14 @@ def usable_gpus(operations: Operations, job: OperationGraph) -> dict[int, int]:
     """
     shallowest = candidate_levels(job)[0]
     component, servers = operations.routes.under(job.route_policy).component, operations.cluster.servers
-    memories = {server.gpu_memory for server in servers}
+    memories, most = {server.gpu_memory for server in servers}, most_watts(operations.cluster.power_caps)
     enough = {memory for memory in memories if deepest_level(job, memory) >= shallowest}
     fits = {
         s: server.gpus
         for s, server in enumerate(servers)
-        if server.gpu_type in job.gpu_types and server.gpu_memory in enough
+        if server.gpu_type in job.gpu_types
+        and server.gpu_memory in enough
+        and job.power_w.get(server.gpu_type, 0) <= most.get(server.name, inf)
     }
     room: Counter[int] = Counter()
     for s, gpus in fits.items():

@@ -9,7 +9,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.rules.part import CheckedPart
 
-__all__ = ["PowerCap", "caps_without", "require_no_caps"]
+__all__ = ["PowerCap", "caps_without", "most_watts", "require_no_caps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,21 @@ def caps_without(caps: Iterable[PowerCap] | None, servers: Collection[str]) -> t
         return None
     left = (altered(cap, servers=tuple(name for name in cap.servers if name not in servers)) for cap in caps)
     return tuple(cap for cap in left if cap.servers)
+
+
+def most_watts(caps: Iterable[PowerCap] | None) -> dict[str, int]:
+    """Return the most that a block may draw on a GPU even alone, by server; servers without a cap are left out.
+
+    Parameters
+    ----------
+    caps
+        The caps, or None where none are stated.
+    """
+    most: dict[str, int] = {}
+    for cap in caps or ():
+        for name in cap.servers:
+            most[name] = min(cap.watts, most.get(name, cap.watts))
+    return most
 
 
 def require_no_caps(caps: tuple[PowerCap, ...] | None, why: str, whose: str = "the cluster") -> None:

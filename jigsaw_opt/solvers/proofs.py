@@ -86,7 +86,7 @@ class Proofs:
         self.proven = first_bound(operations, options)
         self.bound = self.proven.value
         self.deadlines: Deadlines | None = None
-        self.conflict = exceeded_guarantees(operations, self.bound)
+        self.conflict = exceeded_guarantees(operations, self.bound, self.proven.proof.jobs)
         self._part_is_empty = False
 
     def raise_bound(self, bound: int, proof: Proof | None, deadlines: Deadlines | None, name: str) -> bool:
@@ -105,7 +105,7 @@ class Proofs:
             self.proven = Bound(bound, proof or Proof(f"search by {name}", relaxation=name))
             self.deadlines = deadlines or self.deadlines
         self.bound = max(self.bound, bound)
-        self._take(exceeded_guarantees(self._operations, bound), of_all)
+        self._take(exceeded_guarantees(self._operations, bound, proof.jobs if proof else ()), of_all)
         return rises
 
     def refute(self, conflict: Conflict) -> None:

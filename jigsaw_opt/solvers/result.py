@@ -100,7 +100,7 @@ class Conflict:
     Parameters
     ----------
     kind
-        ``gpu_type``, ``memory``, ``reach``, ``depth``, ``deadline``,
+        ``gpu_type``, ``memory``, ``reach``, ``power``, ``depth``, ``deadline``,
         ``pace`` or ``search`` (found by a solver's proof).
     jobs
         Names of the jobs that take part.

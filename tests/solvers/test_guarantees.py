@@ -171,9 +171,18 @@ def test_certain_causes_name_the_guarantee(solver: str) -> None:
     assert carries(late.conflicts[0].message, "deadline", "1 us")
     slow = solved(two_on_one_gpu(pace_us=24), solver)
     assert (slow.status, [conflict.kind for conflict in slow.conflicts]) == (Status.INFEASIBLE, ["pace"])
+    assert slow.conflicts[0].jobs == ("long", "short")  # The work of both on the only GPU.
     assert carries(slow.conflicts[0].message, "shorter", "50 us")
     assert carries(slow.conflicts[0].message, "25 us", "guaranteed")
     assert solved(two_on_one_gpu(pace_us=25), solver).objective == 50
+
+
+def test_a_cycle_time_limit_names_the_job_that_is_too_long_for_it() -> None:
+    asked = two_on_one_gpu(pace_us=25)
+    jobs = (replace(asked.jobs[0], pace_us=30), asked.jobs[1])
+    result = solved(replace(asked, jobs=jobs), "greedy")
+    assert [(conflict.kind, conflict.jobs) for conflict in result.conflicts] == [("pace", ("short", "long"))]
+    assert carries(result.conflicts[0].message, "job long", "40 us", "job short", "30 us")
 
 
 def test_a_proof_that_no_plan_keeps_all_guarantees_names_them() -> None:

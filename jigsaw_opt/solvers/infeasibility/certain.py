@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
+from math import inf
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
@@ -13,7 +15,9 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.memory import deepest_level, needed_bytes
 from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.power import PowerCap, most_watts
 from jigsaw_opt.solvers.infeasibility.guarantees import broken_alone
+from jigsaw_opt.solvers.infeasibility.power import cause_of_power
 from jigsaw_opt.solvers.infeasibility.room import amount, joined_parts, more_memory, unjoined
 from jigsaw_opt.solvers.infeasibility.task_graphs import causes_of_task_graph
 from jigsaw_opt.solvers.result import Conflict
@@ -87,8 +91,20 @@ def _causes_of(operations: Operations, job: OperationGraph) -> Iterator[Conflict
     elif sum(server.gpus for server in servers) < job.slots:
         gpus = sum(server.gpus for server in servers)
         yield Conflict("reach", (job.name,), _too_few(job.name, job.slots, gpus, operations.instance.cluster.gpu_count))
-    else:
-        yield from _no_memory_or_path(operations, job, servers)
+    elif any(causes := tuple(_no_memory_or_path(operations, job, servers))):
+        yield from causes
+    elif job.power_w:
+        has_place = partial(_has_place_under, operations, job, servers)
+        yield from cause_of_power(operations, job.name, has_place, max(job.power_w.values()))
+
+
+def _has_place_under(
+    operations: Operations, job: OperationGraph, servers: Sequence[Server], caps: Sequence[PowerCap]
+) -> bool:
+    """Return whether a job may have a place on those of its servers where a block alone keeps each cap."""
+    most = most_watts(caps)
+    left = [each for each in servers if job.power_w.get(each.gpu_type, 0) <= most.get(each.name, inf)]
+    return sum(server.gpus for server in left) >= job.slots and not any(_no_memory_or_path(operations, job, left))
 
 
 def _no_type(operations: Operations, job: OperationGraph) -> str:
@@ -111,7 +127,7 @@ def _no_memory_or_path(operations: Operations, job: OperationGraph, servers: Seq
         if room < need.workers:
             yield Conflict("memory", (job.name,), _no_memory(job, need, room, servers))
             return
-    parts = joined_parts(operations, job.gpu_types, job.route_policy)
+    parts = joined_parts(operations, servers, job.route_policy)
     if all(sum(server.gpus for server in part) < job.slots for part in parts):
         gpus = max(sum(server.gpus for server in part) for part in parts)
         message = unjoined(job.name, job.slots, "workers", gpus, job.route_policy)

@@ -109,9 +109,10 @@ def _together(operations: Operations, minimal: bool) -> str:
     more = len(operations.cluster.servers) - 8
     rest = f" and {more:,} more servers" if more > 0 else ""
     policies = " under its route policy" if operations.instance.policed else ""
+    capped = " and under the power caps" if operations.cluster.power_caps else ""
     found = f"; the cluster has {have}{rest}{what_helps(operations)}"
     if len(operations.jobs) == 1:
-        return f"this job has no place, even alone{policies}: {asked}{found}"
+        return f"this job has no place, even alone{policies}{capped}: {asked}{found}"
     fewer = ", though any fewer of them do" if minimal else ""
     policies = " under their route policies" if policies else ""
-    return f"these jobs have no place together{policies}{fewer}: {asked}{found}"
+    return f"these jobs have no place together{policies}{capped}{fewer}: {asked}{found}"

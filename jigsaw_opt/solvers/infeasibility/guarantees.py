@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.costs import ceil_div
@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.result import Conflict
 __all__ = ["broken_alone", "broken_together", "exceeded_guarantees"]
 
 
-def exceeded_guarantees(operations: Operations, bound: int) -> Conflict | None:
+def exceeded_guarantees(operations: Operations, bound: int, jobs: Collection[str] = ()) -> Conflict | None:
     """Return the guarantees that no plan keeps, for it has an objective of at least `bound`.
 
     Return None if the bound leaves that open.
@@ -27,12 +27,14 @@ def exceeded_guarantees(operations: Operations, bound: int) -> Conflict | None:
         The compiled instance.
     bound
         A lower bound of the objective.
+    jobs
+        Names of the jobs that the bound rests on, as far as its proof says so.
     """
     limit = operations.objective_limit
     if limit is None or bound <= limit:
         return None
     if operations.horizon == "cyclic":
-        return _too_fast(operations, bound, "no period is shorter than")
+        return _too_fast(operations, bound, "no period is shorter than", jobs)
     names = tuple(job.name for job in operations.instance.guaranteed_jobs)
     message = f"the {operations.objective} of no plan is below {bound:,}, and the deadlines of all jobs allow {limit:,}"
     wanted = f"the latest deadline has to be at least {bound - limit:,} us later"
@@ -47,7 +49,7 @@ def broken_alone(operations: Operations) -> Iterator[Conflict]:
         span = job.iterations * least_iteration_us(operations, job, gpus) if gpus else 0
         yield from _late(job.name, job.release_us + span, operations.deadlines[number])
         if operations.horizon == "cyclic" and limit is not None and span > limit:
-            yield _too_fast(operations, span, f"the iterations of job {job.name} take at least")
+            yield _too_fast(operations, span, f"the iterations of job {job.name} take at least", (job.name,))
     for graph in checking_deadline(operations.task_graphs if operations.horizon == "finite" else ()):
         yield from _late(graph.job.name, earliest_end_us(graph, operations.cluster), graph.job.deadline_us)
 
@@ -59,12 +61,12 @@ def _late(name: str, end_us: int, deadline_us: int | None) -> Iterator[Conflict]
         yield Conflict("deadline", (name,), f"{message}; {wanted}")
 
 
-def _too_fast(operations: Operations, least_us: int, why: str) -> Conflict:
+def _too_fast(operations: Operations, least_us: int, why: str, others: Collection[str]) -> Conflict:
     """Return the conflict that the tightest cycle-time limit asks for a period below the least one."""
     job = min(operations.instance.guaranteed_jobs, key=lambda job: (job.pace_us or 0) * job.iterations)
     message = f"{why} {least_us:,} us, and job {job.name} guarantees {_guarantee_of(job)}"
     wanted = f"an iteration every {ceil_div(least_us, job.iterations):,} us is the most that may be guaranteed"
-    return Conflict("pace", (job.name,), f"{message}; {wanted}")
+    return Conflict("pace", tuple(dict.fromkeys((job.name, *others))), f"{message}; {wanted}")
 
 
 def broken_together(operations: Operations) -> Conflict:

@@ -35,7 +35,7 @@ _WORK_OF_A_TRY = 0.2
 def placement_feasible(operations: Operations, most_work: float = _MOST_WORK) -> bool | None:
     """Return whether all workers find a place, None where that stays open.
 
-    Without guarantees and power caps, it is whether there is a plan. On the finite horizon each job finds its place
+    Without guarantees, it is whether there is a plan. On the finite horizon each job finds its place
     alone, as jobs may follow one another; on the cyclic horizon all find one together (specification: memory).
 
     The answer takes a limited amount of deterministic work, and is the same on every machine. It is open

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
 from jigsaw_opt.problem.cluster import Server
@@ -38,22 +38,22 @@ def amount(size: int) -> str:
     return f"{size:,} bytes"
 
 
-def joined_parts(operations: Operations, gpu_types: Collection[str], policy: str | None) -> list[list[Server]]:
-    """Return servers of some GPU types, by the part of the cluster that the routes of a policy join.
+def joined_parts(operations: Operations, servers: Iterable[Server], policy: str | None) -> list[list[Server]]:
+    """Return servers by the part of the cluster that the routes of a policy join.
 
     Parameters
     ----------
     operations
         The compiled instance.
-    gpu_types
-        GPU types of the servers.
+    servers
+        Some of its servers.
     policy
         Route policy; None for any route.
     """
-    component = operations.routes.under(policy).component
+    component, wanted = operations.routes.under(policy).component, {server.name for server in servers}
     parts: dict[int, list[Server]] = {}
     for server, part in zip(operations.cluster.servers, component, strict=True):
-        if server.gpu_type in gpu_types:
+        if server.name in wanted:
             parts.setdefault(part, []).append(server)
     return list(parts.values())
 

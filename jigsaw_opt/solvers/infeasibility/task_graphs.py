@@ -5,10 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import product
+from math import inf
 
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.power import PowerCap, most_watts
+from jigsaw_opt.problem.task_graph import TaskGraphBlock
+from jigsaw_opt.solvers.infeasibility.power import cause_of_power
 from jigsaw_opt.solvers.infeasibility.room import joined_parts, more_memory, unjoined
 from jigsaw_opt.solvers.result import Conflict
 
@@ -38,10 +44,46 @@ def causes_of_task_graph(operations: Operations, graph: CompiledTaskGraph) -> It
         if told is not None:
             yield Conflict(told[0], (name,), told[1])
             return
-    parts = joined_parts(operations, frozenset().union(*kinds), graph.job.route_policy)
+    usable = [server for server in servers if any(server.gpu_type in kind for kind in kinds)]
+    parts = joined_parts(operations, usable, graph.job.route_policy)
     gpus = max(sum(server.gpus for server in part) for part in parts)
     if gpus < len(kinds):
         yield Conflict("reach", (name,), unjoined(name, len(kinds), "slots", gpus, graph.job.route_policy))
+        return
+    most = max(max((block.power_w or {}).values(), default=0) * len(slots) for block, slots in _blocks(graph))
+    yield from cause_of_power(operations, name, partial(_has_place, graph, servers, needs), most)
+
+
+def _blocks(graph: CompiledTaskGraph) -> Iterator[tuple[TaskGraphBlock, tuple[int, ...]]]:
+    """Yield each block with the numbers of its slots."""
+    return zip(graph.shape.blocks, graph.takes_part, strict=False)
+
+
+def _has_place(
+    graph: CompiledTaskGraph, servers: Sequence[Server], needs: Sequence[int], caps: Sequence[PowerCap]
+) -> bool:
+    """Return whether slots may have GPUs of their own on which no block, running alone, draws more than a cap allows.
+
+    A block on several slots draws at least the sum of what is least for each of them.
+    """
+    most = most_watts(caps)
+    places = []
+    for own, kinds, need in zip(graph.blocks_of, graph.gpu_types, needs, strict=True):
+        drawn = {kind: max(_watts(graph.shape.blocks[block], kind) for block in own) for kind in kinds}
+        fits = (s for s, server in enumerate(servers) if server.gpu_memory >= need and server.gpu_type in drawn)
+        places.append(frozenset(s for s in fits if drawn[servers[s].gpu_type] <= most.get(servers[s].name, inf)))
+    if any(sum(place <= some for place in places) > sum(servers[s].gpus for s in some) for some in set(places)):
+        return False
+    for cap, (block, slots) in product(caps, ((block, slots) for block, slots in _blocks(graph) if len(slots) > 1)):
+        drawn_by = {s: _watts(block, server.gpu_type) for s, server in enumerate(servers) if server.name in cap.servers}
+        if sum(min(drawn_by.get(s, 0) for s in places[slot]) for slot in slots) > cap.watts:
+            return False
+    return True
+
+
+def _watts(block: TaskGraphBlock, gpu_type: str) -> int:
+    """Return what a block draws on a GPU of a type."""
+    return (block.power_w or {}).get(gpu_type, 0)
 
 
 def _too_few(
