@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from jigsaw_opt import Options, Status, solve
+from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import (
     Cluster,
     Edge,
+    FreeDepth,
     Instance,
     Job,
     Link,
     MemoryInterval,
     Model,
+    Operations,
     Segment,
     Server,
     Slot,
@@ -23,7 +28,7 @@ from jigsaw_opt.problem import (
     compile_instance,
 )
 from jigsaw_opt.problem.route_policy import RoutePolicy
-from jigsaw_opt.solvers.infeasibility import certain_causes
+from jigsaw_opt.solvers.infeasibility import certain_causes, minimal_conflict, restrict
 from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 from tests.refusals import carries
 from tests.task_graph_oracle import task_graph_optimum
@@ -114,6 +119,53 @@ def test_slots_and_workers_that_exceed_the_memory_together() -> None:
     ((kind, message),) = causes(two, Cluster((server(),)), model, cyclic=True)
     assert kind == "memory" and carries(message, "4 workers", "slots", "21,000,000,000 bytes")
     assert carries(message, "1 GB", "wanted")
+
+
+def holding(name: str, held: int) -> TaskGraphJob:
+    """Two memory intervals of so many bytes, neither of which can end before the other one begins."""
+    blocks = tuple(TaskGraphBlock(each, ("p",), {"v": 1}) for each in "fgxy")
+    holds = MemoryInterval("f", "x", held), MemoryInterval("g", "y", held)
+    edges = tuple(Edge(first, later) for first in "fg" for later in "xy")
+    return TaskGraphJob(name, TaskGraph((Slot("p"),), blocks, (), edges, "none", holds), 1)
+
+
+@pytest.mark.parametrize("large", [holding("large", 6 * GB), Job("large", "m", 2, 3, depth=FreeDepth(1, "1/2", 2))])
+def test_on_the_finite_horizon_the_job_without_a_plan_is_named(large: TaskGraphJob | Job) -> None:
+    """Only a search knows that too much is held at once, or that levels are out of balance."""
+    pytest.importorskip("ortools")
+    sizes = (3 * GB, 3 * GB, 2 * GB)
+    model = Model(tuple(Segment(f"g{k}", {"v": 1}, {"v": 1}, 0, size) for k, size in enumerate(sizes)), (1, 3))
+    cluster = Cluster((server(gpus=1), server("t", 1, 7 * GB)), (), (Link("l", ("s", "t"), 1),))
+    jobs = (holding("a", 4 * GB), large, Job("b", "m", 1, 1), holding("c", 3 * GB))
+    asked = Instance("i", cluster, {"m": model}, jobs)
+    part = compile_instance(asked)
+    assert not certain_causes(part)
+    conflict = minimal_conflict(part)
+    assert (conflict.kind, conflict.jobs) == ("search", ("large",)) and "even alone" in conflict.message
+    without = restrict(part, (0, 2, 3))
+    assert [job.name for job in without.jobs] == ["b"] and len(without.task_graphs) == 2
+    result = solve(asked, "cpsat", Options(threads=1))
+    assert result.status is Status.INFEASIBLE and result.conflicts == (conflict,)
+
+
+def test_on_the_cyclic_horizon_the_fewest_jobs_without_a_plan_are_named() -> None:
+    pytest.importorskip("ortools")
+    jobs = tuple(replace(job([size * GB]), name=f"j{k}") for k, size in enumerate((1, 6, 1, 6, 6)))
+    part = compile_instance(Instance("i", Cluster((server(memory=11 * GB),)), {}, jobs, "cyclic", "period"))
+    assert not certain_causes(part)
+    conflict = minimal_conflict(part)
+    assert (conflict.kind, conflict.jobs) == ("search", ("j1", "j3", "j4")) and "fewer" in conflict.message
+
+
+def test_a_check_that_stays_open_keeps_the_jobs_that_may_be_to_blame() -> None:
+    part = compile_instance(Instance("i", Cluster((server(),)), {}, (holding("a", 6 * GB), holding("b", 6 * GB))))
+    assert minimal_conflict(part, lambda one: None if one.task_graphs[0].job.name == "a" else True).jobs == ("a",)
+    assert minimal_conflict(part, lambda _: None).jobs == ("a", "b")
+
+    def late(_: Operations) -> bool:
+        raise OutOfTimeError("over")
+
+    assert carries(minimal_conflict(part, late).message, "time was over")
 
 
 def test_no_cause_is_claimed_where_a_plan_exists() -> None:

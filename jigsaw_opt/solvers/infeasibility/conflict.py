@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes
@@ -35,14 +36,16 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
     """
     if operations.instance.guaranteed_jobs and (operations.task_graphs or placement_feasible(operations) is not False):
         return broken_together(operations)
-    if operations.task_graphs:
+    try:
+        return _smallest(operations, is_feasible or placement_feasible)
+    except OutOfTimeError:
         names = tuple(job.name for job in operations.instance.jobs)
-        placed = "slots and workers" if operations.is_mixed else "the slots"
-        routed = " and has routes that keep their policies" if operations.instance.policed else ""
-        which = "" if operations.horizon == "cyclic" or len(names) == 1 else " of one of these jobs, even alone,"
-        why = f"no placement of {placed}{which} leaves room for what they hold{routed}"
-        return Conflict("search", names, f"{', '.join(names)}: {why}")
-    check = is_feasible or placement_feasible
+        return Conflict(
+            "search", names, "these jobs have no plan; the time was over before fewer were known to have none"
+        )
+
+
+def _smallest(operations: Operations, check: IsFeasible) -> Conflict:
     proven = True
 
     def holds(jobs: Sequence[int]) -> bool:
@@ -51,14 +54,32 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
         proven = proven and answer is not None
         return answer is not False
 
-    conflict = sorted(_quickxplain(holds, (), tuple(range(len(operations.jobs))), False))
+    every = tuple(range(len(operations.instance.jobs)))
+    if operations.horizon == "finite" and operations.task_graphs:
+        conflict = _not_alone(check, operations, every)
+    else:
+        conflict = sorted(_quickxplain(holds, (), every, False))
     part = restrict(operations, conflict)
     certain = certain_causes(part)
     if certain:
         return certain[0]
+    if part.task_graphs:
+        return Conflict("search", tuple(job.name for job in part.instance.jobs), _slots_together(part, proven))
     if len(part.jobs) == 1 and part.jobs[0].route_policy is not None:
         return Conflict("reach", (part.jobs[0].name,), _no_routes(part.jobs[0]))
     return Conflict("search", tuple(job.name for job in part.jobs), _together(part, proven))
+
+
+def _not_alone(check: IsFeasible, operations: Operations, jobs: Sequence[int]) -> Sequence[int]:
+    """Return the job that has no plan even alone, or else those of which that stays open: it is one of them."""
+    undecided = []
+    for job in jobs:
+        answer = check(restrict(operations, (job,)))
+        if answer is False:
+            return (job,)
+        if answer is None:
+            undecided.append(job)
+    return undecided or jobs
 
 
 def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
@@ -69,11 +90,19 @@ def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
     operations
         The compiled instance.
     jobs
-        Indices of the jobs to keep.
+        Indices of the jobs to keep, among those of the instance.
     """
-    kept = tuple(jobs)
-    instance = altered(operations.instance, jobs=tuple(operations.instance.jobs[k] for k in kept))
-    part = replace(operations, instance=instance, jobs=tuple(operations.jobs[k] for k in kept))
+    kept = tuple(operations.instance.jobs[k] for k in jobs)
+    graphs, others = (
+        {job.name: job for job in operations.jobs},
+        {each.job.name: each for each in operations.task_graphs},
+    )
+    part = replace(
+        operations,
+        instance=altered(operations.instance, jobs=kept),
+        jobs=tuple(graphs[job.name] for job in kept if job.name in graphs),
+        task_graphs=tuple(others[job.name] for job in kept if job.name in others),
+    )
     part.__dict__["routes"] = operations.routes  # the same cluster: its routes stay known
     return part
 
@@ -96,6 +125,21 @@ def _no_routes(job: OperationGraph) -> str:
     """Say why a job has no place of its own though links join enough GPUs."""
     kept = f"routes that keep its route policy {job.route_policy!r} join no servers that have room for all of them"
     return f"job {job.name} has {job.slots:,} workers, and {kept}; a wider route policy or fewer workers may help"
+
+
+def _slots_together(operations: Operations, minimal: bool) -> str:
+    """Return what no placement of some jobs has, some of which have task graphs."""
+    names = [job.name for job in operations.instance.jobs]
+    placed = "slots and workers" if operations.is_mixed else "the slots"
+    routed = " and has routes that keep their policies" if operations.instance.policed else ""
+    which = fewer = ""
+    if len(names) == 1:
+        which = ", even alone,"
+    elif operations.horizon == "finite":
+        which = " of one of these jobs, even alone,"
+    elif minimal:
+        fewer = ", though one of any fewer of these jobs does"
+    return f"{', '.join(names)}: no placement of {placed}{which} leaves room for what they hold{routed}{fewer}"
 
 
 def _together(operations: Operations, minimal: bool) -> str:
