@@ -11,7 +11,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.power import require_no_caps
-from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.problem.rules.keyed import altered, hash_of
 from jigsaw_opt.problem.rules.part import CheckedPart
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.system.former_names import former_attribute
@@ -66,6 +66,10 @@ class Instance(_Noting, CheckedPart, definition="#"):
     jobs: tuple[Job | TaskGraphJob, ...]
     horizon: Horizon = "finite"
     objective: Objective = "makespan"
+
+    def __hash__(self) -> int:
+        """Return a hash by value, so that instances go into sets and are keys."""
+        return self.noted("hash", lambda: hash_of(self))
 
     def keyed(self) -> dict[str, Any]:
         """Return its values by the keys of its document, its parts left as they are."""

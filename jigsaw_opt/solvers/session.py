@@ -44,7 +44,7 @@ class Session:
         What is left. Its time 0 is at `origin_us`; it may have no jobs.
     origin_us
         Time of the session, in microseconds, that the instance and plans of it count from: no later than now, and
-        earlier where an iteration is under way.
+        earlier where an iteration is under way, or ended ones still say which memory a job holds.
     now_us
         Time of the session, in microseconds: what starts earlier stays as it was planned.
 
@@ -161,11 +161,13 @@ class Session:
         Raises
         ------
         JigsawError
-            As `solve` does, also where no job is left.
+            As `solve` does. Where no job is left, it is an `InvalidInputError`: there is nothing to plan.
         """
+        if not self.instance.jobs:
+            raise InvalidInputError([Problem("$.jobs", "no job is left in the session; add one", code="wrong-count")])
         # From scratch by the solver, and no phased plan: that has no past.
         method = AUTO if self._plan is None else "auto"
-        # Checks that some job is left, and that no deadline has passed.
+        # Checks that no deadline has passed.
         instance = replace(self.instance, jobs=tuple(map(replace, self.instance.jobs)))
         result = solve(instance, method, options, start=self._plan, fix=self.fix, on_event=on_event, **option)
         self._plan = result.plan or self._plan

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -22,11 +24,13 @@ from jigsaw_opt import (
     Server,
     instance_sha256,
 )
-from jigsaw_opt.documents import encode_instance, load_instance
+from jigsaw_opt.documents import decode_instance, encode_instance, load_instance
 from jigsaw_opt.problem.depth import DepthPlugin, LevelRule
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.keyed import altered
+from tests.random_instances import with_route_policies
+from tests.random_task_graphs import random_mixed_instance
 from tests.refusals import refused
 
 SERVER = Server("s0", "v100", 2, 10**9, 10**9)
@@ -163,3 +167,15 @@ def test_none_is_no_default_but_where_it_is_the_default() -> None:
         'Job("a").depth',
     }
     assert Job("a", "m", 1, 1, deadline_us=None).deadline_us is None
+
+
+def test_equal_instances_have_one_hash() -> None:
+    """Also where mappings have another order, and jobs of every kind."""
+    for seed in range(20):
+        drawn = with_route_policies(random_mixed_instance(seed, "finite"), Random(seed))
+        models = dict(reversed([*drawn.models.items()]))
+        again = replace(drawn, models=models, jobs=[*drawn.jobs])  # type: ignore[arg-type]
+        assert again == drawn and hash(again) == hash(drawn) == hash(decode_instance(encode_instance(drawn)))
+        other = replace(drawn, name="other")
+        assert other != drawn and {drawn: 1, other: 2}[again] == 1
+        assert hash(pickle.loads(pickle.dumps(drawn))) == hash(drawn)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
-__all__ = ["KINDS", "Keyed", "NoKey", "altered", "plain", "trusted"]
+__all__ = ["KINDS", "Keyed", "NoKey", "altered", "hash_of", "plain", "trusted"]
 
 KINDS: dict[str, list[str]] = {}
 """Names of the classes of a definition, in the order in which they were made."""
@@ -72,6 +72,21 @@ def altered(part: _K, **changes: Any) -> _K:
     """Return a copy with some other values, all of which are settled and known to be right; see `trusted`."""
     kind = type(part)
     return trusted(kind, **{name: getattr(part, name) for name in _defaults(kind)} | changes)
+
+
+def hash_of(value: Any) -> int:
+    """Return a hash that equal values share, also of objects that have mappings among their values.
+
+    Parameters
+    ----------
+    value
+        An object that documents have a form for, or one of its values.
+    """
+    if isinstance(value, Keyed):
+        return hash(tuple(hash_of(getattr(value, name)) for name in _defaults(type(value))))
+    if isinstance(value, Mapping):
+        return hash(frozenset((key, hash_of(item)) for key, item in value.items()))
+    return hash(tuple(map(hash_of, value)) if isinstance(value, list | tuple) else value)
 
 
 class NoKey(str):

@@ -172,8 +172,8 @@ def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instanc
     """Return what is left of a plan on a finite horizon at a moment, with the times of the plan.
 
     Jobs and iterations that have ended are left out, and with them jobs of the plan that the instance lacks. Jobs whose
-    depth rule looks at all of their iterations keep all of them until they end. Jobs that the plan lacks stay as they
-    are. There may be no job left.
+    depth rule looks at all of their iterations keep all of them until they end, and others those that say which memory
+    they hold. Jobs that the plan lacks stay as they are. There may be no job left.
 
     Parameters
     ----------
@@ -190,19 +190,27 @@ def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instanc
         if old is None:
             jobs.append(job)
         elif job_end(old) > moment:
-            done = _done(old.iterations, moment)
-            rest = altered(job, iterations=job.iterations - done)
-            if not _forgetful(job, rest, instance.models[job.model]):
-                rest, done = job, 0
-            jobs.append(rest)
-            lasting.append(replace(old, iterations=old.iterations[done:]))
+            kept = _remembered(job, old, moment, instance.models[job.model])
+            jobs.append(altered(job, iterations=len(kept)))
+            lasting.append(replace(old, iterations=tuple(kept)))
     return altered(instance, jobs=tuple(jobs)), plan.with_jobs(tuple(lasting))
 
 
-def _forgetful(job: Job, rest: Job, model: Model) -> bool:
-    """Return whether the depth rule asks the same of the rest of a job, whatever the levels of its first iterations."""
+def _remembered(job: Job, old: JobPlan, moment: int, model: Model) -> list[WorkerIteration]:
+    """Return the iterations of a job that has not ended but for those that ended by a moment and count for nothing."""
+    ended = _done(old.iterations, moment)
+    rest = altered(job, iterations=job.iterations - ended)
     whole, left = (each.depth.limits(each.workers, model.depth, each.iterations) for each in (job, rest))
-    return whole.multiset is not None and whole.multiset == left.multiset
+    if whole.multiset is None or whole.multiset != left.multiset:
+        return [*old.iterations]  # Its depth rule looks at the levels of all of them.
+    # A worker takes the memory of its deepest level all the time. None is less deep than the first of these.
+    levels = [[block.level for block in iteration.blocks] for iteration in old.iterations[:ended]]
+    deepest = [max((level, number) for number, level in enumerate(own)) for own in zip(*levels, strict=True)]
+    kept = {number for level, number in deepest if level > whole.multiset[0]}
+    # A job that waits for its next iteration stays in memory.
+    starts = (block.start_us for block in old.iterations[ended].blocks)
+    kept |= {ended - 1} if ended and min(starts) >= moment else set()
+    return [old.iterations[number] for number in sorted(kept)] + [*old.iterations[ended:]]
 
 
 def shifted_jobs(instance: Instance, plan: Plan, origin: int) -> tuple[Instance, Plan]:
