@@ -26,8 +26,9 @@ _SMALL_CLUSTER = 16
 """Servers up to which a job may spread over any of them: each of them begins a choice that looks at all others."""
 _ANCHORS = 12
 """Servers on a larger cluster around which GPUs are gathered for a job: the least used ones, which are best."""
-_BACKTRACK_STEPS = 20_000
-"""Sets of GPUs after which backtracking is given up: their number grows exponentially with the jobs."""
+_BACKTRACK_STEPS, _FEW_STEPS = 20_000, 2_000
+"""Sets of GPUs after which backtracking is given up: their number grows exponentially with the jobs. Fewer are tried
+where jobs that have no place at once may follow one another."""
 
 
 class _Board:
@@ -208,7 +209,7 @@ def packed(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Plac
     return placement
 
 
-def exact(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Placement | None:
+def exact(layout: Layout, jobs: Sequence[Demand], order: Iterable[int], is_needed: bool = True) -> Placement | None:
     """Backtrack over all sets of GPUs; return None where no placement is found within a limit of steps.
 
     Parameters
@@ -219,10 +220,12 @@ def exact(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Place
         Demand of each job.
     order
         Indices of the jobs, in the order in which they are placed.
+    is_needed
+        Whether there is no plan without such a placement.
     """
     placement: Placement = [[] for _ in jobs]
     state = [0] * len(layout.gpus)
-    steps = iter(range(_BACKTRACK_STEPS))
+    steps = iter(range(_BACKTRACK_STEPS if is_needed else _FEW_STEPS))
 
     def admits(placed: Sequence[int]) -> bool:
         caps = (level_caps(layout, jobs[index], placement[index], state) for index in placed)

@@ -94,6 +94,9 @@ class Driver:
             self.begun.set()
         else:
             self._credited("opening", partial(open_search, context, self.begun))
+        if context.operations.has_scarce_memory and self.solve_state.best is not None and context.incumbent is None:
+            # Without a plan in which all jobs fit at once, the others have nothing to begin with.
+            kinds = [kind for kind in kinds if getattr(kind, "in_time", False)]
         # Only now: whether a move applies may depend on all candidate server sets, and a plan should not wait.
         self._moves = {kind.name: kind(context) for kind in kinds if kind.applies(context)}
         self._selection = AdaptiveSelection(tuple(self._moves), self.rng, context.params.driver)

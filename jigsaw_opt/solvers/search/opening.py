@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from math import inf
 from threading import Event
 
-from jigsaw_opt.solvers.activities.heuristic import timetables_in_time
-from jigsaw_opt.solvers.activities.improving import SECONDS_OF_LISTING
 from jigsaw_opt.solvers.engines.compiled import warn_if_interpreted
 from jigsaw_opt.solvers.greedy.heuristic import PLAIN_TRIALS
 from jigsaw_opt.solvers.greedy.order_insertion import inserted_by_ratio
@@ -50,20 +47,7 @@ def open_search(context: Context, begun: Event) -> None:
         context.propose(context.candidate(inserted[1]))
     _construct(context)
     if context.operations.has_scarce_memory:
-        _list_in_time(context)
-
-
-def _list_in_time(context: Context) -> None:
-    """Make list schedules in which jobs follow one another for their memory, within a share of the limits."""
-    operations, objective = context.operations, context.solve_state.objective
-    size = operations.blocks + operations.transfers
-    with context.budget.slice(_SHARE_WITHOUT_PLAN if objective is None else _SHARE_IN_TIME):
-        for timetable in timetables_in_time(operations, context.solve_state.options.seed, objective or inf):
-            context.budget.spend(size * SECONDS_OF_LISTING)
-            if timetable is not None and context.offer(timetable) is not None:
-                context.budget.renew()
-            if context.budget.over():
-                break
+        context.shared(Trials).make_in_time(_SHARE_WITHOUT_PLAN if context.incumbent is None else _SHARE_IN_TIME)
 
 
 def _construct(context: Context) -> None:

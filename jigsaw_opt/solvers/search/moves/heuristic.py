@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from math import inf
 from typing import ClassVar
 
+from jigsaw_opt.solvers.activities.heuristic import timetables_in_time
+from jigsaw_opt.solvers.activities.improving import SECONDS_OF_LISTING
 from jigsaw_opt.solvers.greedy.evaluation import Outcome
 from jigsaw_opt.solvers.greedy.heuristic import trials
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context, ListSchedule
 
 __all__ = ["Heuristic", "Trials"]
+
+_SHARE_IN_TIME, _SHARE_WITHOUT_PLAN = 0.1, 0.5
+"""Share of the limits of a call for schedules in which jobs follow one another for memory, where there is a plan in
+which all fit at once, and where there is none."""
 
 
 class Trials:
@@ -25,9 +32,9 @@ class Trials:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._trials: Iterator[Outcome | None] = trials(
-            context.evaluator, context.data, context.solve_state.options.seed
-        )
+        seed, self._size = context.solve_state.options.seed, context.operations.blocks + context.operations.transfers
+        self._trials: Iterator[Outcome | None] = trials(context.evaluator, context.data, seed)
+        self._in_time = timetables_in_time(context.operations, seed, inf)
 
     def make(self, most: int | None = None) -> Candidate | None:
         """Make the next trials until there is a reason to stop, and return the best of them.
@@ -46,11 +53,29 @@ class Trials:
                 break
         return found
 
+    def make_in_time(self, share: float) -> None:
+        """Make the next schedules in which jobs follow one another for memory.
+
+        Parameters
+        ----------
+        share
+            Share of the limits that it may take from the last better one on.
+        """
+        context = self.context
+        with context.budget.slice(share):
+            for timetable in self._in_time:
+                context.budget.spend(self._size * SECONDS_OF_LISTING)
+                if timetable is not None and context.offer(timetable) is not None:
+                    context.budget.renew()
+                if context.budget.over():
+                    break
+
 
 class Heuristic:
     """Makes the trials that are left after the opening; once there are none it has nothing to do."""
 
     name: ClassVar[str] = "heuristic"
+    in_time: ClassVar[bool] = True
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -75,4 +100,7 @@ class Heuristic:
         Candidate | None
             The best plan of the trials, or None.
         """
-        return self.context.shared(Trials).make()
+        trials = self.context.shared(Trials)
+        found = trials.make()
+        trials.make_in_time(_SHARE_WITHOUT_PLAN if self.context.incumbent is None else _SHARE_IN_TIME)
+        return found
