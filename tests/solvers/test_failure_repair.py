@@ -17,12 +17,13 @@ from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.solvers.failure_repair import FailureRepair, repaired
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, left_of
+from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, left_of, parts_of
 from jigsaw_opt.solvers.resolve.failures import FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.resolve.remaining import remaining_at
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve
+from tests.random_instances import tight_instance
 from tests.refusals import carries, refuses
 from tests.solvers.test_failures import chained
 
@@ -149,3 +150,18 @@ def test_repairs_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main([*call, "--time-limit", "1", "--at", "-3", "--kinds", "rack"]) == 3
     told = capsys.readouterr().err
     assert "--time-limit" in told and "rack" in told and "at least 0" in told
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_repairs_keep_memory_in_time(seed: int) -> None:
+    instance = tight_instance(seed, "makespan" if seed % 2 else "weighted_completion")
+    plan = solve(instance, "greedy", threads=1).plan
+    if plan is None:
+        return
+    effects = FailureEffects(KeptOrder.of(instance, plan))
+    for part in parts_of(instance.cluster):
+        effect = effects.of([part])
+        if effect.objective is not None:
+            assert check(*effects.left([part])) == ()
+        found = repaired(instance, plan, effects, effect, Options(threads=1, work_limit=0.01))
+        assert found.plan is None or check(found.instance, found.plan) == ()

@@ -15,6 +15,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_plan, save_instance
 from jigsaw_opt.errors import OutOfTimeError, UsageError
+from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem import (
     Block,
     Cluster,
@@ -37,7 +38,7 @@ from jigsaw_opt.solvers.phased import is_long, solve_phased
 from jigsaw_opt.solvers.phased.phases import compact
 from jigsaw_opt.solvers.phased.shelves import cyclic_part, iteration_counts, sharing_groups
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
-from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.result import Status, StoppedBy
 from tests.phased_referee import accepts
 
 NET = Model((Segment("body", {"v": 3}, {"v": 6}, 10, 40), Segment("head", {"v": 1}, {"v": 2}, 5, 1)), state_factor=1)
@@ -103,11 +104,19 @@ def test_balance_is_kept_over_all_repetitions(balance: int, least: int) -> None:
 def test_a_worker_takes_the_memory_of_its_deepest_level_in_all_phases() -> None:
     """Two jobs whose levels fit beside one another only as long as each keeps its own."""
     jobs = [Job(name, "net", 2, 501, depth=StaircaseDepth()) for name in "ab"]
-    for memory in range(60, 130, 5):
+    for memory in range(60, 130, 20):
         asked = instance(*jobs, memory=memory)
         asked = replace(asked, cluster=Cluster((Server("x", "v", 2, memory, 10**6),)))
         result = solve_phased(asked, Options(threads=1))
         assert result.plan is None or check(asked, result.plan) == ()
+
+
+def test_time_that_is_left_is_used() -> None:
+    tiny = instance_from("tiny/036")
+    asked = replace(tiny, jobs=tuple(replace(job, iterations=1000 * job.iterations) for job in tiny.jobs))
+    result = solve_phased(asked, Options(threads=1, time_limit=4))
+    assert result.stopped_by is StoppedBy.TIME or result.status is Status.OPTIMAL
+    assert result.plan is not None and check(asked, result.plan) == ()
 
 
 def test_a_time_limit_is_kept() -> None:

@@ -56,6 +56,8 @@ _MOVING_SHARE = 0.8
 _SEARCHED = "local search"
 _PROMISING = 1.02
 """Factor of the best objective so far up to which all policies are tried with what local search finds."""
+_MOST_AGAIN = 16
+"""Most iterations of a job in a period where time is left after all placings and rounds."""
 _ROUNDS = 4
 """Number of rounds of local search after all policies."""
 _NOT_YET = (2**62, 0)
@@ -179,6 +181,22 @@ def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: 
         yield one
     for more in islice(rounds, _ROUNDS):
         yield from more()
+    if options.time_limit is not None:
+        yield from _more(instance, timer, rounds, bound)
+
+
+def _more(
+    instance: Instance, timer: PhaseTimer, rounds: Iterator[Callable[[], Iterator[_PlacedGroups]]], bound: int
+) -> Iterator[_PlacedGroups]:
+    """Yield groups with all policies as long as time is left: placed at other ratios of iterations, and searched."""
+    for most in range(_MOST_AGAIN, 1, -1):
+        if most not in {known for _, known in _PLACINGS}:
+            with suppress(UntimedError):
+                for one in _placed(instance, timer, ("auto", most)):
+                    _improve(one.groups, bound)
+                    yield one
+        for more in islice(rounds, _ROUNDS):
+            yield from more()
 
 
 def _placed(instance: Instance, timer: PhaseTimer, placing: tuple[str, int]) -> Iterator[_PlacedGroups]:
