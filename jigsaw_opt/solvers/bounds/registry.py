@@ -41,6 +41,7 @@ def _everything() -> tuple[Relaxation, ...]:
     from jigsaw_opt.solvers.bounds.activities.held_time import HELD_TIME
     from jigsaw_opt.solvers.bounds.activities.mixed_loads import MIXED_LOADS
     from jigsaw_opt.solvers.bounds.activities.partial_placements import MORE_PLACEMENTS, PARTIAL_PLACEMENTS
+    from jigsaw_opt.solvers.bounds.activities.power_loads import MIXED_POWER, TASK_POWER
     from jigsaw_opt.solvers.bounds.activities.slot_loads import SLOT_LOADS
     from jigsaw_opt.solvers.bounds.combinatorial.critical_path import CRITICAL_PATH
     from jigsaw_opt.solvers.bounds.combinatorial.energy import MEMORY_ENERGY, POWER_ENERGY
@@ -52,13 +53,14 @@ def _everything() -> tuple[Relaxation, ...]:
     from jigsaw_opt.solvers.bounds.completion.mean_busy_times import MEAN_BUSY_TIMES
     from jigsaw_opt.solvers.bounds.packing.link_bins import LINK_BINS
     from jigsaw_opt.solvers.bounds.packing.placement_loads import PLACEMENT_LOADS
+    from jigsaw_opt.solvers.bounds.packing.presence_packing import PRESENCE_PACKING
     from jigsaw_opt.solvers.bounds.packing.two_level_bins import TWO_LEVEL_BINS
     from jigsaw_opt.solvers.bounds.packing.worker_packing import WORKER_PACKING
 
     own = (
-        *(CRITICAL_PATH, GPU_WORK, LINK_TRANSFERS, POWER_ENERGY, MEMORY_ENERGY, WORKER_PACKING),
+        *(CRITICAL_PATH, GPU_WORK, LINK_TRANSFERS, POWER_ENERGY, MEMORY_ENERGY, WORKER_PACKING, PRESENCE_PACKING),
         *(LINK_BINS, TWO_LEVEL_BINS, PLACEMENT_LOADS),
         *(MEAN_BUSY_TIMES, JOB_PAIRS, ENERGETIC_INTERVALS, DISJUNCTIVE_SETS),
-        *(SLOT_LOADS, HELD_TIME, FLUSHES, MIXED_LOADS, PARTIAL_PLACEMENTS, MORE_PLACEMENTS),
+        *(SLOT_LOADS, HELD_TIME, FLUSHES, MIXED_LOADS, TASK_POWER, MIXED_POWER, PARTIAL_PLACEMENTS, MORE_PLACEMENTS),
     )
     return (*own, *loadable(partial(load, GROUP, "bound"), registered(GROUP)))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -22,7 +23,7 @@ from jigsaw_opt.solvers.bounds import Bound, BoundBudget, lower_bound, names, re
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
-from tests.random_instances import random_instance
+from tests.random_instances import random_instance, with_power_caps
 from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 from tests.refusals import carries, misuse
 
@@ -80,6 +81,15 @@ SHAPED = [
     replace(instance, jobs=instance.task_graph_jobs)
     for instance in (random_task_graph_instance(seed, *both) for seed in range(4) for both in OBJECTIVES)  # type: ignore[arg-type]
 ]
+CAPPED = [
+    with_power_caps(instance, Random(k))
+    for k, instance in enumerate(
+        draw(seed, *both)  # type: ignore[operator]
+        for draw in (random_instance, random_task_graph_instance, random_mixed_instance)
+        for seed in range(8)
+        for both in OBJECTIVES[::2]
+    )
+]
 MIXED = [random_mixed_instance(seed, *both) for seed in range(4) for both in OBJECTIVES]  # type: ignore[arg-type]
 
 
@@ -87,7 +97,7 @@ MIXED = [random_mixed_instance(seed, *both) for seed in range(4) for both in OBJ
 @pytest.mark.parametrize("name", [name for name in names() if name != "two_level_bins"])
 def test_the_arithmetic_of_a_proof_gives_its_value(name: str) -> None:
     told = 0
-    for instance in (*SPREAD, *SHAPED, *MIXED):
+    for instance in (*SPREAD, *SHAPED, *MIXED, *(CAPPED if "power" in name else ())):
         for bound in all_bounds(instance, alone(name)):
             if bound.proof.relaxation == name:
                 told += 1

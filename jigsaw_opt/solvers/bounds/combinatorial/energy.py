@@ -6,7 +6,7 @@ their GPUs. So what all jobs draw, times how long, is at most that capacity time
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from jigsaw_opt.problem import critical
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
@@ -15,16 +15,14 @@ from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand
 
-__all__ = ["MEMORY_ENERGY", "POWER_ENERGY"]
+__all__ = ["MEMORY_ENERGY", "POWER_ENERGY", "watts_us"]
 
 
 def _power_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
-    servers = context.operations.cluster.servers
     for cap in context.operations.instance.cluster.power_caps or ():
-        inside = {s for s, server in enumerate(servers) if server.name in cap.servers}
         demands = [
             ResourceDemand(data.job.release_us, work, data.job_class.tail, 0)
-            if data.job_class.blocks and data.job_class.gpus.keys() <= inside and (work := _watts_us(context, data))
+            if (work := watts_us(context, data, frozenset(cap.servers)))
             else None
             for data in context.job_data
         ]
@@ -34,9 +32,23 @@ def _power_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Ite
             yield bound
 
 
-def _watts_us(context: BoundContext, data: JobData) -> int:
-    """Return the least watts times microseconds of all blocks of a job, each where it draws least."""
-    job, blocks = data.job, data.job_class.blocks
+def watts_us(context: BoundContext, data: JobData, capped: Set[str]) -> int:
+    """Return the least watts times microseconds of all blocks of a job under a cap, each where it draws least.
+
+    It is 0 where some GPU that the job may use is not under the cap.
+
+    Parameters
+    ----------
+    context
+        The instance, and what is known of its jobs.
+    data
+        The job.
+    capped
+        Names of the servers under the cap.
+    """
+    job, blocks, servers = data.job, data.job_class.blocks, context.operations.cluster.servers
+    if not blocks or any(servers[s].name not in capped for s in data.job_class.gpus):
+        return 0
     watts = {k: job.power_w.get(context.gpu_classes[k].gpu_type, 0) for k in blocks}
     # With the level fewer GPUs have the memory and none is faster, so that the cost never falls.
     levels = range(1, job.levels + 1)

@@ -20,7 +20,7 @@ from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 
-__all__ = ["WORKER_PACKING"]
+__all__ = ["WORKER_PACKING", "fullest"]
 
 
 class _PackedWorker(NamedTuple):
@@ -45,8 +45,8 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
             head = min((data.job.release_us for data in inside), default=0)
             tail = min((data.job_class.tail for data in inside), default=0)
         gpus = sum(context.gpu_classes[k].gpus for k in classes)
-        fullest = _fullest([worker.load for worker in workers], gpus)
-        load, bins, first, last = max(fullest, key=itemgetter(0), default=(0, 1, 0, 0))
+        loads = fullest([worker.load for worker in workers], gpus)
+        load, bins, first, last = max(loads, key=itemgetter(0), default=(0, 1, 0, 0))
         if head + load + tail > known:
             known = head + load + tail
             yield _bound(context, classes, workers[:last], first, bins, (head, load, tail))
@@ -98,11 +98,18 @@ def _workers(data: JobData) -> Iterator[_PackedWorker]:
         yield _PackedWorker(data.job.iterations * block, data.job.name)
 
 
-def _fullest(loads: Sequence[int], gpus: int) -> Iterator[tuple[int, int, int, int]]:
+def fullest(loads: Sequence[int], gpus: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield, by powers of two of GPUs, a lower bound on the load of the fullest of them.
 
     The other numbers are how many GPUs these are, and the first and last of the items of which they hold at least as
     many.
+
+    Parameters
+    ----------
+    loads
+        What each item adds to the GPU that it is on, the largest first.
+    gpus
+        Number of GPUs.
     """
     sums = [0, *accumulate(loads)]
     bins = 1

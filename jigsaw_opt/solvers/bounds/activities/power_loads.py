@@ -1,0 +1,68 @@
+"""Watts times time of the blocks of task-graph jobs, and of data-parallel jobs beside them, under a power cap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from itertools import accumulate
+
+from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
+from jigsaw_opt.solvers.bounds.combinatorial.energy import watts_us
+from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+
+__all__ = ["MIXED_POWER", "TASK_POWER"]
+
+
+def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+    operations = context.operations
+    for cap in operations.cluster.power_caps or ():
+        capped = frozenset(cap.servers)
+        demands = [(data.job.release_us, watts_us(context, data, capped), data.job.name) for data in context.job_data]
+        for graph in operations.task_graphs:
+            work = _watts_us(graph, operations.cluster.servers, capped)
+            demands.append((graph.job.release_us, work, graph.job.name))
+        demands = sorted((demand for demand in demands if demand[1]), reverse=True)
+        # Jobs that are released later may have enough work by themselves; no period waits for a release.
+        sums = accumulate(work for _, work, _ in demands)
+        values = [head + ceil_div(work, cap.watts) for (head, _, _), work in zip(demands, sums, strict=True)]
+        if values:
+            value = max(values)
+            asking = demands[: values.index(value) + 1]
+            head, works = asking[-1][0], added(work for _, work, _ in asking)
+            terms = (Term("head", head), *(Term("work", work, "W * us", (name,)) for _, work, name in asking))
+            told, names = f"watts times time under power cap {cap.name!r}", tuple(name for _, _, name in asking)
+            yield Bound(
+                value, Proof(told, f"{head} + ceil(({works}) / {cap.watts}) = {value}", terms, names, cap.servers)
+            )
+
+
+def _watts_us(graph: CompiledTaskGraph, servers: Sequence[Server], capped: Set[str]) -> int:
+    """Return the least watts times microseconds of all blocks, each on every slot where it draws least."""
+    places = {(server.gpu_type, server.name in capped) for server in servers}
+    once = 0
+    for block, slots in zip(graph.shape.blocks, graph.takes_part, strict=False):
+        drawn = {kind: (block.power_w or {}).get(kind, 0) * time for kind, time in block.duration_us.items()}
+        for slot in slots:
+            own = (drawn[kind] if inside else 0 for kind, inside in places if kind in graph.gpu_types[slot])
+            once += min(own, default=0)
+    return graph.job.iterations * once
+
+
+def _relaxation(name: str, mixed: bool) -> Relaxation:
+    return Relaxation(
+        name,
+        _bounds,
+        frozenset({"makespan", "period"}),
+        instant=True,
+        fits=lambda operations: bool(operations.cluster.power_caps),
+        task_graphs=not mixed,
+        mixed=mixed,
+        moves=True,
+    )
+
+
+TASK_POWER, MIXED_POWER = _relaxation("task_power", False), _relaxation("mixed_power", True)
+"""The relaxations registered as ``task_power`` and ``mixed_power``."""
