@@ -5,8 +5,9 @@ ones before it, power caps and the memory of the jobs present allow. Of the best
 of starts, its operations by start and those that take no time first. None could start earlier: before its start no job
 begins but those of the operations before it, and from its start on it runs there already, so the later ones are not
 touched. What keeps it from the moment before ends at its start: something that it waits for, what runs on its resource
-or under its power cap, or, if it is the first of its job, a job that leaves memory. So this plan is visited. Jobs stay
-where they are: plans with moves are not looked at.
+or under its power cap, or, if it is the first of its job, a job that leaves memory. So this plan is visited. Where
+all jobs fit at once, operations are appended in any order, each as early as it can. That visits every active schedule,
+and one of them is best, for both objectives are regular. Jobs stay where they are: plans with moves are not looked at.
 Cyclic: the same for each period from 1 upward, with every start inside the job's window tried.
 """
 
@@ -174,6 +175,7 @@ class _FiniteSearch:
     ) -> None:
         self.operations, self.parts, self.needs, self.best = operations, parts, needs, best
         self.sizes = Counter(part.job for part in parts)
+        self.in_time = not _fits(operations.cluster, needs)
         self.start: dict[int, int] = {}
         self.free: dict[object, int] = {}
         self.seen: set[tuple[object, ...]] = set()
@@ -199,11 +201,12 @@ class _FiniteSearch:
         held = {resource: self.free.get(resource, 0) for resource in part.resources}
         ready = [self.start[before] + delay for before, delay in part.after]
         release = self.operations.jobs[part.job].release_us
-        earliest = max([release, *ready, *held.values(), *self.start.values()])
+        earliest = max([release, *ready, *held.values(), *(self.start.values() if self.in_time else ())])
         ends = {at + self.parts[other].duration for other, at in self.start.items()}
         for moment in sorted({earliest, *(end for end in ends if end > earliest)}):
             self.start[k] = moment
-            if _keeps_caps(self.operations.cluster, self.parts, self.start) and self._has_memory(moment):
+            has_memory = not self.in_time or self._has_memory(moment)
+            if has_memory and _keeps_caps(self.operations.cluster, self.parts, self.start):
                 break
         else:  # Alone it exceeds a cap, or jobs that have not ended leave no memory.
             del self.start[k]
