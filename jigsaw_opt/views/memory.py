@@ -48,13 +48,13 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
         return {}
     operations = compile_instance(instance)
     end_us = plan.period_us or max(map(job_end, plan.jobs))
-    changes, residents = defaultdict[str, Counter[int]](Counter), defaultdict[str, list[_Resident]](list)
+    changes, residents = defaultdict[str, Counter[int]](Counter), defaultdict[str, list[_MemoryTaken]](list)
     planned = {job.name: job for job in plan.jobs}
     for graph in operations.task_graphs:
         own = planned[graph.job.name]
         begin, end = (0, end_us) if plan.period_us else _span(own)
         for slot, gpu in zip(graph.shape.slots, own.gpus, strict=True):
-            residents[gpu].append(_Resident(begin, end, slot.memory, 0))
+            residents[gpu].append(_MemoryTaken(begin, end, slot.memory, 0))
         for gpu, moment, size in _changes(graph, own, plan.period_us) if isinstance(own, TaskGraphJobPlan) else ():
             changes[gpu][moment] += size
     for job in operations.jobs:
@@ -62,7 +62,7 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
         begin, end = (0, end_us) if plan.period_us else _span(own)
         for worker, gpu in enumerate(own.gpus):
             deepest = max(i.blocks[worker].level for i in own.iterations) if isinstance(own, JobPlan) else 0
-            residents[gpu].append(_Resident(begin, end, job.state_bytes, job.activation_bytes[deepest - 1]))
+            residents[gpu].append(_MemoryTaken(begin, end, job.state_bytes, job.activation_bytes[deepest - 1]))
     cluster, found = instance.cluster, {}
     for number, server in enumerate(cluster.servers):
         for gpu in (cluster.gpu_name(number, k) for k in range(server.gpus)):
@@ -71,7 +71,7 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
     return found
 
 
-class _Resident(NamedTuple):
+class _MemoryTaken(NamedTuple):
     """What a worker or slot takes of its GPU while its job is present."""
 
     start_us: int
@@ -102,7 +102,7 @@ def _changes(graph: CompiledTaskGraph, plan: TaskGraphJobPlan, period_us: int | 
             yield gpu, end, -hold.bytes
 
 
-def _steps(changes: Counter[int], residents: Sequence[_Resident], end_us: int) -> tuple[MemoryStep, ...]:
+def _steps(changes: Counter[int], residents: Sequence[_MemoryTaken], end_us: int) -> tuple[MemoryStep, ...]:
     """Return what is taken between two changes each."""
     moments = {moment for moment, size in changes.items() if size}
     times = sorted({0, end_us, *moments, *(time for resident in residents for time in resident[:2])})

@@ -40,7 +40,7 @@ class Seam(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
+class _JobMemory:
     """Memory that a job uses on a GPU: what it keeps while it is present and holds then, and its activations."""
 
     kept: Sequence[_Amount]
@@ -104,17 +104,17 @@ def _start(job: JobPlan | TaskGraphJobPlan) -> int:
     return min(starts)
 
 
-def _use(instance: Instance, job: JobPlan | TaskGraphJobPlan, gpu: str, period_us: int | None = None) -> _Use:
+def _use(instance: Instance, job: JobPlan | TaskGraphJobPlan, gpu: str, period_us: int | None = None) -> _JobMemory:
     """Return the memory that a job uses on one of its GPUs."""
     span = (_start(job), job_end(job)) if period_us is None else (0, period_us)
     asked, slot = next(each for each in instance.jobs if each.name == job.name), job.gpus.index(gpu)
     if isinstance(asked, TaskGraphJob):
         assert isinstance(job, TaskGraphJobPlan), "the plan is of this instance"
         held = _held(asked.shape, job, asked.shape.slots[slot].name)
-        return _Use([(*span, asked.shape.slots[slot].memory), *held], (*span, 0))
+        return _JobMemory([(*span, asked.shape.slots[slot].memory), *held], (*span, 0))
     assert isinstance(asked, Job) and isinstance(job, JobPlan), "the plan is of this instance"
     model, deepest = instance.models[asked.model], max(row.blocks[slot].level for row in job.iterations)
-    return _Use([(*span, model.state_bytes)], (*span, model.activation_bytes()[deepest - 1]))
+    return _JobMemory([(*span, model.state_bytes)], (*span, model.activation_bytes()[deepest - 1]))
 
 
 def _held(shape: TaskGraph, job: TaskGraphJobPlan, slot: str) -> Iterator[_Amount]:

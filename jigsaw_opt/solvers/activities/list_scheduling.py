@@ -20,7 +20,7 @@ from itertools import chain
 from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory, longest_tails
-from jigsaw_opt.solvers.activities.presence import Presence
+from jigsaw_opt.solvers.activities.presence import PresentJobs
 
 __all__ = ["ListScheduler"]
 
@@ -88,7 +88,7 @@ class _ListRun:
             self.by_rank[place] = activity
         self.missing, self.ready = list(scheduler.missing), list(scheduler.flat.release_us)
         self.memory = HeldMemory(self.flat)
-        self.presence = Presence(self.flat, self.memory) if self.flat.residents else None
+        self.presence = PresentJobs(self.flat, self.memory) if self.flat.residents else None
         self.safety = _ReserveSafety(self.flat, scheduler.reserves, self.presence)
         self.waiting: list[list[int]] = [[] for _ in range(scheduler.width)]
         self.coming: list[set[int]] = [set() for _ in range(scheduler.width)]
@@ -319,7 +319,7 @@ def _waits(flat: FlatActivities, successors: list[list[tuple[int, int]]]) -> dic
 class _ReserveSafety:
     """Check that the rest of the reserve can still be done behind an activity."""
 
-    def __init__(self, flat: FlatActivities, reserves: Sequence[list[int]], presence: Presence | None) -> None:
+    def __init__(self, flat: FlatActivities, reserves: Sequence[list[int]], presence: PresentJobs | None) -> None:
         self.flat, self.reserves, self.presence = flat, list(reserves), presence
         self.skipped = [0] * len(reserves)
         self.seen = [0] * len(flat.opens)

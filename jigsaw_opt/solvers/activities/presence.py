@@ -1,6 +1,6 @@
 """Memory in time: a job takes memory from its first activity to its last one (specification: memory).
 
-`Presence` admits jobs while a schedule is made from its begin to its end. `flattened` states the memory of a schedule
+`PresentJobs` admits jobs while a schedule is made from its begin to its end. `flattened` states the memory of a schedule
 as waits between jobs, for whatever changes the order of its activities.
 """
 
@@ -17,10 +17,10 @@ from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory
 
-__all__ = ["Presence", "fit_at_once", "flattened", "job_orders", "most_present", "ordered", "spans"]
+__all__ = ["PresentJobs", "fit_at_once", "flattened", "job_orders", "most_present", "ordered", "spans"]
 
 
-class Presence:
+class PresentJobs:
     """Jobs that are present at the moment that a schedule has come to.
 
     Parameters

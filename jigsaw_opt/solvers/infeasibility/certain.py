@@ -167,7 +167,7 @@ def _has_place(job: OperationGraph, servers: Sequence[Server]) -> bool:
     return most >= min(job.rule.min_total, job.iterations * job.slots * job.levels)
 
 
-class _Resident(NamedTuple):
+class _KeptMemory(NamedTuple):
     """Memory that workers or a slot of a job keep on GPUs of some types all the time.
 
     On each GPU, `least` comes on top of it.
@@ -180,16 +180,16 @@ class _Resident(NamedTuple):
     least: int
 
 
-def _residents(operations: Operations) -> Iterator[_Resident]:
+def _residents(operations: Operations) -> Iterator[_KeptMemory]:
     existing = {server.gpu_type for server in operations.cluster.servers}
     for job in checking_deadline(operations.jobs):
         least = job.activation_bytes[candidate_levels(job)[0] - 1]
-        yield _Resident(
+        yield _KeptMemory(
             job.name, frozenset(existing & set(job.gpu_types)), job.slots, job.slots * job.state_bytes, least
         )
     for graph in checking_deadline(operations.task_graphs):
         for slot, types in zip(graph.shape.slots, graph.gpu_types, strict=True):
-            yield _Resident(graph.job.name, frozenset(existing & set(types)), 1, slot.memory, 0)
+            yield _KeptMemory(graph.job.name, frozenset(existing & set(types)), 1, slot.memory, 0)
 
 
 def _states_exceed_memory(operations: Operations) -> Iterator[Conflict]:
