@@ -1,7 +1,7 @@
 """Memory in time: a job takes memory from its first activity to its last one (specification: memory).
 
-`PresentJobs` admits jobs while a schedule is made from its begin to its end. `flattened` states the memory of a schedule
-as waits between jobs, for whatever changes the order of its activities.
+`PresentJobs` admits jobs while a schedule is made from its begin to its end. `flattened` states the memory of a
+schedule as waits between jobs, for whatever changes the order of its activities.
 """
 
 from __future__ import annotations
