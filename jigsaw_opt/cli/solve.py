@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.engines.parameters import Parameter
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.params import SearchParams
-    from jigsaw_opt.solvers.result import Conflict, Report, Result
+    from jigsaw_opt.solvers.result import Report, Result
 
 HELP = "solve an instance"
 EXAMPLE = "jigsaw solve server/demo --time-limit 10 -o plan.json"
-_PHASED_MEMORY = "a job holds memory only in its phases"
 _EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
 
 
@@ -195,22 +194,14 @@ def _finish(instance: Instance, arguments: argparse.Namespace, options: Options,
     with progress(arguments.quiet or asked_for, arguments.verbose, options.time_limit) as report:
         result = _solved(instance, arguments, options, report, old)
     if result.plan is not None and result.plan.is_phased and not asked_for and is_listed_first(instance, options):
-        note(f"no plan that lists all iterations was found; this one is phased, and {_PHASED_MEMORY}")
+        note("no plan that lists all iterations was found; this one is phased")
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
     _print(result, arguments)
-    listed = not arguments.survivable and not asked_for and instance.horizon == "finite"
-    if listed and any(map(_is_of_memory, result.conflicts)):
-        note(f"that is of plans that list all iterations; try --phased, where {_PHASED_MEMORY}")
     if arguments.timeline and result.plan is not None and not arguments.json:
         _print_timeline(instance, result, result.plan)
     flush()
     return _exit_code(result, arguments.output)
-
-
-def _is_of_memory(conflict: Conflict) -> bool:
-    """Return whether jobs that it names together may have plans if each holds memory for some of the time only."""
-    return conflict.kind in ("memory", "search") and len(conflict.jobs) > 1
 
 
 def _exit_code(result: Result, output: Path | None) -> int:

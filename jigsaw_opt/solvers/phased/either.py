@@ -33,8 +33,8 @@ def solve_either(
 ) -> Result:
     """Solve by ``auto``, as a phased plan, or by both where jobs are so long that either may be better.
 
-    Where ``auto`` has no plan of short jobs, a phased one is tried: there a job holds memory only in its phases. With
-    options that phased plans are not made with, none is.
+    Where ``auto`` has no plan of short jobs, a phased one is tried, which is sooner there. With options that phased
+    plans are not made with, none is.
 
     Parameters
     ----------
@@ -89,8 +89,6 @@ def _listed_or_phased(
     instance: Instance, options: Options, on_event: Report | None, opening: Opening | None, started: float
 ) -> Result:
     """Return a plan that lists all iterations, or where there is none a phased one.
-
-    A phased plan may keep to memory where no other does.
 
     Of a time limit, the phased plan has the last part, if there is no other by then.
     """
