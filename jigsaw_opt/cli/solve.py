@@ -256,7 +256,7 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(_as_json(result, arguments.output))
         return
-    if result.part:
+    if result.part and result.status in ("feasible", "unknown"):
         note(f"{result.solver} looked at {result.part}; the bound holds for all plans")
     for conflict in result.conflicts:
         note(f"infeasible: {conflict.message}")

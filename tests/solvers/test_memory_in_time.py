@@ -7,9 +7,10 @@ from math import inf
 
 import pytest
 
-from jigsaw_opt import Options
+from jigsaw_opt import Options, solve
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, compile_instance
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.operations import Operations
@@ -21,11 +22,14 @@ from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.presence import fit_at_once, flattened, job_orders, most_present
 from jigsaw_opt.solvers.activities.search_in_time import SearchInTime
 from jigsaw_opt.solvers.explanation import explain
+from jigsaw_opt.solvers.explanation.changes import changes
 from jigsaw_opt.solvers.greedy.heuristic import greedy_timetable
+from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.views.memory import MemoryStep, MemoryUse, memory_use
 from tests.random_instances import random_instance, tight_instance
+from tests.refusals import refused
 
 SEEDS = range(60)
 GOALS: tuple[Objective, ...] = ("makespan", "weighted_completion")
@@ -157,3 +161,23 @@ def test_a_plan_is_timed_anew_within_its_memory() -> None:
     assert kept is not None
     assert alone is not None
     assert (kept.starts[-1], alone.starts[-1]) == (110, 0)
+
+
+def test_the_change_to_gpus_of_its_own_waits_for_no_memory() -> None:
+    instance, plan = after_an_exchange()
+    then = {change.change: change.end_us for change in changes(instance, plan, "late")}
+    assert (then["GPUs of its own"], then["alone in the cluster"]) == (10, 10)
+    (late,) = explain(instance, plan, "late")
+    assert [(wait.kind, wait.by, wait.us) for wait in late.waits] == [("memory", "wide", 100), ("gpu", "wide", 10)]
+
+
+def test_what_has_started_must_fit_into_memory_together() -> None:
+    instance, plan = after_an_exchange()
+    servers = (replace(instance.cluster.servers[0], gpu_memory=250),)
+    ample = replace(instance, cluster=replace(instance.cluster, servers=servers))
+    beside = solve(ample, "cpsat", threads=1).plan
+    assert beside is not None
+    with pytest.raises(InvalidInputError) as raised:
+        solve(instance, start=beside, fix=Fix(before_us=30), threads=1)
+    assert refused(raised.value) == ["broken-rule $.before_us"]
+    assert solve(instance, start=plan, fix=Fix(before_us=30), threads=1).objective == 120

@@ -54,12 +54,13 @@ class ChainStep:
 
 
 class _Obstacle(NamedTuple):
-    """Obstacle that kept an activity from its start for a time; `by` is None where memory was full."""
+    """Obstacle that kept an activity from its start for a time; `by` is None where nobody says when memory is free."""
 
     start_us: int
     end_us: int
     resource: int
     by: int | None
+    is_memory: bool = False
 
 
 class _Cause(NamedTuple):
@@ -210,7 +211,7 @@ class Chains:
         }
         parts = list(pairwise(sorted(cuts)))
         for (low, high), obstacle in zip(parts, _in_the_way(obstacles, [low for low, _ in parts]), strict=True):
-            kind: StepKind = "memory" if obstacle.by is None else "gpu" if obstacle.resource < self._gpus else "link"
+            kind: StepKind = "memory" if obstacle.is_memory else "gpu" if obstacle.resource < self._gpus else "link"
             steps.append(ChainStep(kind, low, high, activity, obstacle.resource, obstacle.by))
         if free < start:
             steps.append(ChainStep("slack", free, start, activity))
@@ -235,13 +236,21 @@ class Chains:
         job = self._flat.job[activity]
         for gpu, size, most in self._flat.residents[job] if self._spans and self._spans[job][0] == start else ():
             for low, high in self._memory[gpu].full(size, since, start, most):
-                yield _Obstacle(low, high, gpu, None)
+                yield _Obstacle(low, high, gpu, self._leaver(gpu, high), True)
         for gpu, size, last in self._flat.opens[activity]:
             for low, high in self._memory[gpu].full(size, since, start):
                 # What another activity ends is held from the start until then, so it begins after the last such time.
-                yield _Obstacle(low if last == activity else since, high, gpu, None)
+                yield _Obstacle(low if last == activity else since, high, gpu, None, True)
                 if last != activity:
                     break
+
+    def _leaver(self, gpu: int, moment: int) -> int | None:
+        """Return the last activity of a job that gives back memory of a GPU at a moment; None where there is none."""
+        for job, residents in enumerate(self._flat.residents):
+            if self._spans[job][1] == moment and any(gpu == own for own, _, _ in residents):
+                own = (a for a, each in enumerate(self._flat.job) if each == job)
+                return max(own, key=lambda a: self._starts[a] + self._flat.duration_us[a])
+        return None
 
 
 def _in_the_way(obstacles: Sequence[_Obstacle], moments: Sequence[int]) -> Iterator[_Obstacle]:
@@ -256,6 +265,6 @@ def _in_the_way(obstacles: Sequence[_Obstacle], moments: Sequence[int]) -> Itera
             following += 1
         there = [interval for interval in there if interval.end_us > moment]
         if there:
-            yield next((interval for interval in there if interval.by is not None), there[0])
+            yield next((interval for interval in there if not interval.is_memory), there[0])
         else:
             yield obstacles[following]

@@ -52,8 +52,8 @@ def changes(instance: Instance, plan: Plan, name: str) -> list[JobChange]:
     job = next(at for at, each in enumerate(order.jobs) if each.name == name)
     now = _value(order, job, order.flat, order.starts, order.period_us)
     found = []
-    for change, flat in (("as early as the order permits", order.flat), *_relaxed(order, job)):
-        timing = order.timed_as(flat)
+    for change, flat, free in (("as early as the order permits", order.flat, ()), *_relaxed(order, job)):
+        timing = order.timed_as(flat, free)
         # Whatever is only taken away, the plan is still one.
         then = now if timing is None else min(now, _value(order, job, flat, timing.starts, timing.period))
         found.append(JobChange(change, then, now - then))
@@ -71,22 +71,22 @@ def _value(order: KeptOrder, job: int, flat: FlatActivities, starts: Sequence[in
     return max(starts[a] + flat.duration_us[a] for a in own) if period is None else period
 
 
-def _relaxed(order: KeptOrder, job: int) -> Iterator[tuple[str, FlatActivities]]:
-    """Yield changes that only take away what is in the way."""
+def _relaxed(order: KeptOrder, job: int) -> Iterator[tuple[str, FlatActivities, Sequence[int]]]:
+    """Yield changes that only take away what is in the way, with the jobs that no others wait for in memory then."""
     gpus, cluster, flat = order.operations.cluster.gpu_count, order.operations.cluster, order.flat
-    yield "GPUs of its own", _apart(order, job, lambda resource: resource < gpus)
+    yield "GPUs of its own", _apart(order, job, lambda resource: resource < gpus), (job,)
     used = sorted({r for a in range(order.begins[job], order.begins[job + 1]) for r in flat.resources[a] if r >= gpus})
     if used:
-        yield "links of its own", _apart(order, job, lambda resource: resource >= gpus)
+        yield "links of its own", _apart(order, job, lambda resource: resource >= gpus), ()
         narrow = _narrow(order, job, used)
         if len(used) > 1:
             name = cluster.links[narrow - gpus].name
-            yield f"a second link beside {name}, for it alone", _apart(order, job, lambda other: other == narrow)
-            yield f"twice the bandwidth of link {name}", _faster(order, [narrow])
-        yield "twice the bandwidth of its links", _faster(order, used)
+            yield f"a second link beside {name}, for it alone", _apart(order, job, lambda other: other == narrow), ()
+            yield f"twice the bandwidth of link {name}", _faster(order, [narrow]), ()
+        yield "twice the bandwidth of its links", _faster(order, used), ()
     others = [other for other in range(len(order.jobs)) if other != job]
     if others:
-        yield "alone in the cluster", order.patched(others, (), order.operations.routes)
+        yield "alone in the cluster", order.patched(others, (), order.operations.routes), others
 
 
 def _apart(order: KeptOrder, job: int, chosen: Callable[[int], bool]) -> FlatActivities:

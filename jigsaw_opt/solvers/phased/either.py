@@ -64,7 +64,12 @@ def solve_either(
     phased = solve_phased(instance, _within(options, _SHARE, started))
     if _is_proven(phased) or options.cancel.is_set():
         return phased
-    return _better(solve_listed(instance, "auto", _within(options, 1.0, started), on_event, opening), phased)
+    found = _better(solve_listed(instance, "auto", _within(options, 1.0, started), on_event, opening), phased)
+    left = _within(options, 1.0, started)
+    if _is_proven(found) or options.cancel.is_set() or not left.time_limit:
+        return found
+    # The listed plan took less than its time, which helps the phased one.
+    return _better(found, solve_phased(instance, left))
 
 
 def is_listed_first(instance: Instance, options: Options) -> bool:

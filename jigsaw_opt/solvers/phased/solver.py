@@ -24,7 +24,7 @@ from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.compiled import warn_if_interpreted
-from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
+from jigsaw_opt.solvers.infeasibility import certain_causes, exceeded_guarantees, too_wide
 from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.laxity import LeastLaxityPolicy, wrap_around_us
 from jigsaw_opt.solvers.phased.limits import phased_bound
@@ -124,6 +124,8 @@ def _solved(instance: Instance, options: Options, started: float) -> tuple[Bound
         bound = phased_bound(operations, options, started)
         if causes := certain_causes(operations):
             return bound, causes, None
+        if exceeded := exceeded_guarantees(operations, bound.value):
+            return bound, (exceeded,), None
         return bound, (), _planned(instance, options, bound, started)
     except OutOfTimeError:
         return bound, (), None

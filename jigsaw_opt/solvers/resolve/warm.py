@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, UsageError
+from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
@@ -183,9 +184,32 @@ class _Resolving:
                 clashes.append(
                     Problem(place, "what it has started breaks an order with the durations of now", code="broken-rule")
                 )
+        clashes += self._crowded(schedule)
         if clashes:
             raise InvalidInputError(clashes)
         return FiniteInsertion(schedule, self.fixed, self.rng)
+
+    def _crowded(self, schedule: PartialSchedule) -> Iterator[Problem]:
+        """Yield the jobs that have begun and, whatever follows, are in memory with more than it holds."""
+        moment, number = self.fix.moment, self.data.layout.gpus
+        begun: dict[int, list[tuple[int, int, int, int]]] = {}
+        for index, frozen in enumerate(schedule.frozen):
+            if frozen is None:
+                continue
+            own, job = frozen.scheduled, self.operations.jobs[index]
+            # What it has started keeps its levels, and a job that has not ended is there at the moment.
+            rows = [row for row, starts in zip(own.levels, own.blocks, strict=True) if min(starts) < moment]
+            for gpu, column in zip(own.assignment.gpus, zip(*rows, strict=True), strict=True):
+                taken = own.start, min(own.end, moment + 1), job.state_bytes, job.activation_bytes[max(column) - 1]
+                begun.setdefault(gpu, []).append(taken)
+        for gpu, jobs in begun.items():
+            for at in sorted({start for start, *_ in jobs}):
+                need = needed_bytes((size, most) for start, end, size, most in jobs if start <= at < end)
+                if need > self.data.layout.memory[gpu]:
+                    name = self.operations.cluster.gpu_name(*number[gpu])
+                    told = f"what has started needs {need:,} bytes on GPU {name} at {at}, which has less"
+                    yield Problem("$.before_us", told, code="broken-rule")
+                    break
 
     def _insert(self, insertion: FiniteInsertion, unassigned: Sequence[int]) -> bool:
         """Insert the unassigned jobs; return whether all found room."""
