@@ -294,7 +294,10 @@ def _program(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.solvers.ilp import MOST_EXPORTED, model_document
 
     most = MOST_EXPORTED if arguments.max_coefficients is None else arguments.max_coefficients
-    return model_document(instance_from(arguments.instance), arguments.to, most, _progress())
+    instance = instance_from(arguments.instance)
+    if instance.moving_jobs:
+        note("the program has plans in which no job moves; where jobs have a restart_us, others may be better")
+    return model_document(instance, arguments.to, most, _progress())
 
 
 def _shop(arguments: argparse.Namespace) -> bytes:

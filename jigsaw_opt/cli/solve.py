@@ -260,8 +260,11 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
         note(f"{result.solver} looked at {result.part}; the bound holds for all plans")
     for conflict in result.conflicts:
         note(f"infeasible: {conflict.message}")
-    if result.status == "unknown" and result.stopped_by == "time" and result.solver != "phased":
-        note("no plan within the limit; a longer --time-limit may find one, and so may --solver greedy or --phased")
+    if result.status == "unknown" and result.stopped_by in ("time", "completed"):
+        ended = (
+            "within the limit; a longer --time-limit" if result.stopped_by == "time" else "was found; another --seed"
+        )
+        note(f"no plan {ended} may find one, and --solver auto or cpsat may also prove that there is none")
     gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
     row = (
         result.objective,
