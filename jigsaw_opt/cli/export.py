@@ -290,6 +290,7 @@ def _kinds(text: str | None) -> list[tuple[str, str]]:
 
 
 def _program(arguments: argparse.Namespace) -> bytes:
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.solvers.ilp import MOST_EXPORTED, model_document
 
