@@ -56,7 +56,7 @@ def test_the_engine_needs_no_first_plan(monkeypatch: pytest.MonkeyPatch) -> None
     instance = load("server/full")
     events: list[Event] = []
     result = CPSAT.run(
-        SolveState("cpsat", compile_instance(instance), Options(threads=1, work_limit=20.0), events.append)
+        SolveState("cpsat", compile_instance(instance), Options(threads=1, work_limit=20.0), events.append, part="")
     )
     assert result.plan is not None
     assert check(instance, result.plan) == ()

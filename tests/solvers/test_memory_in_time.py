@@ -11,7 +11,20 @@ from jigsaw_opt import Options, solve
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InvalidInputError
-from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, compile_instance
+from jigsaw_opt.problem import (
+    Cluster,
+    Instance,
+    Job,
+    MemoryInterval,
+    Model,
+    Segment,
+    Server,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    compile_instance,
+)
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import Plan
@@ -181,3 +194,17 @@ def test_what_has_started_must_fit_into_memory_together() -> None:
         solve(instance, start=beside, fix=Fix(before_us=30), threads=1)
     assert refused(raised.value) == ["broken-rule $.before_us"]
     assert solve(instance, start=plan, fix=Fix(before_us=30), threads=1).objective == 120
+
+
+def test_a_job_begins_with_what_its_memory_lets_it_go_on_from() -> None:
+    # Begun with its second block, the job would need 7 of 5 bytes for its first one.
+    blocks = (TaskGraphBlock("b0", ("t",), {"v": 3}), TaskGraphBlock("b2", ("t",), {"v": 6}))
+    holds = (MemoryInterval("b2", "b0", 2), MemoryInterval("b0", "b0", 2))
+    one = TaskGraphJob("one", TaskGraph((Slot("t", 3),), blocks, (), (), holds=holds), 1)
+    two = TaskGraphJob("two", TaskGraph((Slot("t", 3),), (TaskGraphBlock("b", ("t",), {"v": 6}),), (), ()), 1)
+    cluster = Cluster(servers=(Server("s", "v", 1, 5, 10**6),), switches=(), links=())
+    instance = Instance("stuck", cluster, {}, (one, two), objective="weighted_completion")
+    operations = compile_instance(instance)
+    schedules = [timetable for timetable in timetables_in_time(operations, 0, inf) if timetable is not None]
+    assert min(objective_of(operations, (), None, own.task_graph_jobs) for own in schedules) == 21
+    assert all(check(instance, plan_of(operations, timetable)) == () for timetable in schedules)

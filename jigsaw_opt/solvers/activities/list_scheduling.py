@@ -105,12 +105,13 @@ class _ListRun:
                 self.coming[resource].add(activity)
 
     def run(self) -> tuple[list[int], list[int]]:
-        events, now = self.events, 0
+        events, now, widest = self.events, 0, 0
         while events or len(self.order) < len(self.start):
             check_deadline()
             if not events:
                 # All that is ready was held back: a GPU may go further ahead.
-                assert self.openings is not None, "the reserve can always go on"
+                widest += 1
+                assert self.openings is not None and widest <= len(self.start), "the reserve can always go on"
                 self.openings.widen()
                 events += [(now, ~resource) for resource, waiting in enumerate(self.waiting) if waiting]
             now, looked_at = events[0][0], set[int]()
@@ -160,7 +161,7 @@ class _ListRun:
         if not presence.admits(job, now):
             return False
         presence.begin(job)
-        if self.memory.fits(activity) and self.safety.holds_beside(self.memory, job):
+        if self.memory.fits(activity) and self.safety.holds_beside(self.memory, activity):
             return True
         presence.take_back(job)
         return False
@@ -338,19 +339,18 @@ class _ReserveSafety:
         gpus = {gpu for gpu, _, _ in self.flat.opens[activity] if self.scarce[gpu]}
         return all(self._holds_on(gpu, memory, activity) for gpu in gpus)
 
-    def holds_beside(self, memory: HeldMemory, job: int) -> bool:
-        """Return whether the reserve of all jobs that have begun suffices on the GPUs of one of them."""
-        gpus = {gpu for gpu, _, _ in self.flat.residents[job]}
-        return all(self._holds_on(gpu, memory, None) for gpu in gpus if self.reserves[gpu])
+    def holds_beside(self, memory: HeldMemory, activity: int) -> bool:
+        """Return whether the reserve still suffices for all jobs that have begun, one of them with an activity now."""
+        gpus = {gpu for gpu, _, _ in self.flat.residents[self.flat.job[activity]]}
+        return all(self._holds_on(gpu, memory, activity, True) for gpu in gpus if self.reserves[gpu])
 
-    def _holds_on(self, gpu: int, memory: HeldMemory, activity: int | None) -> bool:
+    def _holds_on(self, gpu: int, memory: HeldMemory, activity: int, to_the_end: bool = False) -> bool:
         # The banker's algorithm (Dijkstra): a step is safe if the rest can still be brought to an end in one known
         # order. `seen` marks what this walk has done by the number of the walk, so that nothing has to be reset.
         done, seen = memory.done, self.seen
         self.epoch += 1
         epoch, level = self.epoch, memory.held[gpu]
-        now = () if activity is None else (activity,)
-        for following in chain(now, self._reserve_before(gpu, memory, activity)):
+        for following in chain((activity,), self._reserve_left(gpu, memory, activity, to_the_end)):
             level += sum(
                 amount
                 for where, amount, end in self.flat.opens[following]
@@ -367,8 +367,8 @@ class _ReserveSafety:
         # Behind the activity the reserve is as it was: in either order the same is held there.
         return True
 
-    def _reserve_before(self, gpu: int, memory: HeldMemory, activity: int | None) -> Iterator[int]:
-        """Yield what is left of the reserve of a GPU up to an activity, or all of it; only of jobs that have begun."""
+    def _reserve_left(self, gpu: int, memory: HeldMemory, activity: int, to_the_end: bool) -> Iterator[int]:
+        """Yield what is left of the reserve of a GPU up to an activity, or behind it too; of jobs that have begun."""
         reserve, done, job = self.reserves[gpu], memory.done, self.flat.job
         begun = None if self.presence is None else self.presence.begun
         # What is done stays so, and is left out once walks have passed over it often enough to pay for it.
@@ -376,9 +376,9 @@ class _ReserveSafety:
             reserve = self.reserves[gpu] = [other for other in reserve if not done[other]]
             self.skipped[gpu] = 0
         for other in reserve:
-            if other == activity:
+            if other == activity and not to_the_end:
                 return
             if done[other]:
                 self.skipped[gpu] += 1
-            elif begun is None or begun[job[other]]:
+            elif other != activity and (begun is None or begun[job[other]]):
                 yield other

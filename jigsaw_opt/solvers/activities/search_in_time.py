@@ -27,6 +27,8 @@ _DRAWS = 4
 """List schedules by drawn rules of each placement, the best of which is annealed."""
 _ANNEALING = 0.05
 """Deterministic seconds of annealing of an order."""
+_LEAST_WORK = 0.002
+"""Deterministic seconds that a step counts as at least, however small the instance."""
 _HOT = (0.05, 0.15, 0.5)
 """Initial temperatures, in mean durations of activities; one of them is drawn at random."""
 _MOVED = 0.7
@@ -87,6 +89,7 @@ class SearchInTime:
             Limit in seconds of the clock.
         """
         limit, end = self.spent + min(work, _ANNEALING), self.solve_state.seconds + seconds
+        self.spent += _LEAST_WORK
         jobs = self._next()
         if jobs is None:
             self.exhausted = True
