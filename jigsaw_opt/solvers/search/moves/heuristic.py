@@ -28,13 +28,18 @@ class Trials:
     ----------
     context
         Takes what they find.
+
+    Attributes
+    ----------
+    gains_in_time
+        Whether a schedule in which jobs follow one another for memory was better than all before it.
     """
 
     def __init__(self, context: Context) -> None:
         self.context = context
         seed, self._size = context.solve_state.options.seed, context.operations.blocks + context.operations.transfers
         self._trials: Iterator[Outcome | None] = trials(context.evaluator, context.data, seed)
-        self._in_time = timetables_in_time(context.operations, seed, inf)
+        self._in_time, self.gains_in_time = timetables_in_time(context.operations, seed, inf), False
 
     def make(self, most: int | None = None) -> Candidate | None:
         """Make the next trials until there is a reason to stop, and return the best of them.
@@ -61,11 +66,14 @@ class Trials:
         share
             Share of the limits that it may take from the last better one on.
         """
-        context = self.context
+        context, work = self.context, self._size * SECONDS_OF_LISTING
+        if context.incumbent is not None and work > share * context.budget.left[0]:
+            return  # Not even one of them is worth its share.
         with context.budget.slice(share):
             for timetable in self._in_time:
-                context.budget.spend(self._size * SECONDS_OF_LISTING)
+                context.budget.spend(work)
                 if timetable is not None and context.offer(timetable) is not None:
+                    self.gains_in_time = True
                     context.budget.renew()
                 if context.budget.over():
                     break
@@ -102,5 +110,6 @@ class Heuristic:
         """
         trials = self.context.shared(Trials)
         found = trials.make()
-        trials.make_in_time(_SHARE_WITHOUT_PLAN if self.context.incumbent is None else _SHARE_IN_TIME)
+        if self.context.incumbent is None or trials.gains_in_time:
+            trials.make_in_time(_SHARE_WITHOUT_PLAN if self.context.incumbent is None else _SHARE_IN_TIME)
         return found
