@@ -261,8 +261,8 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
     for conflict in result.conflicts:
         note(f"infeasible: {conflict.message}")
     if result.status == "unknown" and result.stopped_by in ("time", "completed"):
-        more = "a longer --time-limit" if result.stopped_by == "time" else "another --seed"
-        note(f"no plan was found; {more} may find one, and --solver auto or cpsat may also prove that there is none")
+        more = "a longer --time-limit, --solver greedy" if result.stopped_by == "time" else "another --seed"
+        note(f"no plan was found; {more} or auto may find one, and auto or cpsat may prove that there is none")
     gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
     row = (
         result.objective,
