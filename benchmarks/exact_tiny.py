@@ -13,7 +13,7 @@ import sys
 from jigsaw_opt.instances import best_known, load, names
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.registry import find
+from jigsaw_opt.solvers.registry import find, refusal
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve import solve
 
@@ -21,7 +21,7 @@ SOLVERS = ("cpsat", "ilp")
 
 
 def outcomes(instance: Instance, options: Options) -> dict[str, Result]:
-    able = [name for name in SOLVERS if find(name).unsupported(instance) is None]
+    able = [name for name in SOLVERS if refusal(find(name), instance) is None]
     return {name: solve(instance, name, options) for name in able}
 
 

@@ -1,7 +1,8 @@
-"""Solvers set against each other, the checker and brute force on random instances of extreme numbers.
+"""Solvers set against each other, the checker and brute force on random instances.
 
-Run ``python -m benchmarks.fuzz_solvers [--seeds 0:100] [--solvers greedy,cpsat,ilp] [--time-limit 2] [--cold]`` in
-the root of the repository. One line a failure; exit status 1 where there is one. A failure is
+Run ``python -m benchmarks.fuzz_solvers [--kind extreme|tight] [--seeds 0:100] [--solvers greedy,cpsat,ilp]
+[--time-limit 2] [--cold]`` in the root of the repository. Instances have extreme numbers, or memory so tight that jobs
+have to follow one another. One line a failure; exit status 1 where there is one. A failure is
 
 * an exception, or no answer long after the time limit (the process may have ended, too);
 * a plan that the checker does not accept once it has been written and read;
@@ -24,11 +25,13 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.documents import decode_instance, decode_plan, encode_instance, encode_plan
 from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.registry import find, names
+from jigsaw_opt.solvers.registry import find, names, refusal
 from jigsaw_opt.solvers.result import Result, Status
 from jigsaw_opt.solvers.solve import solve
 from tests.extreme_instances import extreme_instance
 from tests.oracle import optimum
+from tests.random_instances import tight_instance
+from tests.task_graph_oracle import task_graph_optimum
 
 T = TypeVar("T")
 GRACE_SECONDS = 60.0
@@ -36,7 +39,14 @@ GRACE_SECONDS = 60.0
 COLD_MODULES = ("jigsaw_opt.solvers.cpsat.search", "jigsaw_opt.solvers.ilp.solver")
 """Where the exact solvers ask the heuristic for a first plan."""
 MOST_OPERATIONS, MOST_GPUS = 6, 4
-"""Brute force takes longer than a solver beyond these."""
+"""Brute force takes longer than a solver beyond these, but for tight instances, which are made to be small."""
+
+
+def _tight(seed: int) -> Instance:
+    return tight_instance(seed, "makespan" if seed % 2 else "weighted_completion")
+
+
+KINDS: dict[str, Callable[[int], Instance]] = {"extreme": extreme_instance, "tight": _tight}
 
 
 class Worker:
@@ -64,33 +74,33 @@ class Worker:
         self._pool.join()
 
 
-def solved(seed: int, solver: str, seconds: float, cold: bool) -> Result:
+def solved(instance: Instance, seed: int, solver: str, seconds: float, cold: bool) -> Result:
     with ExitStack() as stack:
         for module in COLD_MODULES if cold else ():
             stack.enter_context(patch(f"{module}.offer_greedy", return_value=False))
-        return solve(extreme_instance(seed), solver, Options(time_limit=seconds, threads=1, seed=seed))
+        return solve(instance, solver, Options(time_limit=seconds, threads=1, seed=seed))
 
 
-def brute_force(seed: int) -> int | None:
-    return optimum(extreme_instance(seed))
+def brute_force(instance: Instance) -> int | None:
+    return task_graph_optimum(instance) if instance.task_graph_jobs else optimum(instance)
 
 
-def failures(worker: Worker, seed: int, solvers: list[str], seconds: float, cold: bool) -> Iterator[str]:
+def failures(worker: Worker, kind: str, seed: int, solvers: list[str], seconds: float, cold: bool) -> Iterator[str]:
     """Everything that is wrong with what the solvers say of one instance."""
-    instance = extreme_instance(seed)
+    instance = KINDS[kind](seed)
     if decode_instance(encode_instance(instance)) != instance:
         yield "the instance changes when it is written and read"
     results: dict[str, Result] = {}
-    for solver in (name for name in solvers if find(name).unsupported(instance) is None):
-        answer = worker.call(solved, (seed, solver, seconds, cold), seconds + GRACE_SECONDS)
+    for solver in (name for name in solvers if refusal(find(name), instance) is None):
+        answer = worker.call(solved, (instance, seed, solver, seconds, cold), seconds + GRACE_SECONDS)
         if isinstance(answer, str):
             yield f"{solver}: {answer}"
         else:
             results[solver] = answer
             yield from _broken_rules(instance, solver, answer)
     yield from _contradictions(results)
-    if _small(instance):
-        yield from _against_brute_force(results, worker.call(brute_force, (seed,), GRACE_SECONDS))
+    if kind == "tight" or _small(instance):
+        yield from _against_brute_force(results, worker.call(brute_force, (instance,), GRACE_SECONDS))
 
 
 def _broken_rules(instance: Instance, solver: str, result: Result) -> Iterator[str]:
@@ -135,6 +145,7 @@ def _range(text: str) -> range:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kind", choices=KINDS, default="extreme", help="of instances; default extreme")
     parser.add_argument("--seeds", type=_range, default=range(100), metavar="FROM:TO", help="default 0:100")
     parser.add_argument("--solvers", type=lambda text: text.split(","), default=list(names()), help="default: all")
     parser.add_argument("--time-limit", type=float, default=2.0, metavar="SECONDS", help="of each solver; default 2")
@@ -142,7 +153,7 @@ def main() -> int:
     arguments = parser.parse_args()
     worker, failed = Worker(), 0
     for seed in arguments.seeds:
-        for failure in failures(worker, seed, arguments.solvers, arguments.time_limit, arguments.cold):
+        for failure in failures(worker, arguments.kind, seed, arguments.solvers, arguments.time_limit, arguments.cold):
             failed += 1
             print(f"seed {seed}: {failure}", flush=True)
     worker.close()
