@@ -144,7 +144,7 @@ def of_a_function(rank: int) -> tuple[float, list[list[bool]]]:
         levels = model._rule(iteration)
         if iteration % 2 == 0:
             first = model.stem.weight.clone()
-            model.stem.weight.grad = torch.ones_like(first)  # somebody forgot to clear it
+            model.stem.weight.grad = torch.zeros_like(first)  # as `zero_grad(set_to_none=False)` leaves it
         loss_of(CASE, model, rank, iteration).backward()
         there.append([parameter.grad is not None for parameter in model.parameters()])
         if iteration % 2:
@@ -184,6 +184,26 @@ def in_a_part_of_all(rank: int) -> list[float | str]:
     return [worst, *refused(error.value)]
 
 
+def uncleared(rank: int) -> tuple[list[float], str]:
+    """Gradients over four iterations that nobody clears; what is said where one process has cleared them by itself.
+
+    With y = c b a x of weights 2, 3 and 5, da = 15 x, db = 10 x and dc = 6 x.
+    """
+    network = nn.Sequential(*(nn.Linear(1, 1, bias=False) for _ in range(3)))
+    for layer, value in zip(network, (2.0, 3.0, 5.0), strict=True):
+        nn.init.constant_(layer.weight, value)
+    levels = ((3, 3, 3), (1, 1, 1), (2, 1, 2), (1, 1, 1), (1, 1, 1))
+    model = PartialBackprop(network, ["1", "2"], lambda iteration, worker: levels[iteration][worker])
+    for x in (1.0, 10.0, 100.0, 1000.0):
+        model(torch.full((1, 1), x * (1 + rank))).sum().backward()
+    added = [float(layer.weight.grad) for layer in network]
+    if rank == 1:
+        network[0].zero_grad()
+    with pytest.raises(UsageError) as error:
+        model(torch.ones(1, 1)).sum().backward()
+    return added, str(error.value)
+
+
 def habits() -> dict[str, Any]:
     rank = dist.get_rank()
     return {
@@ -194,6 +214,7 @@ def habits() -> dict[str, Any]:
         "drawn": drawn(rank),
         "function": of_a_function(rank),
         "behind": behind_the_last_layer(rank),
+        "uncleared": uncleared(rank),
         "told": told(rank),
         "begins": begins_alike(rank),
         "part": in_a_part_of_all(rank),

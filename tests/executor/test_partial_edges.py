@@ -45,7 +45,7 @@ def test_a_level_that_reaches_no_parameter_has_a_backward_pass() -> None:
     assert torch.equal(model(inputs), model.module(inputs))
     for iteration in range(3):
         for parameter in model.parameters():
-            parameter.grad = torch.ones_like(parameter)
+            parameter.grad = torch.zeros_like(parameter)
         outputs = model(inputs)
         outputs += 1  # an output may be changed in place
         outputs.sum().backward()
@@ -72,6 +72,59 @@ def test_outputs_of_any_nesting_can_begin_a_backward_pass() -> None:
     assert [value.requires_grad for value in tensors(found)] == [True, True, True, False, False]
     sum(value.sum() for value in tensors(found)).backward()
     assert model.iteration == 1 and model.early.weight.grad is None
+
+
+class Measured(nn.Module):
+    """Returns a loss with a metric, a detached feature, what is computed without gradients, and a share of an input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.early, self.norm, self.late = nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Flatten()
+        self.is_short = False
+
+    def forward(self, x: Tensor) -> Any:
+        y = self.norm(self.early(x))
+        with torch.no_grad():
+            accuracy = (y > 0).float().mean()
+        loss = self.late(y).square().mean()
+        if self.is_short:
+            return accuracy, loss
+        return {"loss": loss, "accuracy": accuracy, "features": [y.detach()], "share": x.mean()}
+
+
+def test_what_needs_no_gradient_at_full_depth_needs_none_at_any_level() -> None:
+    model = PartialBackprop(Measured(), ["late"], levels=lambda iteration, worker: 1 + iteration % 2)
+    inputs = torch.randn(4, 6)
+    for iteration in range(4):
+        model.module.is_short = iteration >= 2
+        state, draws = {k: v.clone() for k, v in model.state_dict().items()}, torch.get_rng_state()
+        found = model(inputs)
+        told = [found[1], found[0]] if iteration >= 2 else list(tensors(found))
+        assert [value.requires_grad for value in told] == [True] + [False] * (len(told) - 1)
+        assert all(value.numpy().size for value in told[1:])
+        assert torch.equal(draws, torch.get_rng_state())
+        assert int(model.norm.num_batches_tracked) == int(state["norm.num_batches_tracked"]) + 1
+        told[0].backward()
+        assert model.iteration == iteration + 1
+
+
+def test_an_input_that_requires_a_gradient_hands_it_to_what_depends_on_it() -> None:
+    model = PartialBackprop(Measured(), ["late"], levels=lambda iteration, worker: 1)
+    assert not model(torch.ones(4, 6))["share"].requires_grad
+    assert model(torch.ones(4, 6, requires_grad=True))["share"].requires_grad
+    assert not model(torch.ones(4, 6))["share"].requires_grad
+
+
+def test_gradients_add_up_until_they_are_cleared_whatever_the_levels() -> None:
+    """By hand: with y = c b a x and a loss of y, da = c b x, db = c a x and dc = b a x."""
+    network = nn.Sequential(*(nn.Linear(1, 1, bias=False) for _ in range(3)))
+    for layer, value in zip(network, (2.0, 3.0, 5.0), strict=True):
+        nn.init.constant_(layer.weight, value)
+    levels = (3, 1, 2, 1)
+    model = PartialBackprop(network, ["1", "2"], levels=lambda iteration, worker: levels[iteration])
+    for x in (1.0, 10.0, 100.0, 1000.0):
+        model(torch.full((1, 1), x)).sum().backward()
+    assert [float(layer.weight.grad) for layer in network] == [15 * 1, 10 * 101, 6 * 1111]
 
 
 def test_outputs_without_a_change_are_the_same_object() -> None:
@@ -110,6 +163,7 @@ def test_a_module_that_makes_its_output_require_a_gradient_keeps_no_graph_before
     for own, other in zip(model.parameters(), whole.parameters(), strict=True):
         torch.testing.assert_close(own.grad, other.grad, rtol=0, atol=1e-6)
     level[0] = 1
+    model.zero_grad()
     next_token(model(inputs)).backward()
     assert model.table.weight.grad is None
 

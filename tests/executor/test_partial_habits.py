@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 from partial_habits import habits  # noqa: E402
 
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
+from tests.refusals import require_data  # noqa: E402
 
 pytestmark = pytest.mark.xdist_group("habits of partial backpropagation")
 
@@ -44,6 +45,14 @@ def test_what_no_worker_reaches_has_a_gradient_nowhere_and_is_not_stepped(found:
         worst, there = rank["function"]
         assert worst <= 1e-6 and there == found[0]["function"][1]
         assert [not all(own) and any(own) for own in there] == [True, False, True, False]
+
+
+def test_gradients_add_up_until_they_are_cleared_whatever_the_levels(found: list[dict[str, Any]]) -> None:
+    """Inputs are 1, 2 and 3 times 1, 10, 100 and 1000: the mean is 2 of all workers, and 2 of the first and third."""
+    for rank in found:
+        added, said = rank["uncleared"]
+        assert added == pytest.approx([15 * 2, 10 * 202, 6 * 2222])
+        require_data(said, "earlier passes", "0.weight, 1.weight on ranks 0, 2", "1.weight on rank 1")
 
 
 def test_workers_whose_level_reaches_no_parameter_take_part(found: list[dict[str, Any]]) -> None:

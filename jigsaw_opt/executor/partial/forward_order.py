@@ -24,7 +24,7 @@ from jigsaw_opt.executor.leveled_model import frozen
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.randomness import own_draws
 
-__all__ = ["ForwardOrder", "eager", "first_calls", "is_raised", "observe"]
+__all__ = ["ForwardOrder", "eager", "first_calls", "is_raised", "observe", "undisturbed_outputs"]
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -116,6 +116,22 @@ def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
             order.gradients_us, order.end_us = _undelayed(passes[1:])
             torch.clear_autocast_cache()
     return order
+
+
+def undisturbed_outputs(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Return the outputs of one more forward pass, which leaves everything as it was, as `observe` does.
+
+    Parameters
+    ----------
+    model
+        A module, compiled or not; it runs uncompiled.
+    args, kwargs
+        Its inputs, which it gets as copies.
+    """
+    model = eager(model)
+    copies = _copied((args, kwargs))
+    with _undisturbed(model):
+        return model(*copies[0], **copies[1])
 
 
 def _backward_moments(

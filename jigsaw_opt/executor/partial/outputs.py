@@ -9,16 +9,29 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["mapped", "tensors"]
+__all__ = ["mapped", "placed", "tensors"]
 
 
 def tensors(outputs: Any) -> Iterator[Tensor]:
     """Yield the tensors in nested outputs."""
+    yield from (value for _, value in placed(outputs))
+
+
+def placed(outputs: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
+    """Yield the tensors in nested outputs, each with its place: the keys that lead to it.
+
+    Parameters
+    ----------
+    outputs
+        A tensor, or nested tuples, lists, dictionaries and dataclasses.
+    place
+        The keys that lead to `outputs`.
+    """
     if isinstance(outputs, Tensor):
-        yield outputs
+        yield place, outputs
     else:
-        for _, value in _items(outputs):
-            yield from tensors(value)
+        for key, value in _items(outputs):
+            yield from placed(value, (*place, key))
 
 
 def mapped(outputs: Any, change: Callable[[Tensor], Tensor]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from jigsaw_opt.errors import UsageError
@@ -27,6 +27,8 @@ class ForwardPass:
         The level of each worker.
     beyond
         Trained parameters that this worker's level does not reach.
+    unreached
+        Those of them that no worker's level reaches.
     synchronise
         Whether gradients are averaged after it.
     """
@@ -34,6 +36,7 @@ class ForwardPass:
     iteration: int
     levels: tuple[int, ...]
     beyond: list[nn.Parameter]
+    unreached: list[nn.Parameter]
     synchronise: bool
 
 
@@ -86,6 +89,8 @@ class BackwardPass:
         Whether some gradient has arrived.
     frozen
         What is frozen until it ends.
+    earlier
+        Gradients of earlier backward passes, of parameters that no worker reaches; they are put back when it ends.
     watch
         What sees that nothing updates the parameters meanwhile.
     end
@@ -96,5 +101,23 @@ class BackwardPass:
     average: GradientAverage | None = None
     reached: bool = False
     frozen: list[nn.Parameter] = field(default_factory=list)
+    earlier: dict[nn.Parameter, Tensor] = field(default_factory=dict)
     watch: UpdateWatch | None = None
     end: Callable[[], object] = field(default=lambda: None)
+
+    def set_earlier_aside(self) -> None:
+        """Take away the gradients of parameters that no worker reaches; zeros, as `zero_grad` may leave them, for good.
+
+        As in `DistributedDataParallel`, gradients add up until someone clears them.
+        """
+        held = {p: p.grad for p in self.forward.unreached if p.grad is not None}
+        if held:
+            is_there = torch.stack([grad.any().cpu() for grad in held.values()]).tolist()
+            self.earlier = {p: grad for (p, grad), is_any in zip(held.items(), is_there, strict=True) if is_any}
+        for parameter in held:
+            parameter.grad = None
+
+    def put_earlier_back(self) -> None:
+        """Undo `set_earlier_aside`; what no worker reaches has no other gradient."""
+        for parameter in self.forward.unreached:
+            parameter.grad = self.earlier.get(parameter)

@@ -32,9 +32,10 @@ from jigsaw_opt.executor.partial.agreement import (
 from jigsaw_opt.executor.partial.averaging import GradientAverage, ParameterRun, broadcast, runs_of
 from jigsaw_opt.executor.partial.description import Description, describe
 from jigsaw_opt.executor.partial.forward_order import is_raised, observe
+from jigsaw_opt.executor.partial.gradient_needs import GradientNeeds
 from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rule
 from jigsaw_opt.executor.partial.module_wrapper import ModuleWrapper
-from jigsaw_opt.executor.partial.outputs import mapped, tensors
+from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.partial.parts import ModelParts, are_cuts, require_modules, split, split_alike
 from jigsaw_opt.executor.partial.passes import BackwardPass, ForwardPass, UpdateWatch
 from jigsaw_opt.executor.partial.requirements import place_in, require_outermost, require_trainable
@@ -137,6 +138,7 @@ class PartialBackprop(ModuleWrapper):
         self._runs_hold: list[tuple[int, torch.dtype, torch.device]] | None = None
         self._hooked: set[nn.Parameter] = set()
         self._facts: dict[str, str] = {}
+        self._needs = GradientNeeds()
         self._last: ForwardPass | None = None
         self._pending: list[ForwardPass] = []
         self._entered: tuple[ForwardPass, list[Tensor]] | None = None
@@ -171,7 +173,7 @@ class PartialBackprop(ModuleWrapper):
         self._is_latest = True
         levels = self._rule(self.iteration)
         beyond = parts.beyond(levels[self.rank])
-        self._last = ForwardPass(self.iteration, levels, beyond, self._synchronise)
+        self._last = ForwardPass(self.iteration, levels, beyond, parts.beyond(max(levels)), self._synchronise)
         self._pending.append(self._last)
         with frozen(beyond):
             self._entered = self._last, list(tensors((args, kwargs)))
@@ -180,19 +182,14 @@ class PartialBackprop(ModuleWrapper):
             finally:
                 self._entered = None
         if beyond:
-            outputs = mapped(outputs, self._anchored)
+            hook = partial(_accumulated, weakref.ref(self))
+            outputs = self._needs.anchored(self.module, args, kwargs, outputs, hook)
+        else:
+            self._needs.learn(self.module, (args, kwargs), outputs)
         for value in tensors(outputs):
             if value.grad_fn is not None:
                 value.register_hook(partial(self._begin, self._last))  # type: ignore[no-untyped-call]
         return outputs
-
-    def _anchored(self, value: Tensor) -> Tensor:
-        """Return an output that a backward pass can start from, though the level may reach no parameter through it."""
-        if value.requires_grad or not (value.is_floating_point() or value.is_complex()):
-            return value
-        anchor = torch.full((), -0.0, dtype=value.dtype, device=value.device, requires_grad=True)
-        anchor.register_post_accumulate_grad_hook(partial(_accumulated, weakref.ref(self)))  # type: ignore[no-untyped-call]
-        return value + anchor  # minus zero changes no bit of it
 
     def prepare(self, *args: Any, **kwargs: Any) -> ModelParts:
         """Find the parts of the module, if they are not known; the first forward pass does this by itself.
@@ -249,6 +246,7 @@ class PartialBackprop(ModuleWrapper):
                 parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
                 self._hooked.add(parameter)
         self._trained, self._runs_hold = trained, hold
+        self._needs = GradientNeeds()
         if self.workers > 1:
             self._runs = runs_of(parts.buckets)
             self._facts = {"broadcast_buffers": str(self._broadcast_buffers)} | model_facts(self.module)
@@ -288,6 +286,7 @@ class PartialBackprop(ModuleWrapper):
         running = self._running = BackwardPass(forward)
         if forward.synchronise and self.workers > 1:
             running.watch = UpdateWatch(self._trained)
+        running.set_earlier_aside()
         running.frozen = [p for p in forward.beyond if p.requires_grad]
         for parameter in running.frozen:
             parameter.requires_grad_(False)
@@ -314,16 +313,19 @@ class PartialBackprop(ModuleWrapper):
         assert running is not None
         forward = running.forward
         if not running.reached and forward.synchronise and self.workers > 1:
-            running.average = self._average(forward)
+            running.average = self._average(running)
         running.reached = True
         if running.average is not None:
             running.average.arrived(parameter)
 
-    def _average(self, forward: ForwardPass) -> GradientAverage:
+    def _average(self, running: BackwardPass) -> GradientAverage:
+        forward = running.forward
         exchange, turns = self._exchange(), turns_of(self._levels)
         turn = {} if turns is None else {"turn": partial(turns.transfer, forward.iteration)}
         own = {"wrapper": f"number {self._number}", "iteration": str(forward.iteration), "levels": str(forward.levels)}
         facts = own | self._facts
+        earlier = [name for name, p in self.named_parameters() if p in running.earlier] if running.earlier else []
+        facts["gradients of earlier passes"] = ", ".join(earlier) or "none"
         if self._broadcast_buffers:
             facts["broadcast_buffers"] += "".join(f", {name} {tuple(b.shape)}" for name, b in self.named_buffers())
         agree = partial(require_equal_passes, facts, self._trained[0].device, exchange.group)
@@ -346,9 +348,6 @@ class PartialBackprop(ModuleWrapper):
                 if self._broadcast_buffers:
                     told = partial(broadcast, list(self.module.buffers()), own_group(self._group))
                     send(told, self._runs[0].stream).result()
-            elif running.reached and forward.synchronise:
-                for parameter in forward.beyond:
-                    parameter.grad = None  # as in several processes, where nobody has one
             if turns is not None:
                 turns.end_iteration()
             if running.reached and forward.synchronise and forward.iteration == self.iteration:
@@ -398,6 +397,7 @@ def _end(wrapper: weakref.ref[PartialBackprop], running: BackwardPass) -> None:
     """Set free what was frozen, whether the backward pass has ended well or not."""
     for parameter in running.frozen:
         parameter.requires_grad_(True)
+    running.put_earlier_back()
     if running.watch is not None:
         running.watch.remove()
     owner = wrapper()
