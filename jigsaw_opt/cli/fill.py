@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from jigsaw_opt.cli.effort import add_effort_of_all, effort
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from jigsaw_opt.planning.fill import FillResult
 
 HELP = "fill what foreground jobs leave with background jobs"
@@ -29,6 +31,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="1.1",
         metavar="FACTOR",
         help="the period may be so many times the foreground's least one (default: 1.1)",
+    )
+    parser.add_argument(
+        "--least",
+        action="append",
+        default=[],
+        metavar="NAME=RATE",
+        help="iterations a second that a background job gets at least; again for each such job",
     )
     add_effort_of_all(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="INSTANCE", help="write the instance with its iterations")
@@ -56,22 +65,48 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _filled(arguments: argparse.Namespace) -> FillResult:
-    from fractions import Fraction
-
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.planning.fill import fill
 
-    try:
-        slowdown = Fraction(arguments.slowdown)
-    except (ValueError, ZeroDivisionError):
+    slowdown = _number(arguments.slowdown)
+    if slowdown is None:
         raise UsageError(
             f"--slowdown is a number of at least 1, as in 1.1, not {arguments.slowdown!r}",
             code="out-of-range",
             path="--slowdown",
-        ) from None
+        )
     names = [name.strip() for group in arguments.foreground for name in group.split(",")]
-    return fill(instance_from(arguments.instance), names, effort(arguments), slowdown=slowdown)
+    least = _least(arguments.least)
+    return fill(instance_from(arguments.instance), names, effort(arguments), slowdown=slowdown, least=least)
+
+
+def _number(text: str) -> Fraction | None:
+    from fractions import Fraction
+
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+def _least(pairs: list[str]) -> dict[str, Fraction]:
+    """Return least rates by name of the job; the name may have a ``=``."""
+    from jigsaw_opt.errors import Problem, UsageError
+
+    found: dict[str, Fraction] = {}
+    wrong: list[Problem] = []
+    for pair in pairs:
+        name, _, text = pair.rpartition("=")
+        rate = _number(text)
+        if not name or rate is None or name in found:
+            told = f"--least takes NAME=RATE, each name once, as in train=2.5; not {pair!r}"
+            wrong.append(Problem("--least", told, code="malformed"))
+        else:
+            found[name] = rate
+    if wrong:
+        raise UsageError.of(wrong)
+    return found
 
 
 def _document(found: FillResult) -> dict[str, Any]:

@@ -46,12 +46,24 @@ def test_words_for_people(document: Path, capsys: pytest.CaptureFixture[str]) ->
     assert [float(each) for each in re.findall(r"\b15\b|1\.0000", told)][-3:] == [15, 15, 1]
 
 
+def test_a_least_rate_is_kept_and_stated_in_the_instance(document: Path, tmp_path: Path) -> None:
+    filled, plan = tmp_path / "filled.json", tmp_path / "plan.json"
+    options = ["--work-limit", "20", "--threads", "1", "--least", "b=60000", "-o", str(filled), "--plan", str(plan)]
+    assert main(["fill", str(document), "--foreground", "front", *options]) == 0
+    (job,) = (job for job in json.loads(filled.read_text())["jobs"] if job["name"] == "b")
+    assert job["pace_us"] == 16
+    assert main(["check", str(filled), str(plan)]) == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["--foreground", "nobody"], "3: unknown-name $.jobs"),
         (["--foreground", "front,a,b"], "2: empty foreground"),
         (["--foreground", "front", "--slowdown", "fast"], "2: out-of-range --slowdown"),
+        (["--foreground", "front", "--least", "a", "--least", "b=often"], "2: malformed --least; malformed --least"),
+        (["--foreground", "front", "--least", "c=2"], "2: unknown-name least"),
+        (["--foreground", "front", "--least", "a=200000"], "4: InfeasibleError"),
         (["--foreground", "front", "--slowdown", "0.5"], "2: out-of-range slowdown"),
     ],
 )

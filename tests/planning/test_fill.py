@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.fill import fill
 from jigsaw_opt.planning.fill.alone import alone
 from jigsaw_opt.planning.fill.loads import Loads, restricted
@@ -21,7 +21,7 @@ from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
-from tests.refusals import misuse, refuses
+from tests.refusals import fails, misuse, refuses
 
 WORK = Options(work_limit=20.0, threads=1)
 
@@ -49,14 +49,14 @@ CASES = [
 ]
 
 
-def best_rate(whole: Instance, allowed_us: int) -> Fraction:
-    """The best rate over all vectors, each solved to its least period."""
+def best_rate(whole: Instance, allowed_us: int, paces_us: dict[str, int] | None = None) -> Fraction | None:
+    """The best rate over all vectors, each solved to its least period; None where none keeps the cycle-time limits."""
     names = [job.name for job in whole.jobs[1:]]
     works = [
         sum(block.duration_us["gpu"] for block in job.shape.blocks) if isinstance(job, TaskGraphJob) else 10
         for job in whole.jobs[1:]
     ]
-    best = Fraction(0)
+    best = None if paces_us else Fraction(0)
     for counts in product(range(6), repeat=len(names)):
         work = 15 + sum(k * us for k, us in zip(counts, works, strict=True))
         if not any(counts) or work > 2 * allowed_us:
@@ -65,8 +65,9 @@ def best_rate(whole: Instance, allowed_us: int) -> Fraction:
         result = solve(restricted(whole, chosen), "cpsat", Options(threads=1))
         assert result.status == "optimal"
         assert result.objective is not None
-        if result.objective <= allowed_us:
-            best = max(best, Fraction(sum(counts), result.objective))
+        limits = [pace * chosen[name] for name, pace in (paces_us or {}).items()]
+        if result.objective <= min([allowed_us, *limits]):
+            best = max(best or Fraction(0), Fraction(sum(counts), result.objective))
     return best
 
 
@@ -77,11 +78,37 @@ def test_the_best_of_all_vectors_is_found_and_proven(whole: Instance, slowdown: 
     assert found.foreground_us == 15
     assert found.allowed_us == int(15 * slowdown)
     assert found.status == "optimal"
-    assert found.rate == pytest.approx(float(best_rate(whole, found.allowed_us) * 10**6))
+    best = best_rate(whole, found.allowed_us)
+    assert best is not None and found.rate == pytest.approx(float(best * 10**6))
     assert found.bound == pytest.approx(found.rate)
     assert not check(found.instance, found.plan)
     assert found.plan.objective <= found.allowed_us
     assert 0 < found.filled <= 1
+
+
+@pytest.mark.parametrize("paces_us", [{"b": 15}, {"b": 9}, {"a": 8, "b": 16}, {"a": 5, "b": 6}, {"a": 17, "b": 17}])
+@pytest.mark.parametrize("whole", CASES)
+def test_least_rates_are_kept_and_the_best_of_all_vectors_that_keep_them_is_found(
+    whole: Instance, paces_us: dict[str, int]
+) -> None:
+    least = {name: Fraction(10**6, pace) for name, pace in paces_us.items()}
+    best = best_rate(whole, 18, paces_us)
+    if best is None:
+        with fails(InfeasibleError, "18", f"job '{min(paces_us)}'"):
+            fill(whole, ["front"], WORK, slowdown=Fraction(6, 5), least=least)
+        return
+    found = fill(whole, ["front"], WORK, slowdown=Fraction(6, 5), least=least)
+    assert found.status == "optimal" and found.rate == pytest.approx(float(best * 10**6))
+    assert not check(found.instance, found.plan)
+    assert all(found.plan.objective <= pace * found.iterations[name] for name, pace in paces_us.items())
+    assert {job.name: job.pace_us for job in found.instance.jobs}.items() >= paces_us.items()
+
+
+def test_a_background_job_with_a_cycle_time_limit_keeps_the_tighter_of_it_and_its_least_rate() -> None:
+    whole = instance(THERE_AND_BACK, replace(line("a", ("z", 4)), pace_us=9), line("b", ("z", 5)))
+    for least, pace in (({}, 9), ({"a": 10**6 / 8}, 8), ({"a": 1.5}, 9)):
+        found = fill(whole, ["front"], WORK, least=least)
+        assert found.instance.jobs[1].pace_us == pace and found.iterations["a"] >= 2
 
 
 def test_the_foreground_guarantees_its_throughput_and_jobs_without_iterations_are_absent() -> None:
@@ -137,9 +164,8 @@ def test_what_makes_no_sense_is_named() -> None:
         fill(CASES[0], ["front", "a", "b"], WORK)
     with misuse("out-of-range slowdown"):
         fill(CASES[0], ["front"], WORK, slowdown=0.9)
-    guaranteed_jobs = replace(CASES[0], jobs=(THERE_AND_BACK, replace(line("a", ("z", 4)), pace_us=9)))
-    with misuse("contradiction foreground"):
-        fill(guaranteed_jobs, ["front"], WORK)
+    with misuse("unknown-name least", "out-of-range least"):
+        fill(CASES[0], ["front"], WORK, least={"front": 1, "a": 0})
     finite = replace(CASES[0], horizon="finite", objective="makespan")
     with pytest.raises(UsageError, match="finite"):
         fill(finite, ["front"], WORK)

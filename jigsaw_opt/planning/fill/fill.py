@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import NoReturn
 
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, require_a
+from jigsaw_opt.errors import InfeasibleError, InvalidInputError, OutOfTimeError, Problem, UsageError, require_a
 from jigsaw_opt.planning.fill.alone import Alone, alone
 from jigsaw_opt.planning.fill.loads import Loads, restricted
 from jigsaw_opt.planning.fill.result import FillResult, busy_us
@@ -24,6 +25,8 @@ from jigsaw_opt.text import suggestion
 
 __all__ = ["fill"]
 
+_MICROSECONDS = 10**6
+"""Microseconds in a second."""
 _FOREGROUND_SHARE = 0.2
 """Share of the limits for the plan of the foreground alone."""
 _CAPS_SHARE = 0.2
@@ -31,7 +34,12 @@ _CAPS_SHARE = 0.2
 
 
 def fill(
-    instance: Instance, foreground: Sequence[str], options: Options | None = None, *, slowdown: float | Fraction = 1.1
+    instance: Instance,
+    foreground: Sequence[str],
+    options: Options | None = None,
+    *,
+    slowdown: float | Fraction = 1.1,
+    least: Mapping[str, float | Fraction] | None = None,
 ) -> FillResult:
     """Give background jobs as many iterations as fit beside foreground jobs, by weight and a second.
 
@@ -46,6 +54,9 @@ def fill(
     slowdown
         The period may be so many times the least one of the foreground alone, as far as `auto` finds it within a fifth
         of the limits; at least 1. A cycle-time limit of a foreground job is kept as well.
+    least
+        Iterations a second that background jobs get at least, by name. A cycle-time limit of a background job asks for
+        the same.
 
     Returns
     -------
@@ -57,10 +68,10 @@ def fill(
     InvalidInputError
         There is no such job.
     UsageError
-        The horizon is finite, the cluster has power caps, no job is left as background, or one of these has a
-        cycle-time limit.
+        The horizon is finite, the cluster has power caps, no job is left as background, or a least rate is that of
+        no background job, or no number above 0.
     InfeasibleError
-        The foreground alone has no plan.
+        The foreground alone has no plan, or none keeps the least rates.
     OutOfTimeError
         None was found.
     """
@@ -68,6 +79,7 @@ def fill(
     began, options = time.monotonic(), required_options(options)
     instance.require_no_power_caps("filling keeps none")
     background = _background(instance, foreground)
+    instance = _with_rates(instance, background, least or {})
     if not slowdown >= 1:
         raise UsageError(f"slowdown is at least 1, not {slowdown}", code="out-of-range", path="slowdown")
     limits = Limits.of(options)
@@ -79,6 +91,8 @@ def fill(
         loads = Loads(instance, tuple(kept), background, allowed, first.bound, lambda: over(0))
         search = VectorSearch(loads, first.plan, kept, limits)
         search.run()
+    if not search.keeps_rates:
+        _refuse_rates(search, options)
     return _result(search, first, options, began)
 
 
@@ -104,14 +118,51 @@ def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...
         raise UsageError(
             "at least one job is foreground, and at least one other is background", code="empty", path="foreground"
         )
-    guaranteed_jobs = [job.name for job in left if job.pace_us is not None]
-    if guaranteed_jobs:
-        raise UsageError(
-            f"job {guaranteed_jobs[0]!r} has a cycle-time limit; name it among the foreground",
-            code="contradiction",
-            path="foreground",
-        )
     return tuple(job.name for job in left)
+
+
+def _with_rates(instance: Instance, background: Sequence[str], least: Mapping[str, float | Fraction]) -> Instance:
+    """Return the instance in which the least rates of background jobs are cycle-time limits, the tighter one of two."""
+    paces, wrong = dict[str, int](), list[Problem]()
+    for name, rate in least.items():
+        if name not in background:
+            told = f"{name!r} is no background job, so it has no least rate"
+            wrong.append(Problem("least", told, suggestion(name, background), code="unknown-name"))
+        elif not 0 < rate <= _MICROSECONDS:
+            told = f"the least rate of {name!r} is above 0 and at most {_MICROSECONDS} iterations a second, not {rate}"
+            wrong.append(Problem("least", told, code="out-of-range"))
+        else:
+            paces[name] = int(_MICROSECONDS / (rate if isinstance(rate, Fraction) else Fraction(str(rate))))
+    if wrong:
+        raise UsageError.of(wrong)
+    jobs = (
+        altered(job, pace_us=min(filter(None, (job.pace_us, paces[job.name])))) if job.name in paces else job
+        for job in instance.jobs
+    )
+    return altered(instance, jobs=tuple(jobs))
+
+
+def _refuse_rates(search: VectorSearch, options: Options) -> NoReturn:
+    """Raise what says which least rates cannot be kept, or were not within the limits."""
+    loads = search.loads
+    needed, period_us = loads.least_needed()
+    rows = zip(loads.background, loads.paces_us, needed, loads.caps, strict=True)
+    asked = [(name, _MICROSECONDS / pace, count, cap) for name, pace, count, cap in rows if pace is not None]
+    told = ", ".join(f"{rate:.4g} a second of job {name!r}" for name, rate, _, _ in asked)
+    within = f"within the allowed period of {loads.allowed_us} us"
+    if not search.is_refuted:
+        why = "before it was interrupted" if options.cancel.is_set() else "within the limits: give it more time"
+        raise OutOfTimeError(f"no plan that keeps the least rates was found {why}; asked are {told}")
+    short = [
+        f"job {name!r} needs {count} iterations a period for {rate:.4g} a second, and at most {cap} fit {within}"
+        for name, rate, count, cap in asked
+        if cap < count
+    ]
+    if not short and period_us > loads.allowed_us:
+        short = [
+            f"the least rates take a period of at least {period_us} us together, above the allowed {loads.allowed_us}"
+        ]
+    raise InfeasibleError("; ".join(short or [f"no plan keeps the least rates {within}"]) + f"; asked are {told}")
 
 
 def _allowed(instance: Instance, foreground: Sequence[str], least_us: int, slowdown: float | Fraction) -> int:
@@ -148,11 +199,15 @@ def _result(search: VectorSearch, first: Alone, options: Options, began: float) 
 
 
 def _with_guarantees(instance: Instance, loads: Loads, kept: dict[str, int], plan: Plan) -> Instance:
-    """Return the instance with guarantees for the foreground: the allowed period, or the plan's if that is longer."""
+    """Return the instance with guarantees for the foreground: the allowed period, or the plan's if that is longer.
+
+    Background jobs have their own cycle-time limits again.
+    """
+    paces = dict(zip(loads.background, loads.paces_us, strict=True))
     jobs = tuple(
         altered(job, pace_us=max(loads.allowed_us // job.iterations, ceil_div(plan.objective, job.iterations)))
         if job.name in kept
-        else job
+        else altered(job, pace_us=paces[job.name])
         for job in instance.jobs
     )
     return altered(instance, jobs=jobs)

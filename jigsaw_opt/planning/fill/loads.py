@@ -62,7 +62,7 @@ class Loads:
     Parameters
     ----------
     instance
-        A cyclic instance.
+        A cyclic instance. The cycle-time limit of a background job asks for a least rate.
     foreground, background
         Names of its jobs.
     allowed_us
@@ -78,6 +78,10 @@ class Loads:
         Background jobs, by number, that differ in their names alone, class by class.
     caps
         For each background job, most iterations in a period that is allowed.
+    instance
+        The instance without the cycle-time limits of background jobs.
+    paces_us
+        For each background job, its cycle-time limit in microseconds, or None.
     resources
         Resources with their loads.
     """
@@ -91,6 +95,11 @@ class Loads:
         least_us: int,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
+        own = {job.name: job for job in instance.jobs if job.name in set(background)}
+        self.paces_us = tuple(own[name].pace_us for name in background)
+        instance = altered(
+            instance, jobs=tuple(altered(job, pace_us=None) if job.name in own else job for job in instance.jobs)
+        )
         self.instance, self.background = instance, background
         self.allowed_us, self.least_us = allowed_us, max(1, least_us)
         self.weights = [job.weight for job in instance.jobs if job.name in set(background)]
@@ -108,6 +117,30 @@ class Loads:
     def value(self, vector: Vector) -> int:
         """Return weighted iterations."""
         return sum(k * weight for k, weight in zip(vector, self.weights, strict=True))
+
+    def longest_us(self, vector: Vector) -> int:
+        """Return the longest period, in microseconds, in which these iterations keep all least rates."""
+        limits = (pace * k for k, pace in zip(vector, self.paces_us, strict=True) if pace is not None)
+        return min([self.allowed_us, *limits])
+
+    def keeps_rates(self, vector: Vector, period_us: int) -> bool:
+        """Return whether these iterations a period keep all least rates."""
+        return all(pace is None or period_us <= pace * k for k, pace in zip(vector, self.paces_us, strict=True))
+
+    def needed(self, period_us: int) -> Vector:
+        """Return the fewest iterations that keep all least rates in a period."""
+        return tuple(0 if pace is None else ceil_div(period_us, pace) for pace in self.paces_us)
+
+    def least_needed(self) -> tuple[Vector, int]:
+        """Return the fewest iterations that keep all least rates in any period that suffices for their work, and that.
+
+        No plan that keeps the rates has fewer iterations of a job, or a shorter period. A period above `allowed_us`
+        says that there is none; then the iterations are those of a shorter one.
+        """
+        period, vector = 0, self.needed(self.least_us)
+        while (longer := self.least_period_us(vector)) > period and longer <= self.allowed_us:
+            period, vector = longer, self.needed(longer)
+        return vector, longer
 
     def canonical(self, vector: Vector) -> Vector:
         """Return the vector where of alike jobs an earlier one has no fewer iterations: only names in plans change."""
@@ -190,7 +223,10 @@ class Loads:
 
     def _classes(self) -> tuple[tuple[int, ...], ...]:
         jobs = {job.name: altered(job, name="") for job in self.instance.jobs}
-        own, found = [jobs[name] for name in self.background], dict[int, list[int]]()
+        own, found = (
+            [(jobs[name], pace) for name, pace in zip(self.background, self.paces_us, strict=True)],
+            dict[int, list[int]](),
+        )
         first = [own.index(job) for job in own]
         for index, at in enumerate(first):
             found.setdefault(at, []).append(index)

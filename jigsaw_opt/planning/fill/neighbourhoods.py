@@ -42,10 +42,16 @@ _GRACE_SECONDS = 0.4
 
 @dataclass(slots=True)
 class _RatedPeriod:
-    """A packing with its rate."""
+    """A packing with its rate, and how many iterations are lacking for the least rates of jobs."""
 
     packing: FilledPeriod
     rate: Fraction
+    lacking: int
+
+    @property
+    def merit(self) -> tuple[int, Fraction]:
+        """What is compared: least rates first."""
+        return -self.lacking, self.rate
 
 
 class PackingSearch:
@@ -94,7 +100,10 @@ class PackingSearch:
         self._works = [max(1, works[name]) for name in self._names]
         order = sorted(range(len(self._names)), key=lambda j: (-self._density(j), j))
         self._groups = [[*own] for _, own in groupby(order, self._density)]
-        self.best = _RatedPeriod(FilledPeriod(self._operations, self._foreground, {}, self._jobs()), Fraction(0))
+        self._index = [loads.background.index(name) for name in self._names]
+        self._guaranteed = [j for j in order if loads.paces_us[self._index[j]] is not None]
+        empty = FilledPeriod(self._operations, self._foreground, {}, self._jobs())
+        self.best = _RatedPeriod(empty, Fraction(0), self._lacking(empty))
 
     @property
     def vector(self) -> Vector:
@@ -119,7 +128,7 @@ class PackingSearch:
             return
         for gaps in self._openings():
             state = self._placed(gaps)
-            if state.rate > self.best.rate:
+            if state.merit > self.best.merit:
                 self.best = state
             if self._is_over():
                 return
@@ -129,16 +138,25 @@ class PackingSearch:
         while stale < most and not self._is_over():
             rates = [won / steps for won, steps in zip(gained, work, strict=True)]
             which = self._random.choices((0, 1), rates)[0] if self._spare else 1
-            before, steps = self.best.rate, self.steps
+            before, steps = self.best.merit, self.steps
             moves[which]()
             work[which] += self.steps - steps
             stale += 1
-            if self.best.rate > before:
+            if self.best.merit > before:
                 gained[which] += 1
                 stale = 0
 
     def _is_over(self) -> bool:
-        return self.best.rate >= self._bound or self._stop(self.steps)
+        return (self.best.rate >= self._bound and not self.best.lacking) or self._stop(self.steps)
+
+    def _needed(self, packing: FilledPeriod) -> list[int]:
+        """Return by job how many iterations its least rate asks for."""
+        needed = self._loads.needed(packing.period_us)
+        return [needed[index] for index in self._index]
+
+    def _lacking(self, packing: FilledPeriod) -> int:
+        needed = self._needed(packing)
+        return sum(max(0, least - len(job.done)) for least, job in zip(needed, packing.jobs, strict=True))
 
     def _density(self, index: int) -> Fraction:
         return Fraction(self._weights[index], self._works[index])
@@ -159,7 +177,7 @@ class PackingSearch:
         packing = FilledPeriod(self._operations, self._foreground, gaps, self._jobs())
         ranked = [(0, packing.calendar(gpu).busy_us, gpu) for gpu in gpu_numbers(self._operations).values()]
         ranked.sort()
-        for index in (j for group in self._groups for j in group):
+        for index in dict.fromkeys((*self._guaranteed, *(j for group in self._groups for j in group))):
             if self._late(0.0):
                 break
             gpus = self._chosen(packing, index, [gpu for _, _, gpu in ranked])
@@ -183,15 +201,20 @@ class PackingSearch:
         return tuple(anywhere) if len(anywhere) == need else None
 
     def _inserted(self, packing: FilledPeriod, indices: Iterable[int]) -> _RatedPeriod:
-        """Return the period with iterations of placed jobs put in, those of the best weight for their work first."""
+        """Return the period with iterations of placed jobs put in: what least rates ask for, then the others.
+
+        Those of the best weight for their work come first.
+        """
         chosen, moment = set(indices), self._random.choice(self._foreground.moments)
+        if self._guaranteed:
+            packing.insert([j for j in self._guaranteed if j in chosen], moment, self._needed(packing))
         for group in self._groups:
             if self._late(_GRACE_SECONDS):
                 break
             packing.insert([j for j in group if j in chosen], moment)
         self.steps += packing.steps
         packing.steps = 0
-        return _RatedPeriod(packing, Fraction(packing.value, packing.period_us))
+        return _RatedPeriod(packing, Fraction(packing.value, packing.period_us), self._lacking(packing))
 
     def _stretched(self) -> None:
         """Add, drop or shorten a gap, and pack all jobs anew where they are."""
@@ -245,7 +268,7 @@ class PackingSearch:
 
     def _take(self, state: _RatedPeriod) -> bool:
         """Take what is no worse; a plateau is walked over."""
-        if state.rate < self.best.rate:
+        if state.merit < self.best.merit:
             return False
         self.best = state
         return True

@@ -285,19 +285,22 @@ class FilledPeriod:
         """Return GPUs and links that a placed job may occupy."""
         return _resources(self.jobs[index])
 
-    def insert(self, indices: Iterable[int], cut: int) -> None:
+    def insert(self, indices: Iterable[int], cut: int, most: Sequence[int] | None = None) -> None:
         """Put in iterations of placed jobs as long as they fit; those of which none fits are taken out.
 
         Parameters
         ----------
         indices
-            The jobs, without iterations yet.
+            The jobs; those that have iterations get more behind these.
         cut
-            Moment of the period at which they begin, or where the free time around it does.
+            Moment of the period at which the others begin, or where the free time around it does.
+        most
+            For each job, with how many iterations it has enough; None for no limit.
         """
         own = [index for index in indices if self.jobs[index].gpus]
-        ready = {index: self._begin(index, cut) for index in own}
-        queue = [following for index in own if (following := self._next(index, ready[index])) is not None]
+        ready = {index: self._end(index) if self.jobs[index].done else self._begin(index, cut) for index in own}
+        wanting = [index for index in own if most is None or len(self.jobs[index].done) < most[index]]
+        queue = [following for index in wanting if (following := self._next(index, ready[index])) is not None]
         heapq.heapify(queue)
         while queue:
             # What was found before a GPU or link of it changed is out of date: it is found anew, and its place in the
@@ -307,6 +310,8 @@ class FilledPeriod:
             if candidate.stamp == self._stamp(index):
                 self._commit(index, candidate.done)
                 ready[index] = candidate.end
+            if most is not None and len(self.jobs[index].done) >= most[index]:
+                continue
             following = self._next(index, ready[index])
             if following is not None:
                 heapq.heappush(queue, following)
@@ -315,6 +320,10 @@ class FilledPeriod:
     def _begin(self, index: int, cut: int) -> int:
         holes = [self.calendar(gpu).hole(cut) for gpu in self.jobs[index].gpus]
         return min([cut, *(start for start, end in holes if end - start < self.period_us)])
+
+    def _end(self, index: int) -> int:
+        last = self.jobs[index].done[-1]
+        return max(start + us for start, us in zip(last.starts, last.pattern.lengths, strict=True))
 
     def _stamp(self, index: int) -> int:
         return sum(self._touched[resource] for resource in _resources(self.jobs[index]))

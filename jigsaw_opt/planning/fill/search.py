@@ -159,6 +159,7 @@ class VectorSearch:
         self.loads, self.kept, self._limits = loads, kept, limits
         nothing = (0,) * len(loads.caps)
         self.best = Filled(nothing, 0, alone)
+        self._needed, self._shortest_us = loads.least_needed()
         self._least_us: dict[Vector, int] = {}
         self._open: dict[Vector, int] = {}
         self._asked = 0
@@ -174,11 +175,27 @@ class VectorSearch:
 
     def run(self) -> None:
         """Search until the limits are over, or nothing better is left."""
+        if self.is_refuted:
+            return
         self._pack()
         self._fill_holes()
+        if not self.keeps_rates:
+            self._attempt(self._needed, _PACKING / _ATTEMPT)
         if self._is_small and self.best.rate < self.bound():
             self._hill_climb()
             self._exhaust()
+
+    @property
+    def keeps_rates(self) -> bool:
+        """Whether the best plan keeps the least rates of all background jobs."""
+        return self.loads.keeps_rates(self.best.vector, self.best.plan.objective)
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether it is proven that no plan keeps all least rates within the allowed period."""
+        if self._shortest_us > self.loads.allowed_us or not _covers(self.loads.caps, self._needed):
+            return True
+        return self._all is not None and all(self._least_period_us(v) > self.loads.longest_us(v) for v in self._all)
 
     def bound(self) -> Fraction:
         """Return weighted iterations a microsecond that no plan within the allowed period beats."""
@@ -193,12 +210,12 @@ class VectorSearch:
         search = PackingSearch(self.loads, foreground, self.kept, limits.seed, stop, limits.late)
         search.run()
         limits.charge(limits.steps_share(search.steps))
-        if search.best.rate > self.best.rate:
+        if not search.best.lacking and (search.best.rate > self.best.rate or not self.keeps_rates):
             self.best = Filled(search.vector, self.loads.value(search.vector), search.plan())
 
     def _fill_holes(self) -> None:
         """Solve the integer program of the holes, where the jobs are of this kind."""
-        if self._holes is None or self.best.rate >= self._holes.bound:
+        if self._holes is None or (self.keeps_rates and self.best.rate >= self._holes.bound):
             return
         limits, known = self._limits, self.best.plan
         (done,) = (job for job in known.jobs if job.name in self.kept)
@@ -207,7 +224,8 @@ class VectorSearch:
         limits.charge(limits.work_share(work))
         if self._holes.best is not None:
             vector, plan = self._holes.best
-            self.best = Filled(vector, self.loads.value(vector), plan)
+            if self.loads.keeps_rates(vector, plan.objective):  # the program knows nothing of least rates
+                self.best = Filled(vector, self.loads.value(vector), plan)
 
     def _hill_climb(self) -> None:
         """Change the vector by one or two jobs, as long as it gets better; then with longer attempts."""
@@ -282,8 +300,8 @@ class VectorSearch:
         """Return the longest period within what is allowed at which a vector beats the best rate."""
         value = self.loads.value(vector)
         if not self.best.value:
-            return self.loads.allowed_us if value else 0
-        return min(self.loads.allowed_us, ceil_div(value * self.best.plan.objective, self.best.value) - 1)
+            return self.loads.longest_us(vector) if value else 0
+        return min(self.loads.longest_us(vector), ceil_div(value * self.best.plan.objective, self.best.value) - 1)
 
     def _least_period_us(self, vector: Vector) -> int:
         """Return the best bound of a vector's period: by loads, by its own solve, and by smaller vectors."""
@@ -296,7 +314,7 @@ class VectorSearch:
 
     def _rate_bound(self, vector: Vector) -> Fraction:
         least = self._least_period_us(vector)
-        return Fraction(self.loads.value(vector), least) if least <= self.loads.allowed_us else Fraction(0)
+        return Fraction(self.loads.value(vector), least) if least <= self.loads.longest_us(vector) else Fraction(0)
 
 
 def _covers(vector: Vector, less: Vector) -> bool:
