@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
+    "agreeing",
     "called",
     "counted",
     "duration",
@@ -73,7 +74,7 @@ def html_table(facts: Mapping[str, object]) -> str:
 
 
 def counted(number: int, one: str, ending: str = "s") -> str:
-    """Return a number with its noun: ``1 job``, ``1,200 jobs``.
+    """Return a number with its noun: ``1 job``, ``1,200 jobs``; see `agreeing` for the verb.
 
     Parameters
     ----------
@@ -85,6 +86,19 @@ def counted(number: int, one: str, ending: str = "s") -> str:
         What the plural adds.
     """
     return f"{number:,} {one}" if number == 1 else f"{number:,} {one}{ending}"
+
+
+def agreeing(number: int, one: str = "is", several: str = "are") -> str:
+    """Return the verb that goes with a number of things: ``1 job is``, ``2 jobs are``.
+
+    Parameters
+    ----------
+    number
+        The number.
+    one, several
+        The verb of one thing and of several.
+    """
+    return one if number == 1 else several
 
 
 def named(names: Sequence[str], most: int = 4) -> str:

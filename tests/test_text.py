@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jigsaw_opt.errors import Problem, Problems, UsageError
-from jigsaw_opt.text import called, counted, duration, json_text, named, printable, readable
+from jigsaw_opt.text import agreeing, called, counted, duration, json_text, named, printable, readable
 
 SEEN = {
     "a job-1/π 作业 🙂": "a job-1/π 作业 🙂",
@@ -57,6 +57,7 @@ def test_durations_are_in_the_greatest_unit_of_which_there_is_one() -> None:
 
 
 def test_numbers_have_their_nouns_and_long_lists_end() -> None:
+    assert [agreeing(number) for number in (0, 1, 2)] == ["are", "is", "are"]
     assert [counted(number, "job") for number in (0, 1, 2, 1200)] == ["0 jobs", "1 job", "2 jobs", "1,200 jobs"]
     assert named(["a", "b\n", "c"], 2) == "a, b\\n, c"
     assert named(list("abcd"), 2) == "a, b and 2 more"

@@ -19,7 +19,7 @@ from jigsaw_opt.solvers.explanation.changes import JobChange
 from jigsaw_opt.solvers.explanation.explain import NamedStep
 from jigsaw_opt.solvers.explanation.folding import folded
 from jigsaw_opt.solvers.explanation.stretches import JobStretches, PhaseTime, Stretch
-from jigsaw_opt.text import called, printable
+from jigsaw_opt.text import called, counted, printable
 from jigsaw_opt.views.explained import TITLES, wait_text
 from jigsaw_opt.views.proof_words import bound_text, calculation
 
@@ -156,7 +156,7 @@ def _print_workers(job: JobExplanation) -> None:
         rows.append([name, *(f"{us:,}" for us in times)])
     print_table(("time of its GPUs, us", *titles), rows[:_LINES], titles)
     if len(rows) > _LINES:
-        print(f"and {len(rows) - _LINES:,} more lines (all with --json)")
+        print(f"and {counted(len(rows) - _LINES, 'more line')} (all with --json)")
 
 
 def print_times(times: Sequence[JobTime]) -> None:
@@ -174,7 +174,7 @@ def _print_chain(job: JobExplanation) -> None:
     lines = list(_chain_lines(job))
     print_table(("from us", "for us", "", "what it does or waits for"), lines[:_LINES], ("from us", "for us"))
     if len(lines) > _LINES:
-        print(f"and {len(lines) - _LINES:,} more lines (all steps with --json)")
+        print(f"and {counted(len(lines) - _LINES, 'more line')} (all steps with --json)")
 
 
 def _chain_lines(job: JobExplanation) -> Iterator[tuple[str, str, str, str]]:
@@ -273,7 +273,7 @@ def _words(stretch: Stretch) -> str:
 
 def _phase_words(time: PhaseTime) -> str:
     beside = f"with {', '.join(time.others)}" if time.others else "alone"
-    iterations = f"{time.iterations} iteration{'s' * (time.iterations > 1)}"
+    iterations = counted(time.iterations, "iteration")
     what = f"{time.repeats:,} x a period of {time.period_us:,} us with {iterations}"
     spent = ", ".join(f"{TITLES[kind]} {us:,}" for kind, us in time.total_us.items() if us)
     return f"phase {time.phase} of group {time.group}, {beside}: {what}; in all {spent}"

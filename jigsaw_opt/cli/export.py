@@ -198,10 +198,11 @@ def _tell_others(instance: Instance, pipeline: int) -> None:
 
 def _recomputing(stages: Sequence[int]) -> str:
     """Return which stages compute activations again, as the beginning of a sentence."""
-    from jigsaw_opt.text import named
+    from jigsaw_opt.text import agreeing, named
 
-    one = len(stages) == 1
-    return f"stage{'' if one else 's'} {named(list(map(str, stages)), len(stages))} recompute{'s' if one else ''}"
+    count = len(stages)
+    verb = agreeing(count, "recomputes", "recompute")
+    return f"{agreeing(count, 'stage', 'stages')} {named(list(map(str, stages)), count)} {verb}"
 
 
 def _tell_recomputed(stages: Sequence[int], whole: int, framework: str) -> None:
@@ -337,13 +338,16 @@ def _plan(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.errors import CheckFailedError
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.solvers.ilp.solution import plan_of_solution
+    from jigsaw_opt.text import counted
 
     path, instance = arguments.read_solution, instance_from(arguments.instance)
     solution = read_solution(read_file(path), str(path))
     plan = plan_of_solution(instance, solution, str(path))
     violations = check(instance, plan)
     if violations:
-        raise CheckFailedError(f"the plan of {path} is wrong in {len(violations)} place(s), first {violations[0]}")
+        raise CheckFailedError(
+            f"the plan of {path} is wrong in {counted(len(violations), 'place')}, first {violations[0]}"
+        )
     stated = "no objective" if solution.objective is None else f"{instance.objective} {solution.objective:,.1f}"
     note(f"{solution.engine}: the file states {stated}; the plan has {plan.objective:,} in exact times")
     return encode_plan(plan)

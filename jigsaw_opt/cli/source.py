@@ -54,7 +54,7 @@ def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
     violations = check(instance, plan)
     if violations:
         raise CheckFailedError(
-            f"{plan_path} is wrong in {len(violations)} place(s), first {violations[0]};"
+            f"{plan_path} is wrong in {counted(len(violations), 'place')}, first {violations[0]};"
             f" all with: jigsaw check {source} {plan_path}"
         )
     return instance, plan

@@ -75,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.simulation.reading import read_setting
     from jigsaw_opt.simulation.trace_queue import queue_at, time_in, waiting_job
     from jigsaw_opt.system.interrupts import interrupt_flag
+    from jigsaw_opt.text import counted
 
     setting = read_setting(
         arguments.queue,
@@ -111,7 +112,9 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({**prediction.plain(), "policy": arguments.policy, **counts})
     else:
         print(prediction)
-    return ended(was_interrupted, f"{prediction.samples} simulations and {len(answers)} answers were made")
+    return ended(
+        was_interrupted, f"{counted(prediction.samples, 'simulation')} and {counted(len(answers), 'answer')} were made"
+    )
 
 
 def _remarks(samples: int, answers: int, silent: int) -> Iterator[str]:

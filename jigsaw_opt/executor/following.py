@@ -24,6 +24,7 @@ from jigsaw_opt.executor.replay.link_order import AnyStore, HashStore, PrefixSto
 from jigsaw_opt.executor.replay.order import BlockStep, ReplayExtent, ReplayOrder, TransferKey
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.text import counted
 
 __all__ = ["following"]
 
@@ -84,7 +85,7 @@ def following(
     """
     violations = check(instance, plan)
     if violations:
-        raise CheckFailedError(f"the plan is wrong in {len(violations)} place(s), first {violations[0]}")
+        raise CheckFailedError(f"the plan is wrong in {counted(len(violations), 'place')}, first {violations[0]}")
     if any(phase.is_counted for _, _, phase in plan.all_phases()):
         raise UsageError(
             "a plan whose phases are counted cannot be followed: it needs one that lists all iterations",

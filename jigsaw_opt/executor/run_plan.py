@@ -13,6 +13,7 @@ from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.burst.schedule import burst_schedule
 from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule, torch_schedules
 from jigsaw_opt.system.former_names import former_names
+from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +61,7 @@ def run_plan(request: ReplayRequest) -> Replay | None:
         raise UsageError.of(problems)
     violations = check(request.instance, request.plan)
     if violations:
-        raise CheckFailedError(f"the plan is wrong in {len(violations)} place(s), first {violations[0]}")
+        raise CheckFailedError(f"the plan is wrong in {counted(len(violations), 'place')}, first {violations[0]}")
     entry = stages_entry(request.instance, request.trusted, request.cuts)
     stages = None if entry is None else _stages(request, {**entry, "parts": request.parts})
     if request.baseline == "alone":

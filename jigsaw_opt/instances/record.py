@@ -40,6 +40,7 @@ from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.system.hardware import hardware
+from jigsaw_opt.text import counted
 
 __all__ = ["main", "merge", "of_plan", "of_result", "record", "store", "submit"]
 
@@ -225,7 +226,9 @@ def submit(
     for name, plan in found:
         violations = check(load(name), plan)
         if violations:
-            raise CheckFailedError(f"{name}: the plan is wrong in {len(violations)} place(s), first {violations[0]}")
+            raise CheckFailedError(
+                f"{name}: the plan is wrong in {counted(len(violations), 'place')}, first {violations[0]}"
+            )
     for name, plan in found:
         old = read_best_known(path).get(name)
         _tell(name, plan.objective, old, store(name, of_plan(plan, by, hardware), plan, path, plans))

@@ -233,12 +233,12 @@ class Operations:
         if self.horizon == "cyclic" or len(self.jobs) + len(self.task_graphs) < 2:
             return False
         return any(
-            sum(self._most_bytes_on(gpu_type)) > memory
+            sum(self.most_bytes_on(gpu_type)) > memory
             for gpu_type, memory in {(server.gpu_type, server.gpu_memory) for server in self.cluster.servers}
         )
 
-    def _most_bytes_on(self, gpu_type: str) -> Iterator[int]:
-        """Yield the most that data-parallel jobs together take of a GPU of a type, then that of each other job."""
+    def most_bytes_on(self, gpu_type: str) -> Iterator[int]:
+        """Yield the most bytes that all data-parallel jobs take of a GPU of a type, then those of each other job."""
         yield most_bytes(job for job in self.jobs if gpu_type in job.gpu_types)
         for graph in self.task_graphs:
             held = Counter[int]()

@@ -17,8 +17,8 @@ from jigsaw_opt.scheduling.live_job import LiveJob
 from jigsaw_opt.scheduling.live_policy import failures_of
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.plan_change import JobAssignment
-from jigsaw_opt.scheduling.remedies import Remedy, Twin, count_gpus, end_us, span, speed_in, tried
-from jigsaw_opt.text import counted
+from jigsaw_opt.scheduling.remedies import Remedy, Twin, end_us, span, speed_in, tried
+from jigsaw_opt.text import agreeing, counted
 
 __all__ = ["Influence", "LiveExplanation", "explained"]
 
@@ -146,9 +146,7 @@ def _reason(state: ClusterState, job: LiveJob, free: Sequence[int], found: Seque
         return "aside", f"it is put aside until a server or link comes or its priority changes: {job.aside}."
     refusal = _refusal(state, job, free) if len(free) >= own.fewest else None
     kind = found[0].kind if found else "unknown"
-    needs = (
-        f"it waits for {count_gpus(own.fewest)}, and {count_gpus(len(free))} {'is' if len(free) == 1 else 'are'} free"
-    )
+    needs = f"it waits for {counted(own.fewest, 'GPU')}, and {counted(len(free), 'GPU')} {agreeing(len(free))} free"
     if kind in ("gpus", "priority", "unknown") and state.most_joined(free) < own.fewest <= len(free):
         kind, needs = "link", f"{needs}, but no route joins the servers that have them"
     elif kind in ("gpus", "priority", "unknown") and refusal is not None:
@@ -191,7 +189,7 @@ def _running(state: ClusterState, job: LiveJob) -> LiveExplanation:
     with_whom = f" with {', '.join(assignment.partners)}" if assignment.partners else ""
     ends_us = end_us(state, job)
     until = "" if ends_us is None else f", and ends in about {span(ends_us - state.now_us)}"
-    where = f"it runs on {count_gpus(len(share.gpus))} of {servers} server{'s' if servers > 1 else ''}{with_whom}"
+    where = f"it runs on {counted(len(share.gpus), 'GPU')} of {counted(servers, 'server')}{with_whom}"
     free = [gpu for gpu in _unheld(state) if gpu not in state.down]
     reason = f"{where}, at depth rule {assignment.depth.rule}{until}."
     return LiveExplanation(name, assignment, reason, "", _cluster(state, len(free)), influences=influences)
@@ -245,6 +243,6 @@ def _cluster(state: ClusterState, free: int) -> str:
     wanted = sum(job.active.job.fewest for job in waiting.values())
     out, total = len(state.down), state.setting.gpu_count
     return (
-        f"Of {count_gpus(total)}, {total - out - free} are in use, {free} free and {out} out of use; "
-        f"{counted(len(waiting), 'job')} wait{'s' if len(waiting) == 1 else ''} for {wanted}."
+        f"Of {counted(total, 'GPU')}, {total - out - free} are in use, {free} free and {out} out of use; "
+        f"{counted(len(waiting), 'job')} {agreeing(len(waiting), 'waits', 'wait')} for {wanted}."
     )

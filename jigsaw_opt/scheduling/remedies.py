@@ -23,8 +23,9 @@ from jigsaw_opt.scheduling.events import (
 from jigsaw_opt.scheduling.live_job import LiveJob
 from jigsaw_opt.scheduling.live_policy import failures_of
 from jigsaw_opt.scheduling.plan_change import PlanChange
+from jigsaw_opt.text import counted
 
-__all__ = ["Remedy", "Twin", "count_gpus", "end_us", "span", "speed_in", "tried"]
+__all__ = ["Remedy", "Twin", "end_us", "span", "speed_in", "tried"]
 
 _MOST_OF_A_KIND = 3
 """So many remedies of a kind are looked for."""
@@ -199,7 +200,7 @@ def _repairs(state: ClusterState, job: LiveJob) -> list[Remedy]:
     found += [Remedy("link", (LinkUp(now, name),), f"link {name}{_IS_BACK}") for name in links]
     if job.held:
         more, quota = state.used(job.queue) + job.active.job.gpus, state.quotas[job.queue]
-        text = f"queue {job.queue!r} has a quota of {count_gpus(more)}, not {quota}"
+        text = f"queue {job.queue!r} has a quota of {counted(more, 'GPU')}, not {quota}"
         found.insert(0, Remedy("quota", (QuotaChanged(now, job.queue, more),), text))
     return found
 
@@ -278,8 +279,3 @@ def speed_in(state: ClusterState, share: Share, job: LiveJob) -> int | None:
             return speeds[share.jobs.index(job.active.index)].rate or None
     except PluginError:
         return None
-
-
-def count_gpus(count: int) -> str:
-    """Return a number of GPUs in words."""
-    return f"{count} GPU{'' if count == 1 else 's'}"

@@ -101,7 +101,7 @@ class StartPrediction:
     def __str__(self) -> str:
         is_corrected = len(self.answers) >= FEWEST_ANSWERS
         half, most = (self._told(self.interval_us(share)) for share in _SHARES)
-        by = f", corrected by {len(self.answers)} answers" if is_corrected else ""
+        by = f", corrected by {counted(len(self.answers), 'answer')}" if is_corrected else ""
         told = (
             f"{called('job', printable(self.job))} starts {half} with a probability of 50 %, and {most} with 90 %"
             f" ({counted(self.samples, 'simulation')} of the queue{by})."

@@ -6,6 +6,7 @@ from jigsaw_opt.checking import violations
 from jigsaw_opt.errors import WrongPlanError
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.text import counted
 
 __all__ = ["require_correct"]
 
@@ -31,4 +32,4 @@ def require_correct(instance: Instance, plan: Plan, maker: str) -> None:
     broken = violations(instance, plan)
     if broken:
         shown = "; ".join(map(str, broken[:_SHOWN]))
-        raise WrongPlanError(f"{maker} made a plan that is wrong in {len(broken)} place(s): {shown}")
+        raise WrongPlanError(f"{maker} made a plan that is wrong in {counted(len(broken), 'place')}: {shown}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, instant_bounds
-from jigsaw_opt.solvers.infeasibility import exceeded_guarantees
+from jigsaw_opt.solvers.infeasibility import broken_together, exceeded_guarantees
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict, StoppedBy
 
@@ -86,7 +86,8 @@ class Proofs:
         self.proven = first_bound(operations, options)
         self.bound = self.proven.value
         self.deadlines: Deadlines | None = None
-        self.conflict = exceeded_guarantees(operations, self.bound, self.proven.proof.jobs)
+        self.conflict = exceeded_guarantees(operations, self.bound, self.proven.proof)
+        self._by_bound = self.conflict is not None
         self._part_is_empty = False
 
     def raise_bound(self, bound: int, proof: Proof | None, deadlines: Deadlines | None, name: str) -> bool:
@@ -105,12 +106,23 @@ class Proofs:
             self.proven = Bound(bound, proof or Proof(f"search by {name}", relaxation=name))
             self.deadlines = deadlines or self.deadlines
         self.bound = max(self.bound, bound)
-        self._take(exceeded_guarantees(self._operations, bound, proof.jobs if proof else ()), of_all)
+        exceeded = exceeded_guarantees(self._operations, bound, proof)
+        self._by_bound = self._by_bound or (exceeded is not None and of_all and self.conflict is None)
+        self._take(exceeded, of_all)
         return rises
 
     def refute(self, conflict: Conflict) -> None:
         """Take the solver's proof that there is no plan among those that it looks at."""
         self._take(conflict, not self.part)
+
+    def explained_conflict(self) -> Conflict | None:
+        """Return why there is no plan; where a bound alone has proven that, with the jobs to blame as far as is known.
+
+        That takes a limited amount of work.
+        """
+        if self.conflict is None or not self._by_bound or self._operations.horizon == "cyclic":
+            return self.conflict
+        return broken_together(self._operations, self.conflict)
 
     def ends(self, objective: int | None) -> StoppedBy | None:
         """Return why what is proven ends the solve; None where it does not.

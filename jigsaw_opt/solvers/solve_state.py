@@ -329,8 +329,8 @@ class SolveState:
         with self._lock:  # from here on whatever an engine that was left behind finds comes too late
             self.ended = True
         closed = self.objective is not None and self.objective <= self.proven.value
-        conflict = self._proofs.conflict
-        refuted = conflict is not None and self.best is None
+        conflict = self._proofs.explained_conflict() if self.best is None else None
+        refuted = conflict is not None
         seconds = self.seconds
         return Result(
             status=self._status(closed, refuted),
@@ -340,7 +340,7 @@ class SolveState:
             proof=self.proven.proof,
             plan=self._plan(self.best, Event(seconds, self.objective, self.proven.value)),
             trajectory=tuple(self.trajectory),
-            conflicts=(conflict,) if refuted and conflict is not None else (),
+            conflicts=() if conflict is None else (conflict,),
             failure=failure,
             part=self.part,
             exact_model=self._exact_model,

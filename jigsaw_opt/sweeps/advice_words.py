@@ -14,7 +14,7 @@ from jigsaw_opt.sweeps.advice import MEASURES, Advice, Advisor, Effect
 from jigsaw_opt.sweeps.assumptions import assumptions, seeds_told
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.job_times import JobChanges
-from jigsaw_opt.text import counted
+from jigsaw_opt.text import agreeing, counted
 
 __all__ = [
     "advice_document",
@@ -157,7 +157,7 @@ def _waits(advice: Advice, found: JobChanges) -> str:
 
 def _gpus(size: str) -> str:
     """Return a class of sizes with its unit."""
-    return f"{size} GPU{'' if size == '1' else 's'}"
+    return f"{size} {agreeing(1 if size == '1' else 2, 'GPU', 'GPUs')}"
 
 
 def _otherwise(advice: Advice, unit: str) -> str:

@@ -14,7 +14,7 @@ from jigsaw_opt.sweeps.bench.summary import grouped
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.task import SweepTask
 from jigsaw_opt.sweeps.variants import reads_limits
-from jigsaw_opt.text import counted
+from jigsaw_opt.text import agreeing, counted
 
 __all__ = ["assumed_in_sweep", "assumptions", "seeds_told"]
 
@@ -64,15 +64,16 @@ def assumptions(setting: Setting, policies: Collection[str]) -> Iterator[tuple[s
     if estimating:
         limited = [job for job in jobs if job.time_limit_us is not None]
         outlived = sum((job.duration_us or 0) > (job.time_limit_us or 0) for job in limited)
-        verb = "goes" if len(estimating) == 1 else "go"
+        count, verb = len(limited), agreeing(len(estimating), "goes", "go")
         yield (
             "estimates",
-            f"{len(limited):,} of {counted(len(jobs), 'job')} state a time limit, which"
-            f" {' and '.join(estimating)} {verb} by; {outlived:,} run longer, and nothing is killed",
+            f"{count:,} of {counted(len(jobs), 'job')} {agreeing(count, 'states', 'state')} a time limit, which"
+            f" {' and '.join(estimating)} {verb} by; {outlived:,} {agreeing(outlived, 'runs', 'run')} longer,"
+            " and nothing is killed",
         )
     knowing = [policy for policy in policies if choose(policy)[0].name in _KNOW_LENGTHS]
     if knowing:
-        order = "orders" if len(knowing) == 1 else "order"
+        order = agreeing(len(knowing), "orders", "order")
         yield (
             "known lengths",
             f"{', '.join(knowing)} {order} jobs by the work they have, which a simulation knows exactly",

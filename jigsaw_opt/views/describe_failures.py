@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.failure_repair import FailureRepair
 from jigsaw_opt.solvers.resolve.failures import FailureEffect
-from jigsaw_opt.text import counted, named, printable
+from jigsaw_opt.text import agreeing, counted, named, printable
 
 __all__ = ["OBJECTIVES", "FailureDescription", "rank", "severity", "worst_first"]
 
@@ -84,7 +84,7 @@ class FailureDescription:
             (list(effect.rerouted), "is rerouted", "are rerouted"),
         ):
             if names:
-                verb = one if len(names) == 1 else several
+                verb = agreeing(len(names), one, several)
                 yield f"{len(names):,} of {counted(self._jobs, 'job')} {verb}: {named(names)}"
 
     def outcome(self, effect: FailureEffect) -> str:

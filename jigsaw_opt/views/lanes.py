@@ -23,6 +23,7 @@ from jigsaw_opt.problem.replay import MeasuredPhase
 from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 from jigsaw_opt.problem.timetable import job_end
+from jigsaw_opt.text import counted
 from jigsaw_opt.views.colour import GREY, job_colour
 from jigsaw_opt.views.memory import MemoryUse, memory_use
 
@@ -195,7 +196,7 @@ class ClusterLanes:
     def __init__(self, instance: Instance, kind: str = "") -> None:
         cluster = instance.cluster
         if cluster.gpu_count > _MOST_LANES:
-            count = f"{cluster.gpu_count:,} GPUs"
+            count = counted(cluster.gpu_count, "GPU")
             raise TooLargeError(f"a picture has a lane for each GPU; {count} are too many, {_MOST_LANES:,} the most")
         before, behind = (f"{kind} ", f" {kind}") if kind else ("", "")
         names = cluster.gpus.names

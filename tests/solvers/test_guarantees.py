@@ -1,4 +1,7 @@
-"""Deadlines and cycle-time limits of jobs: plans keep them, and where none can, that is proven and they are named."""
+"""Proves that plans keep deadlines and cycle-time limits, and that where none can, the fewest jobs are named.
+
+Optima are those of brute force; what a message says of more time or more memory is true of the instance so changed.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from jigsaw_opt.problem import (
     Cluster,
     Instance,
     Job,
+    Link,
     Model,
     Segment,
     Server,
@@ -23,7 +27,10 @@ from jigsaw_opt.problem import (
     TaskGraphJob,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.operations import compile_instance
+from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.ilp import solver as ilp
+from jigsaw_opt.solvers.infeasibility import exceeded_guarantees
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import refusal
 from jigsaw_opt.solvers.resolve import resolve
@@ -192,6 +199,56 @@ def test_a_proof_that_no_plan_keeps_all_guarantees_names_them() -> None:
     assert result.status is Status.INFEASIBLE
     assert result.conflicts[0].kind == "deadline" and set(result.conflicts[0].jobs) == {"short", "long"}
     assert carries(result.conflicts[0].message, "deadline", "10 us")
+
+
+def exchanging(memory: int, *more: Job, deadline_us: int = 40) -> Instance:
+    """Two jobs over two GPUs whose blocks would run during the other's exchanges, if memory had room for both."""
+    times = {"quick": 2, "long": 10}
+    models = {name: Model((Segment("all", {"v": time}, {"v": 0}, 20, 0),)) for name, time in times.items()}
+    jobs = (Job("a", "quick", 2, 2, deadline_us=30), Job("b", "long", 2, 2, deadline_us=deadline_us))
+    cluster = Cluster(tuple(Server(name, "v", 1, memory, 1) for name in "st"), (), (Link("l", ("s", "t"), 4_000_000),))
+    return Instance("two", cluster, models, (*jobs, *more), "finite", "makespan")
+
+
+def test_a_deadline_that_memory_breaks_names_it_with_the_time_and_the_jobs() -> None:
+    late = Job("c", "long", 1, 1, release_us=100, deadline_us=500)
+    (conflict,) = solved(exchanging(100, late)).conflicts
+    assert (conflict.kind, conflict.jobs) == ("deadline", ("a", "b"))
+    assert carries(conflict.message, "any fewer", "job b needs 4 us more", "to end by 44 us")
+    assert carries(conflict.message, "memory is the cause", "no GPU has memory for job b beside a")
+    assert solved(exchanging(100, late, deadline_us=43)).status is Status.INFEASIBLE
+    assert solved(exchanging(100, late, deadline_us=44)).status is Status.OPTIMAL
+    assert solved(exchanging(160, late)).status is Status.OPTIMAL
+
+
+def test_a_deadline_that_work_breaks_says_nothing_of_memory() -> None:
+    (conflict,) = solved(exchanging(1000, deadline_us=31)).conflicts
+    assert conflict.jobs == ("a", "b") and "memory" not in conflict.message
+
+
+def test_guarantees_of_task_graph_jobs_name_only_the_jobs_that_take_part() -> None:
+    asked = two_on_one_gpu(deadline_us=45)
+    jobs = (replace(asked.jobs[0], deadline_us=10), asked.jobs[1])
+    others = tuple(Job(f"other{k}", "a", 1, 1, 1000 + k, deadline_us=9000) for k in range(3))
+    (conflict,) = solved(in_task_graph(replace(asked, jobs=(*others, *jobs)))).conflicts
+    assert (conflict.kind, conflict.jobs) == ("deadline", ("short", "long"))
+    assert carries(conflict.message, "job long needs 5 us more", "to end by 50 us")
+
+
+def test_what_was_not_tried_is_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jigsaw_opt.solvers.infeasibility.together._WORK", 0.0)
+    (conflict,) = solved(exchanging(100)).conflicts
+    assert set(conflict.jobs) == {"a", "b"}
+    assert not carries(conflict.message, "fewer of these") and "more:" not in conflict.message
+
+
+def test_a_bound_names_the_jobs_that_it_rests_on_and_the_latest_of_their_deadlines() -> None:
+    operations = compile_instance(exchanging(100))
+    proof = Proof("presences", "1 + 49 = 50", jobs=("a",))
+    conflict = exceeded_guarantees(operations, 50, proof)
+    assert conflict is not None and conflict.jobs == ("a",)
+    assert carries(conflict.message, "50 us", "deadline of a", "30 us", "presences", "20 us later")
+    assert exceeded_guarantees(operations, 40, proof) is None
 
 
 def test_others_refuse_guarantees_by_name() -> None:

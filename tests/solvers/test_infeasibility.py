@@ -110,7 +110,7 @@ def test_memory_of_one_deep_worker_is_enough_under_a_staircase() -> None:
 
     assert not certain_causes(job(StaircaseDepth())) and placement_feasible(job(StaircaseDepth()))
     kind, _, message = only(job(FullDepth()))
-    assert kind == "memory" and carries(message, "2 workers", "level", "2") and "only 1 GPUs" in message
+    assert kind == "memory" and carries(message, "2 workers", "level", "2") and "only 1 GPU of" in message
 
 
 def test_least_total_needs_memory_for_deep_levels() -> None:

@@ -1,4 +1,7 @@
-"""Power caps that a block alone exceeds: the cause is told with what helps, and never where a plan exists."""
+"""Proves that a power cap which a block alone exceeds is named with the least watts that help.
+
+Brute force over placements says that no such cause is claimed where a plan exists, for jobs of either kind.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
-from jigsaw_opt.text import counted
+from jigsaw_opt.text import agreeing, counted
 
 __all__ = ["SHOP_FORMATS", "read_fjsplib", "read_jsplib", "read_psplib"]
 
@@ -203,7 +203,7 @@ def _refuse_choices(lines: Lines, choices: Sequence[tuple[int, str]], one: str, 
     """Report what may choose, at the line of the first that does, so that a file of many has one problem."""
     if choices:
         number, first = choices[0]
-        what = f"1 {one}" if len(choices) == 1 else f"{len(choices)} {several}"
+        what = f"{len(choices):,} {agreeing(len(choices), one, several)}"
         told = f"{what} (the first: {first}), and a block has one duration and its slots"
         lines.add(number, told, code="does-not-fit")
 

@@ -7,22 +7,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations import cpsat_activities, cpsat_cycle, cpsat_timetable
-from jigsaw_opt.formulations.cpsat_activities import serial
 from jigsaw_opt.formulations.cpsat_model import CpSatModel
-from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit, windows
+from jigsaw_opt.formulations.cpsat_timetable import interval_count, windows
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
+from jigsaw_opt.solvers.engines.cpsat import PRESOLVED_NUMBERS, configure, new_solver
+from jigsaw_opt.solvers.infeasibility.plan_feasibility import largest_objective
 from jigsaw_opt.solvers.solve_state import SolveState
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["build_model", "engine_for", "is_small", "largest_objective", "propagate_strongly", "run_engine"]
+__all__ = ["build_model", "engine_for", "is_small", "propagate_strongly", "run_engine"]
 
 _MANY_INTERVALS = {"finite": 2_000, "cyclic": 4_000}
 """Number of intervals from which probing and repeated presolve take seconds before the search, and gain it little."""
-_PRESOLVED_NUMBERS = 2**40
-"""With larger limits the engine's presolve loses solutions by a microsecond (seen in OR-Tools 9.15 at 2^52)."""
 
 
 def is_small(operations: Operations) -> bool:
@@ -60,13 +58,6 @@ def build_model(solve_state: SolveState, operations: Operations, bound: int, lim
     return model
 
 
-def largest_objective(operations: Operations) -> int:
-    """Return an objective that some plan does not exceed, if there is any plan."""
-    serial_plan = serial.serial_limit(operations) if operations.task_graphs else serial_limit(operations)
-    guaranteed = operations.objective_limit
-    return serial_plan if guaranteed is None else min(serial_plan, guaranteed)
-
-
 def engine_for(solve_state: SolveState, operations: Operations, workers: int, work: float) -> cp_model.CpSolver:
     """Return the engine for a model of the instance, limited by what is left of the time limit.
 
@@ -83,7 +74,7 @@ def engine_for(solve_state: SolveState, operations: Operations, workers: int, wo
     """
     solver, seconds = new_solver(workers, solve_state.options.seed), solve_state.remaining
     largest = largest_objective(operations) if solve_state.objective is None else solve_state.objective
-    solver.parameters.cp_model_presolve = largest < _PRESOLVED_NUMBERS
+    solver.parameters.cp_model_presolve = largest < PRESOLVED_NUMBERS
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
     if work < math.inf:

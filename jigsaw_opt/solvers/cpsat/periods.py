@@ -6,9 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, largest_objective, run_engine
+from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, run_engine
 from jigsaw_opt.solvers.cpsat.targets import Targets
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
+from jigsaw_opt.solvers.infeasibility.plan_feasibility import largest_objective
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 

@@ -9,8 +9,18 @@ together on the cyclic one.
 from __future__ import annotations
 
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes, too_wide
-from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict, restrict
+from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict
 from jigsaw_opt.solvers.infeasibility.guarantees import exceeded_guarantees
+from jigsaw_opt.solvers.infeasibility.narrowing import restrict
 from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible
+from jigsaw_opt.solvers.infeasibility.together import broken_together
 
-__all__ = ["certain_causes", "exceeded_guarantees", "minimal_conflict", "placement_feasible", "restrict", "too_wide"]
+__all__ = [
+    "broken_together",
+    "certain_causes",
+    "exceeded_guarantees",
+    "minimal_conflict",
+    "placement_feasible",
+    "restrict",
+    "too_wide",
+]

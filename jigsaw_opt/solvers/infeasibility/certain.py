@@ -21,6 +21,7 @@ from jigsaw_opt.solvers.infeasibility.power import cause_of_power
 from jigsaw_opt.solvers.infeasibility.room import amount, joined_parts, more_memory, unjoined
 from jigsaw_opt.solvers.infeasibility.task_graphs import causes_of_task_graph
 from jigsaw_opt.solvers.result import Conflict
+from jigsaw_opt.text import agreeing, counted
 
 __all__ = ["certain_causes", "too_wide"]
 
@@ -117,8 +118,10 @@ def _no_type(operations: Operations, job: OperationGraph) -> str:
 
 def _too_few(job: str, workers: int, gpus: int, whole: int) -> str:
     kinds = "" if gpus == whole else f" of its types (of {whole:,} in all)"
-    told = f"job {job} has {workers:,} workers on GPUs of their own, and the cluster has {gpus:,} GPUs{kinds}"
-    return f"{told}; {workers - gpus:,} more GPUs are wanted, or at most {gpus:,} workers"
+    told = f"job {job} has {counted(workers, 'worker')} on GPUs of their own, and the cluster has"
+    more = workers - gpus
+    wanted = f"{counted(more, 'more GPU')} {agreeing(more)} wanted, or at most {counted(gpus, 'worker')}"
+    return f"{told} {counted(gpus, 'GPU')}{kinds}; {wanted}"
 
 
 def _no_memory_or_path(operations: Operations, job: OperationGraph, servers: Sequence[Server]) -> Iterator[Conflict]:
@@ -130,7 +133,7 @@ def _no_memory_or_path(operations: Operations, job: OperationGraph, servers: Seq
     parts = joined_parts(operations, servers, job.route_policy)
     if all(sum(server.gpus for server in part) < job.slots for part in parts):
         gpus = max(sum(server.gpus for server in part) for part in parts)
-        message = unjoined(job.name, job.slots, "workers", gpus, job.route_policy)
+        message = unjoined(job.name, job.slots, "worker", gpus, job.route_policy)
         yield Conflict("reach", (job.name,), message)
     elif not any(_has_place(job, part) for part in parts):
         message = f"no part of the cluster that links join has both the GPUs and the memory for job {job.name}"
@@ -146,10 +149,10 @@ def _memory_needs(job: OperationGraph) -> list[_MemoryNeed]:
 
 
 def _no_memory(job: OperationGraph, need: _MemoryNeed, room: int, servers: Sequence[Server]) -> str:
-    who = "one worker" if need.workers == 1 else f"{need.workers:,} workers"
+    who, them = counted(need.workers, "worker"), agreeing(room, "GPU of its types has", "GPUs of its types have")
     bytes_each = f"{need.memory:,} bytes ({job.state_bytes:,} of state and the rest of activations)"
     have = max(server.gpu_memory for server in servers)
-    found = f"the largest GPU of its types has {have:,}" if room == 0 else f"only {room:,} GPUs of its types have them"
+    found = f"the largest GPU of its types has {have:,}" if room == 0 else f"only {room:,} {them} them"
     told = f"job {job.name} has {who} at level {need.level} in every iteration, each needs {bytes_each}, and {found}"
     return told + more_memory(need.workers, need.memory, servers)
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes
-from jigsaw_opt.solvers.infeasibility.guarantees import broken_together
+from jigsaw_opt.solvers.infeasibility.narrowing import quickxplain, restrict
 from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible, what_helps
+from jigsaw_opt.solvers.infeasibility.together import broken_together
 from jigsaw_opt.solvers.result import Conflict
+from jigsaw_opt.text import counted
 
-__all__ = ["minimal_conflict", "restrict"]
+__all__ = ["minimal_conflict"]
 
 IsFeasible = Callable[[Operations], bool | None]
 """Whether there is a plan for some of the jobs, or None where that stays open."""
@@ -58,7 +58,7 @@ def _smallest(operations: Operations, check: IsFeasible) -> Conflict:
     if operations.horizon == "finite" and operations.task_graphs:
         conflict = _not_alone(check, operations, every)
     else:
-        conflict = sorted(_quickxplain(holds, (), every, False))
+        conflict = sorted(quickxplain(holds, (), every, False))
     part = restrict(operations, conflict)
     certain = certain_causes(part)
     if certain:
@@ -82,49 +82,12 @@ def _not_alone(check: IsFeasible, operations: Operations, jobs: Sequence[int]) -
     return undecided or jobs
 
 
-def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
-    """Return the instance with only some of its jobs, given by index in the order wanted.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    jobs
-        Indices of the jobs to keep, among those of the instance.
-    """
-    kept = tuple(operations.instance.jobs[k] for k in jobs)
-    graphs, others = (
-        {job.name: job for job in operations.jobs},
-        {each.job.name: each for each in operations.task_graphs},
-    )
-    part = replace(
-        operations,
-        instance=altered(operations.instance, jobs=kept),
-        jobs=tuple(graphs[job.name] for job in kept if job.name in graphs),
-        task_graphs=tuple(others[job.name] for job in kept if job.name in others),
-    )
-    part.__dict__["routes"] = operations.routes  # the same cluster: its routes stay known
-    return part
-
-
-def _quickxplain(
-    holds: Callable[[Sequence[int]], bool], given: tuple[int, ...], jobs: tuple[int, ...], grown: bool
-) -> tuple[int, ...]:
-    """Return those of `jobs` in a minimal conflict with the background `given`, unchecked if `grown`."""
-    if grown and not holds(given):
-        return ()
-    if len(jobs) == 1:
-        return jobs
-    first, second = jobs[: len(jobs) // 2], jobs[len(jobs) // 2 :]
-    right = _quickxplain(holds, given + first, second, True)
-    left = _quickxplain(holds, given + right, first, bool(right))
-    return left + right
-
-
 def _no_routes(job: OperationGraph) -> str:
     """Say why a job has no place of its own though links join enough GPUs."""
     kept = f"routes that keep its route policy {job.route_policy!r} join no servers that have room for all of them"
-    return f"job {job.name} has {job.slots:,} workers, and {kept}; a wider route policy or fewer workers may help"
+    return (
+        f"job {job.name} has {counted(job.slots, 'worker')}, and {kept}; a wider route policy or fewer workers may help"
+    )
 
 
 def _slots_together(operations: Operations, minimal: bool) -> str:
@@ -145,13 +108,15 @@ def _slots_together(operations: Operations, minimal: bool) -> str:
 def _together(operations: Operations, minimal: bool) -> str:
     """Return what a minimal set of jobs asks for, and what there is."""
     asked = ", ".join(
-        f"{job.name} ({job.slots:,} workers of {job.state_bytes:,} bytes of state and up to "
+        f"{job.name} ({counted(job.slots, 'worker')} of {job.state_bytes:,} bytes of state and up to "
         f"{job.activation_bytes[-1]:,} of activations)"
         for job in operations.jobs
     )
-    have = ", ".join(f"{s.name} ({s.gpus:,} GPUs of {s.gpu_memory:,} bytes)" for s in operations.cluster.servers[:8])
+    have = ", ".join(
+        f"{s.name} ({counted(s.gpus, 'GPU')} of {s.gpu_memory:,} bytes)" for s in operations.cluster.servers[:8]
+    )
     more = len(operations.cluster.servers) - 8
-    rest = f" and {more:,} more servers" if more > 0 else ""
+    rest = f" and {counted(more, 'more server')}" if more > 0 else ""
     policies = " under its route policy" if operations.instance.policed else ""
     capped = " and under the power caps" if operations.cluster.power_caps else ""
     found = f"; the cluster has {have}{rest}{what_helps(operations)}"

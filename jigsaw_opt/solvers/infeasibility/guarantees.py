@@ -1,4 +1,4 @@
-"""Deadlines and cycle-time limits that no plan keeps: of a job alone, by a bound, or of all jobs together."""
+"""Deadlines and cycle-time limits that no plan keeps: of a job alone, or by a bound."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds.activities.slot_loads import earliest_end_us
+from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.solvers.result import Conflict
+from jigsaw_opt.text import counted, named
 
-__all__ = ["broken_alone", "broken_together", "exceeded_guarantees"]
+__all__ = ["broken_alone", "exceeded_guarantees", "guarantee_of"]
 
 
-def exceeded_guarantees(operations: Operations, bound: int, jobs: Collection[str] = ()) -> Conflict | None:
+def exceeded_guarantees(operations: Operations, bound: int, proof: Proof | None = None) -> Conflict | None:
     """Return the guarantees that no plan keeps, for it has an objective of at least `bound`.
 
     Return None if the bound leaves that open.
@@ -27,18 +29,27 @@ def exceeded_guarantees(operations: Operations, bound: int, jobs: Collection[str
         The compiled instance.
     bound
         A lower bound of the objective.
-    jobs
-        Names of the jobs that the bound rests on, as far as its proof says so.
+    proof
+        Why it holds, and for which jobs; None where a search has proven it.
     """
     limit = operations.objective_limit
     if limit is None or bound <= limit:
         return None
+    proof = proof or Proof()
     if operations.horizon == "cyclic":
-        return _too_fast(operations, bound, "no period is shorter than", jobs)
-    names = tuple(job.name for job in operations.instance.guaranteed_jobs)
-    message = f"the {operations.objective} of no plan is below {bound:,}, and the deadlines of all jobs allow {limit:,}"
-    wanted = f"the latest deadline has to be at least {bound - limit:,} us later"
-    return Conflict("deadline", names, f"{message}; {wanted}" if operations.objective == "makespan" else message)
+        return _too_fast(operations, bound, "no period is shorter than", proof.jobs)
+    guaranteed = operations.instance.guaranteed_jobs
+    why = f", for {proof.sentence}" + (f": {proof.arithmetic}" if proof.arithmetic else "") if proof.sentence else ""
+    if operations.objective != "makespan":
+        message = f"the {operations.objective} of no plan is below {bound:,}, and the deadlines of all jobs allow"
+        return Conflict("deadline", tuple(job.name for job in guaranteed), f"{message} {limit:,}{why}")
+    # The jobs of the proof end no earlier than the bound, whatever the others do.
+    late = [job for job in guaranteed if job.name in proof.jobs] or [*guaranteed]
+    latest = max(late, key=lambda job: job.deadline_us or 0)
+    names = tuple(job.name for job in late)
+    last = f"the latest deadline of {named(names)} is that of {latest.name}, {latest.deadline_us or 0:,} us"
+    wanted = f"it has to be at least {bound - (latest.deadline_us or 0):,} us later"
+    return Conflict("deadline", names, f"no plan ends before {bound:,} us, and {last}{why}; {wanted}")
 
 
 def broken_alone(operations: Operations) -> Iterator[Conflict]:
@@ -64,21 +75,13 @@ def _late(name: str, end_us: int, deadline_us: int | None) -> Iterator[Conflict]
 def _too_fast(operations: Operations, least_us: int, why: str, others: Collection[str]) -> Conflict:
     """Return the conflict that the tightest cycle-time limit asks for a period below the least one."""
     job = min(operations.instance.guaranteed_jobs, key=lambda job: (job.pace_us or 0) * job.iterations)
-    message = f"{why} {least_us:,} us, and job {job.name} guarantees {_guarantee_of(job)}"
+    message = f"{why} {least_us:,} us, and job {job.name} guarantees {guarantee_of(job)}"
     wanted = f"an iteration every {ceil_div(least_us, job.iterations):,} us is the most that may be guaranteed"
     return Conflict("pace", tuple(dict.fromkeys((job.name, *others))), f"{message}; {wanted}")
 
 
-def broken_together(operations: Operations) -> Conflict:
-    """Return the conflict that no plan of all jobs keeps their guarantees, though each job alone may."""
-    told = ", ".join(f"{job.name} ({_guarantee_of(job)})" for job in operations.instance.guaranteed_jobs)
-    names = tuple(job.name for job in operations.instance.jobs)
-    kind = "pace" if operations.horizon == "cyclic" else "deadline"
-    message = f"no plan of all jobs keeps what these guarantee: {told}"
-    return Conflict(kind, names, f"{message}; a larger {kind}_us of one of them, or fewer jobs, may help")
-
-
-def _guarantee_of(job: Job | TaskGraphJob) -> str:
+def guarantee_of(job: Job | TaskGraphJob) -> str:
+    """Return what a job guarantees, as the end of a sentence."""
     if job.deadline_us is not None:
         return f"to end by {job.deadline_us:,} us"
-    return f"{job.iterations:,} iterations, one every {job.pace_us:,} us"
+    return f"{counted(job.iterations, 'iteration')}, one every {job.pace_us:,} us"

@@ -6,10 +6,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
+from math import inf
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.formulations import cpsat_activities
-from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
 from jigsaw_opt.formulations.cpsat_placement import build, literal_count
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
@@ -18,15 +17,13 @@ from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
+from jigsaw_opt.solvers.infeasibility.plan_feasibility import PlanCheck
 from jigsaw_opt.solvers.infeasibility.room import amount
-from jigsaw_opt.solvers.magnitude import engine_excess
 
 __all__ = ["placement_feasible", "what_helps"]
 
 _MOST_LITERALS = 100_000
 """A larger placement model takes the engine longer than an explanation is worth."""
-_MOST_INTERVALS = 10_000
-"""The same for the optional intervals of a model of jobs with task graphs."""
 _MOST_WORK = 10.0
 """Deterministic units of work that the engine may spend on one placement."""
 _MOST_TRIED = 2_000
@@ -55,28 +52,20 @@ def placement_feasible(operations: Operations, most_work: float = _MOST_WORK) ->
     most_work
         Deterministic units of work that the engine may spend.
     """
-    if find_spec("ortools") is None or _too_large(operations):
+    if operations.task_graphs:  # What slots hold depends on the order of blocks, so that only a whole plan tells.
+        return PlanCheck(inf, most_work)(operations)
+    if find_spec("ortools") is None or literal_count(operations) > _MOST_LITERALS:
+        return None
+    if _largest(operations) > EXACT_IN_64_BITS:
         return None
     from ortools.sat.python import cp_model
 
     solver = new_solver()
     solver.parameters.max_deterministic_time = most_work
     solver.parameters.stop_after_first_solution = True
-    if operations.task_graphs:  # What slots hold depends on the order of blocks, so that only a whole plan tells.
-        model = cpsat_activities.build(operations, 0, serial_limit(operations)).proto
-    else:
-        model = build(operations)
+    model = build(operations)
     status = run_stoppable(lambda: solver.solve(model), solver.stop_search, "placement")
     return {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}.get(status)
-
-
-def _too_large(operations: Operations) -> bool:
-    """Return whether the model is too large, or the engine's numbers too small."""
-    if not operations.task_graphs:
-        return literal_count(operations) > _MOST_LITERALS or _largest(operations) > EXACT_IN_64_BITS
-    if operations.cluster.power_caps or engine_excess(serial_limit(operations)):
-        return True
-    return cpsat_activities.interval_count(operations) > _MOST_INTERVALS
 
 
 def what_helps(operations: Operations) -> str:

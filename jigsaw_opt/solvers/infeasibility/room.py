@@ -7,6 +7,7 @@ from itertools import chain, islice
 
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.text import agreeing, counted
 
 __all__ = ["amount", "joined_parts", "more_memory", "unjoined"]
 
@@ -35,7 +36,7 @@ def amount(size: int) -> str:
     for unit, name in ((10**9, "GB"), (10**6, "MB")):
         if size >= unit:
             return f"{-(-size * 10 // unit) / 10:g} {name}"
-    return f"{size:,} bytes"
+    return counted(size, "byte")
 
 
 def joined_parts(operations: Operations, servers: Iterable[Server], policy: str | None) -> list[list[Server]]:
@@ -68,12 +69,14 @@ def unjoined(job: str, count: int, who: str, gpus: int, policy: str | None) -> s
     count
         Number of its workers or slots.
     who
-        What they are called, in the plural.
+        What one of them is called.
     gpus
         Largest number of its GPUs that are joined.
     policy
         Its route policy; None for none.
     """
     links = "links" if policy is None else f"links that its route policy {policy!r} allows"
-    message = f"job {job} has {count:,} {who}, and no more than {gpus:,} of its GPUs are joined by {links}"
-    return f"{message}; links that join {count - gpus:,} more of them are wanted, or at most {gpus:,} {who}"
+    message = (
+        f"job {job} has {counted(count, who)}, and no more than {gpus:,} of its GPUs {agreeing(gpus)} joined by {links}"
+    )
+    return f"{message}; links that join {count - gpus:,} more of them are wanted, or at most {counted(gpus, who)}"

@@ -17,6 +17,7 @@ from jigsaw_opt.problem.task_graph import TaskGraphBlock
 from jigsaw_opt.solvers.infeasibility.power import cause_of_power
 from jigsaw_opt.solvers.infeasibility.room import joined_parts, more_memory, unjoined
 from jigsaw_opt.solvers.result import Conflict
+from jigsaw_opt.text import agreeing, counted
 
 __all__ = ["causes_of_task_graph"]
 
@@ -48,7 +49,7 @@ def causes_of_task_graph(operations: Operations, graph: CompiledTaskGraph) -> It
     parts = joined_parts(operations, usable, graph.job.route_policy)
     gpus = max(sum(server.gpus for server in part) for part in parts)
     if gpus < len(kinds):
-        yield Conflict("reach", (name,), unjoined(name, len(kinds), "slots", gpus, graph.job.route_policy))
+        yield Conflict("reach", (name,), unjoined(name, len(kinds), "slot", gpus, graph.job.route_policy))
         return
     most = max(max((block.power_w or {}).values(), default=0) * len(slots) for block, slots in _blocks(graph))
     yield from cause_of_power(operations, name, partial(_has_place, graph, servers, needs), most)
@@ -97,14 +98,15 @@ def _too_few(
         slot, can = graph.shape.slots[slots[0]].name, ", ".join(graph.gpu_types[slots[0]]) or "no type"
         have = ", ".join(sorted(existing))
         why = f"all its blocks have times for {can}, the cluster has {have}"
-        wanted = f"times of its blocks for {have}, or {len(slots):,} more GPUs of other types, are wanted"
+        wanted = f"times of its blocks for {have}, or {counted(len(slots), 'more GPU')} of other types, are wanted"
         return (
             "gpu_type",
             f"slot {slot} of job {graph.job.name} runs on none of the cluster's GPU types: {why}; {wanted}",
         )
     kinds = ", ".join(sorted({server.gpu_type for server in servers}))
-    message = f"job {graph.job.name} has {len(slots):,} slots on GPUs of their own of type {kinds}"
-    return "reach", f"{message}, and the cluster has {gpus:,}; {len(slots) - gpus:,} more are wanted"
+    message = f"job {graph.job.name} has {counted(len(slots), 'slot')} on GPUs of their own of type {kinds}"
+    more = len(slots) - gpus
+    return "reach", f"{message}, and the cluster has {gpus:,}; {more:,} more {agreeing(more)} wanted"
 
 
 def _too_small(graph: CompiledTaskGraph, needs: list[int], servers: Sequence[Server]) -> tuple[str, str] | None:
@@ -116,10 +118,14 @@ def _too_small(graph: CompiledTaskGraph, needs: list[int], servers: Sequence[Ser
         count = len(needs) - bisect_left(ascending, memory)
         gpus = sum(number for size, number in gpus_of.items() if size >= memory)
         if gpus < count:
-            who = "a slot that takes" if count == 1 else f"{count:,} slots that take"
+            who = f"{counted(count, 'slot')} that {agreeing(count, 'takes', 'take')}"
             kinds = ", ".join(sorted({server.gpu_type for server in servers}))
             message = f"job {graph.job.name} has {who} at least {memory:,} bytes of a GPU of type {kinds}"
-            found = f"and {gpus:,} GPUs have so much" if gpus else f"and the largest has {max(gpus_of):,}"
+            found = (
+                f"and {counted(gpus, 'GPU')} {agreeing(gpus, 'has', 'have')} so much"
+                if gpus
+                else f"and the largest has {max(gpus_of):,}"
+            )
             return "memory", f"{message}, {found}{more_memory(count, memory, servers)}"
     return None
 

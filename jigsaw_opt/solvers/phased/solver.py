@@ -124,7 +124,7 @@ def _solved(instance: Instance, options: Options, started: float) -> tuple[Bound
         bound = phased_bound(operations, options, started)
         if causes := certain_causes(operations):
             return bound, causes, None
-        if exceeded := exceeded_guarantees(operations, bound.value):
+        if exceeded := exceeded_guarantees(operations, bound.value, bound.proof):
             return bound, (exceeded,), None
         return bound, (), _planned(instance, options, bound, started)
     except OutOfTimeError:

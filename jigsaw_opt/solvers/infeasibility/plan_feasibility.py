@@ -1,0 +1,94 @@
+"""Whether there is a plan that keeps every rule, by the exact model and within a limit on work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+
+from jigsaw_opt.formulations import cpsat_activities, cpsat_cycle, cpsat_timetable
+from jigsaw_opt.formulations.cpsat_activities import serial
+from jigsaw_opt.formulations.cpsat_model import CpSatModel
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.solvers.engines.cpsat import PRESOLVED_NUMBERS, new_solver
+from jigsaw_opt.solvers.engines.stoppable import run_stoppable
+from jigsaw_opt.solvers.magnitude import engine_excess
+
+__all__ = ["PlanCheck", "largest_objective"]
+
+_MOST_INTERVALS = 10_000
+"""With more optional intervals the model takes the engine longer than an explanation is worth."""
+_MOST_READINESS = 100_000
+"""The same for conditions of readiness."""
+_INTERVALS_PER_UNIT = 5_000
+"""Intervals that are built in about the time of a deterministic unit of the engine's work."""
+
+
+class PlanCheck:
+    """Asks the exact model whether an instance has any plan, guarantees kept, as long as its work lasts.
+
+    The answers are the same on every machine. They are open without OR-Tools, above a size, for numbers beyond the
+    engine's, for power caps beside jobs with a task graph, and where only plans with moves are left.
+
+    Parameters
+    ----------
+    work
+        Deterministic units of work for all questions together.
+    most_work
+        Those for a single one.
+    """
+
+    def __init__(self, work: float, most_work: float) -> None:
+        self._left, self._most_work = work, most_work
+
+    def __call__(self, operations: Operations) -> bool | None:
+        """Return whether there is a plan, None where that stays open."""
+        limit = largest_objective(operations)
+        intervals = _model_intervals(operations)
+        building = intervals / _INTERVALS_PER_UNIT
+        if self._left <= building or intervals > _MOST_INTERVALS or find_spec("ortools") is None:
+            return None
+        if engine_excess(limit) or cpsat_timetable.readiness_count(operations) > _MOST_READINESS:
+            return None
+        if operations.task_graphs and operations.cluster.power_caps:
+            return None
+        from ortools.sat.python import cp_model
+
+        solver, model = new_solver(), _built(operations, limit).proto
+        solver.parameters.max_deterministic_time = min(self._most_work, self._left - building)
+        solver.parameters.stop_after_first_solution = True
+        solver.parameters.cp_model_presolve = limit < PRESOLVED_NUMBERS
+        status = run_stoppable(lambda: solver.solve(model), solver.stop_search, "plan check")
+        self._left -= building + solver.response_proto.deterministic_time
+        # The model has no plans with moves, so that it does not refute an instance of jobs that may move.
+        infeasible = None if operations.instance.moving_jobs else False
+        return {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: infeasible}.get(status)
+
+
+def largest_objective(operations: Operations, guaranteed: bool = True) -> int:
+    """Return an objective that some plan does not exceed, if there is any plan.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    guaranteed
+        Whether that plan keeps the guarantees.
+    """
+    serial_plan = (
+        serial.serial_limit(operations) if operations.task_graphs else cpsat_timetable.serial_limit(operations)
+    )
+    limit = operations.objective_limit if guaranteed else None
+    return serial_plan if limit is None else min(serial_plan, limit)
+
+
+def _model_intervals(operations: Operations) -> int:
+    count = cpsat_activities.interval_count if operations.task_graphs else cpsat_timetable.interval_count
+    return count(operations)
+
+
+def _built(operations: Operations, limit: int) -> CpSatModel:
+    """Return the exact model of all plans with an objective up to a limit."""
+    if operations.task_graphs:
+        return cpsat_activities.build(operations, 0, limit)
+    build: Callable[..., CpSatModel] = cpsat_cycle.build if operations.horizon == "cyclic" else cpsat_timetable.build
+    return build(operations, cpsat_timetable.windows(operations, limit), 0, limit)
