@@ -36,6 +36,8 @@ _GRACE_S = 2.0
 _ANSWER_S = 0.7
 """After an interrupt, how long the processes may take to say what they have so far."""
 _STOP = b"stop"
+_BROKEN = (EOFError, ConnectionError)
+"""What reading from a process raises that was killed, as from a worker of a loader."""
 
 
 class LostProcessError(RunFailedError):
@@ -46,12 +48,15 @@ class LostProcessError(RunFailedError):
     rank
         Number of the process.
     exit_code
-        Exit code as `multiprocessing` tells it: minus the number of a signal.
+        Exit code as `multiprocessing` tells it: minus the number of a signal; None where it had not begun.
     """
 
-    def __init__(self, rank: int, exit_code: int) -> None:
+    def __init__(self, rank: int, exit_code: int | None) -> None:
         self.rank = rank
-        self.how = f"was ended by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with {exit_code}"
+        if exit_code is None:
+            self.how = "was ended before it began"
+        else:
+            self.how = f"was ended by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with {exit_code}"
         super().__init__(f"process {rank} {self.how}")
 
 
@@ -170,7 +175,9 @@ class _ProcessHandle:
         """Note what it says, or that it has ended without a word."""
         try:
             self.said = pickle.loads(self.pipe.recv_bytes())
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError, pickle.UnpicklingError):  # at the end of the pipe, or in the midst of a message
+            self.process.join(_GRACE_S)
+            self.kill()  # it may have closed the pipe and go on
             self.process.join()
             self.lost = True
 
@@ -208,12 +215,18 @@ class _RankProcesses(AbstractContextManager["_RankProcesses"]):
             end_server()  # it may import for seconds before it starts the first process
 
     def start(self, process: ForkServerProcess) -> bool:
-        """Start a process; False where an interrupt has ended the wait for it."""
+        """Start a process; False where an interrupt has ended the wait for it.
+
+        Raises
+        ------
+        LostProcessError
+            The process, or the server that starts it, was killed before it began.
+        """
         try:
             start_deaf(process)
-        except (EOFError, ConnectionError):
+        except (EOFError, ConnectionError) as error:
             if not self.is_interrupted():
-                raise
+                raise LostProcessError(len(self.handles), None) from error
             return False
         return True
 
@@ -262,6 +275,10 @@ class _RankProcesses(AbstractContextManager["_RankProcesses"]):
         ]
         causes: list[BaseException] = [*(error for error in errors if isinstance(error, JigsawError)), *lost]
         causes += sorted(errors, key=lambda error: isinstance(error, RuntimeError))
+        if causes and isinstance(causes[0], _BROKEN):
+            rank = next(at for at, handle in enumerate(self.handles) if handle.said and handle.said.error is causes[0])
+            told = f"the connection of process {rank} to a process that it had started broke off"
+            raise RunFailedError(f"{told}: {type(causes[0]).__name__}") from causes[0]
         if causes:
             raise causes[0]
 
