@@ -38,7 +38,7 @@ class Ended:
 def test_a_pipe_that_closes_before_or_within_a_message_is_a_lost_process(sent: bytes, stays: bool) -> None:
     parent, there = Pipe()
     with parent:
-        with there, open(there.fileno(), "wb", closefd=False) as stream:  # noqa: PTH123 - it has no path
+        with there, open(there.fileno(), "wb", closefd=False) as stream:
             stream.write(sent)
         process: Any = Ended(stays)
         handle = _ProcessHandle(process, parent)
@@ -47,9 +47,7 @@ def test_a_pipe_that_closes_before_or_within_a_message_is_a_lost_process(sent: b
 
 
 @pytest.mark.parametrize("error", [EOFError("unexpected EOF"), BrokenPipeError(), ConnectionResetError()])
-def test_a_process_killed_before_it_begins_is_a_lost_process(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_a_process_killed_before_it_begins_is_a_lost_process(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def killed(_: object) -> None:
         raise error
 

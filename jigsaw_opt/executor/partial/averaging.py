@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from jigsaw_opt.errors import RunFailedError, UsageError
 from jigsaw_opt.executor.exchange import GradientExchange
+from jigsaw_opt.executor.partial.communication_hook import CommunicationHook, GradientBucket
 from jigsaw_opt.executor.partial.transfers import send
 from jigsaw_opt.executor.transfer_stream import TransferStream, transfer_stream
 from jigsaw_opt.problem.costs import contributors
@@ -47,6 +48,7 @@ class ParameterRun:
         # A mark a parameter follows the gradients: whether anybody has one.
         self.flat = torch.zeros(sum(sizes) + len(sizes), dtype=parameters[0].dtype, device=parameters[0].device)
         *pieces, self._marks = torch.split(self.flat, [*sizes, len(sizes)])
+        self._numbers = self.flat[: sum(sizes)]
         self._views = [piece.view(p.shape) for piece, p in zip(pieces, parameters, strict=True)]
 
     def fill(self) -> None:
@@ -68,6 +70,36 @@ class ParameterRun:
     def clear(self) -> None:
         """Write zeros, where nobody has a gradient."""
         self.flat.zero_()
+
+    def exchange(
+        self,
+        exchange: GradientExchange,
+        levels: Sequence[int],
+        hook: CommunicationHook | None,
+        index: int,
+        is_last: bool,
+    ) -> None:
+        """Exchange what is written, with the other workers; in the thread of transfers.
+
+        Parameters
+        ----------
+        exchange
+            The exchange of the workers.
+        levels
+            The level of each worker.
+        hook
+            What exchanges gradients in its place, if there is one; marks go by the exchange all the same.
+        index, is_last
+            Place of the run among those of the backward pass.
+        """
+        if hook is None:
+            exchange.run(self.bucket, levels, self.flat)
+            return
+        if levels[exchange.ranks.index(dist.get_rank())] < self.bucket:
+            self._numbers.zero_()
+        exchange.run(self.bucket, levels, self._marks)
+        bucket = GradientBucket(index, self._numbers, self._views, self.parameters, is_last)
+        hook.run(bucket, contributors(levels, self.bucket), len(levels))
 
     def spoil(self) -> None:
         """Write that the gradients of this worker will never come."""
@@ -144,6 +176,8 @@ class GradientAverage:
         Called first in the thread of transfers; raises where the processes do not do the same, and nothing is sent.
     turn
         What the exchange of each run waits for.
+    hook
+        What exchanges gradients in place of the exchange; None for none.
     """
 
     def __init__(
@@ -154,9 +188,10 @@ class GradientAverage:
         level: int,
         agree: Callable[[], None],
         turn: Turn = lambda bucket, is_first, is_last: nullcontext(),
+        hook: CommunicationHook | None = None,
     ) -> None:
         self._runs, self._exchange, self._levels, self._level = runs, exchange, levels, level
-        self._agree, self._turn = agree, turn
+        self._agree, self._turn, self._hook = agree, turn, hook
         # Of buckets that its backward pass does not reach, this worker only receives: it waits for no gradient of them.
         self._missing: list[set[Tensor]] = [set(run.parameters) if run.bucket <= self._level else set() for run in runs]
         self._run_of: dict[Tensor, int] = {p: at for at, run in enumerate(runs) for p in run.parameters}
@@ -254,7 +289,8 @@ class GradientAverage:
         is_last = at + 1 == len(self._runs) or self._runs[at + 1].bucket > own
         with self._turn(own, is_first, is_last):
             if contributors(self._levels, own):
-                self._exchange.run(own, self._levels, self._runs[at].flat)
+                is_end = at + 1 == len(self._runs)
+                self._runs[at].exchange(self._exchange, self._levels, self._hook, at, is_end)
 
 
 @torch.no_grad()

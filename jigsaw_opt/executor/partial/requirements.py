@@ -15,6 +15,10 @@ from jigsaw_opt.errors import UsageError
 __all__ = ["place_in", "require_outermost", "require_trainable"]
 
 
+_SHARDED = {"FSDPModule", "FullyShardedDataParallel"}
+"""Classes of sharded modules, by name: who uses them has imported them, and nobody else needs to."""
+
+
 def require_trainable(module: nn.Module, wrapper: type[nn.Module], is_partial: bool) -> None:
     """Raise `UsageError` where a module cannot be trained in a wrapper.
 
@@ -39,6 +43,14 @@ def require_trainable(module: nn.Module, wrapper: type[nn.Module], is_partial: b
             kind, where = type(inside).__name__, f"its module {name!r}" if name else "the module"
             raise UsageError(
                 f"{where} is a {kind}, which trains workers of its own: wrap the module within it instead",
+                code="unsupported",
+                path="module",
+            )
+        if _SHARDED & {kind.__name__ for kind in type(inside).__mro__}:
+            where = f"its module {name!r}" if name else "the module"
+            raise UsageError(
+                f"{where} is sharded by FSDP, so no process has its whole parameters: shard what wraps it instead, "
+                "fully_shard(PartialBackprop(module, ...))",
                 code="unsupported",
                 path="module",
             )

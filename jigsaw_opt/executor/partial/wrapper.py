@@ -8,7 +8,7 @@ turn gradients off and the cache of autocast need no care of their own, as none 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
@@ -30,6 +30,7 @@ from jigsaw_opt.executor.partial.agreement import (
     require_equal_shapes,
 )
 from jigsaw_opt.executor.partial.averaging import GradientAverage, ParameterRun, broadcast, runs_of
+from jigsaw_opt.executor.partial.communication_hook import CommunicationHook
 from jigsaw_opt.executor.partial.description import Description, describe
 from jigsaw_opt.executor.partial.forward_order import is_raised, observe
 from jigsaw_opt.executor.partial.gradient_needs import GradientNeeds
@@ -117,6 +118,7 @@ class PartialBackprop(ModuleWrapper):
         self.rank, self.workers = place_in(process_group)
         depth = (cuts if isinstance(cuts, int) else len(cuts)) + 1
         require_trainable(module, PartialBackprop, is_partial=depth > 1 and levels != "full")
+        self._hook: CommunicationHook | None = None
         self._levels, self._schedule = levels, (depth, warm_up, granularity, seed)
         self._rule: LevelRule = self._of_levels()
         self._forget()
@@ -234,6 +236,31 @@ class PartialBackprop(ModuleWrapper):
         finally:
             self._synchronise = before
 
+    def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], Any]) -> None:
+        """Have a hook exchange gradients, as that of `DistributedDataParallel` does, such as one that compresses them.
+
+        A worker whose level does not reach a gradient gives zeros, and the hook's mean over all workers is scaled to
+        the mean over those that reach it. Processes that have other hooks raise an error.
+
+        Parameters
+        ----------
+        state
+            The first argument of the hook, such as a process group or None.
+        hook
+            Takes the state and a bucket with the methods of `torch.distributed.GradBucket`, and returns a future of
+            the mean over all workers.
+
+        Raises
+        ------
+        UsageError
+            It is no function, or there is a hook already.
+        """
+        if not callable(hook):
+            raise UsageError(f"a communication hook is a function, not {hook!r}", code="wrong-type", path="hook")
+        if self._hook is not None:
+            raise UsageError("there is a communication hook already", code="duplicate-name", path="hook")
+        self._hook = CommunicationHook(state, hook)
+
     def _follow_frozen(self, parts: ModelParts) -> None:
         """Take account of parameters that the user has frozen, set free or moved to another type or device."""
         trained = [p for p in parts.buckets if p.requires_grad]
@@ -328,8 +355,11 @@ class PartialBackprop(ModuleWrapper):
         facts["gradients of earlier passes"] = ", ".join(earlier) or "none"
         if self._broadcast_buffers:
             facts["broadcast_buffers"] += "".join(f", {name} {tuple(b.shape)}" for name, b in self.named_buffers())
+        facts["communication hook"] = "none" if self._hook is None else self._hook.name
         agree = partial(require_equal_passes, facts, self._trained[0].device, exchange.group)
-        return GradientAverage(self._runs, exchange, forward.levels, forward.levels[self.rank], agree, **turn)
+        return GradientAverage(
+            self._runs, exchange, forward.levels, forward.levels[self.rank], agree, hook=self._hook, **turn
+        )
 
     def _exchange(self) -> GradientExchange:
         group = own_group(self._group)
@@ -365,7 +395,7 @@ class PartialBackprop(ModuleWrapper):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PartialBackprop:
         """Copy the module; the copy has the same levels and processes."""
-        memo |= {id(shared): shared for shared in (self._group, self._levels, self._rule)}
+        memo |= {id(shared): shared for shared in (self._group, self._levels, self._rule, self._hook)}
         copied = memo[id(self)] = PartialBackprop.__new__(PartialBackprop)
         copied.__dict__.update(deepcopy(self._unhooked(), memo))
         return copied

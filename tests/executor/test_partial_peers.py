@@ -1,0 +1,153 @@
+"""`PartialBackprop` beside what distributed training of PyTorch has: communication hooks and sharded parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.refusals import misuse
+
+torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+import torch.distributed as dist  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.distributed.fsdp import fully_shard  # noqa: E402
+from torch.distributed.tensor import DTensor  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+from jigsaw_opt.errors import UsageError  # noqa: E402
+from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
+from jigsaw_opt.executor.processes import run_group  # noqa: E402
+
+pytestmark = pytest.mark.xdist_group("peers of partial backpropagation")
+
+LEVELS = ((3, 3), (1, 3), (3, 2), (1, 1))
+Gradients = list[Tensor | None]
+
+
+def layers() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
+
+
+def wrapped() -> PartialBackprop:
+    return PartialBackprop(layers(), ["2", "4"], lambda iteration, worker: LEVELS[iteration % 4][worker])
+
+
+def trained(model: nn.Module) -> list[Gradients]:
+    """Gradients of four iterations, with a step after each."""
+    optimiser, found = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), []
+    for iteration in range(4):
+        draws = torch.Generator().manual_seed(10 * iteration + dist.get_rank())
+        model(torch.randn(5, 6, generator=draws)).square().mean().backward()
+        own = [p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad for p in model.parameters()]
+        found.append([None if grad is None else grad.clone() for grad in own])
+        optimiser.step()
+        optimiser.zero_grad()
+    return found
+
+
+def apart(found: list[Gradients], wanted: list[Gradients]) -> float:
+    worst = 0.0
+    for own, other in zip(found, wanted, strict=True):
+        for a, b in zip(own, other, strict=True):
+            if (a is None) != (b is None):
+                return float("inf")
+            worst = max(worst, 0.0 if a is None or b is None else float((a - b).abs().max()))
+    return worst
+
+
+def with_hook(hook: Any) -> float:
+    """How far gradients are from those without a hook."""
+    model = wrapped()
+    model.register_comm_hook(None, hook)
+    return apart(trained(model), trained(wrapped()))
+
+
+def against_ddp() -> float:
+    """How far gradients of a compressing hook at full depth are from those of `DistributedDataParallel` with it."""
+    ours, theirs = PartialBackprop(layers(), ["2"], "full"), DistributedDataParallel(layers())
+    for model in (ours, theirs):
+        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    return apart(trained(ours), trained(theirs))
+
+
+def refused_hooks() -> list[str]:
+    model, told = wrapped(), []
+    model.register_comm_hook(
+        None, default_hooks.allreduce_hook if dist.get_rank() else default_hooks.fp16_compress_hook
+    )
+    try:
+        trained(model)
+    except UsageError as error:
+        told.append(str(error))
+    return told
+
+
+def sharded() -> tuple[float, bool, list[int]]:
+    """How far gradients are from those of whole parameters, and numbers that this process holds of some of them."""
+    mesh = init_device_mesh("cpu", (2,))
+    model = fully_shard(wrapped(), mesh=mesh)
+    far = apart(trained(model), trained(wrapped()))
+    held = [p for p in model.parameters() if isinstance(p, DTensor)]
+    inside = layers()
+    fully_shard(inside[2], mesh=mesh)
+    with misuse("unsupported module", naming=("'2'", "fully_shard(PartialBackprop")):
+        PartialBackprop(inside, ["2"])
+    with misuse("unsupported module", naming=("the module",)):
+        PartialBackprop(fully_shard(layers(), mesh=mesh), ["2"])
+    return far, len(held) == 6, [p.to_local().numel() for p in held[:2]]
+
+
+def peers() -> dict[str, Any]:
+    hooks = {
+        name: getattr(default_hooks, name) for name in ("allreduce_hook", "fp16_compress_hook", "bf16_compress_hook")
+    }
+    return {
+        "hooks": {name: with_hook(hook) for name, hook in hooks.items()},
+        "ddp": against_ddp(),
+        "refused": refused_hooks(),
+        "sharded": sharded(),
+    }
+
+
+@pytest.fixture(scope="module")
+def found() -> list[dict[str, Any]]:
+    """By rank, what each loop came to."""
+    return run_group(peers, 2)
+
+
+@pytest.mark.parametrize(
+    ("hook", "most"), [("allreduce_hook", 1e-7), ("fp16_compress_hook", 1e-3), ("bf16_compress_hook", 1e-2)]
+)
+def test_hooks_exchange_the_mean_over_contributors(found: list[dict[str, Any]], hook: str, most: float) -> None:
+    assert all(rank["hooks"][hook] <= most for rank in found)
+    assert hook == "allreduce_hook" or all(rank["hooks"][hook] > 0 for rank in found), "compressed numbers are rounded"
+
+
+def test_a_compressing_hook_gives_what_it_gives_with_ddp(found: list[dict[str, Any]]) -> None:
+    assert all(rank["ddp"] <= 1e-6 for rank in found)
+
+
+def test_processes_with_other_hooks_raise(found: list[dict[str, Any]]) -> None:
+    for rank in found:
+        (told,) = rank["refused"]
+        assert "fp16_compress_hook on rank 0" in told and "allreduce_hook on rank 1" in told
+
+
+def test_a_wrapper_can_be_sharded_and_what_is_sharded_within_is_refused(found: list[dict[str, Any]]) -> None:
+    for rank in found:
+        far, all_sharded, numbers = rank["sharded"]
+        assert far <= 1e-7 and all_sharded and numbers == [24, 4]
+
+
+def test_a_hook_is_a_function_and_alone() -> None:
+    model = PartialBackprop(layers(), ["2"])
+    with misuse("wrong-type hook"):
+        model.register_comm_hook(None, "fp16")  # type: ignore[arg-type]
+    model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    with misuse("duplicate-name hook"):
+        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
