@@ -228,15 +228,11 @@ class _WorkerCounts:
             # A server is a mode only where all workers have room and the least span there ends in time.
             if room >= job.slots and job.release_us + span <= self.clock.limit:
                 self.inside[s] = model.new_bool_var(f"{job.name} inside {s}")
-                model.add(sum(self.on(s)) == job.slots).only_enforce_if(self.inside[s])
+                model.add(sum(self._on_server(s)) == job.slots).only_enforce_if(self.inside[s])
         apart = critical.crossing_span_us(self.operations, job, self.gpus)
         if apart is not None and job.release_us + apart > self.clock.limit:
             model.add(self.crossing == 0)
         model.add_exactly_one(literal for _, literal, _ in self.modes)
-
-    def on(self, server: int) -> Terms:
-        """Return the literals of the GPUs of a server."""
-        return list(self._on_server(server))
 
     def _on_server(self, server: int) -> list[cp_model.IntVar]:
         return [literal for gpu, literal in self.assigned.items() if self.server_of[gpu] == server]
@@ -246,17 +242,15 @@ class _WorkerCounts:
         room = self.clock.of(self.clock.limit - self.job.release_us)
         for gpu in self.assigned:
             s = self.server_of[gpu]
+            times = self.times(s)
             for server, literal, channel in self.modes if self.job.slots > 1 else ():
                 # In a mode, all iterations of the worker with their tails over its best channel fit behind the release.
                 # The mode of another server excludes a worker here.
                 if server in (s, None):
                     shortest = exchange_over(self.job, channel).shortest
-                    self.model.add(self._sum(gpu, self._tails(s, shortest)) <= room).only_enforce_if(literal)
+                    self.model.add(self._sum(gpu, tails_us(times, shortest)) <= room).only_enforce_if(literal)
             if self.job.slots == 1:
-                self.model.add(self._sum(gpu, self._tails(s, ())) <= room)
-
-    def _tails(self, server: int, transfers: Sequence[int]) -> list[int]:
-        return tails_us(self.times(server), transfers)
+                self.model.add(self._sum(gpu, tails_us(times, ())) <= room)
 
     def _sum(self, gpu: int, cost: Sequence[int]) -> cp_model.LinearExprT:
         """Return the sum over the iterations of the worker on a GPU of a cost by level."""

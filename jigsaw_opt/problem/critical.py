@@ -33,7 +33,6 @@ __all__ = [
     "least_work_us",
     "shortest_transfers",
     "sites",
-    "tail_us",
     "tails_us",
     "usable_gpus",
 ]
@@ -110,23 +109,8 @@ def shortest_transfers(job: OperationGraph, channel: Channel) -> tuple[int, ...]
     return tuple(job.transfer_us(p.bucket, fewest_contributors(job, p.bucket), channel) for p in job.transfers)
 
 
-def tail_us(times: Sequence[int], transfers: Sequence[int], level: int) -> int:
-    """Return the least time from the start of a block to the end of its iteration.
-
-    Parameters
-    ----------
-    times
-        Duration of the block by level.
-    transfers
-        Least duration of the transfers by bucket.
-    level
-        Level of the block.
-    """
-    return tails_us(times, transfers)[level - 1]
-
-
 def tails_us(times: Sequence[int], transfers: Sequence[int]) -> list[int]:
-    """Return `tail_us` of every level.
+    """Return the least time from the start of a block to the end of its iteration, by level of the block.
 
     Parameters
     ----------
@@ -186,7 +170,7 @@ class Site(NamedTuple):
     @property
     def iteration_us(self) -> int:
         """Least length of an iteration, in microseconds."""
-        return tail_us(self.ready, self.exchange.shortest, len(self.ready))
+        return tails_us(self.ready, self.exchange.shortest)[-1]
 
 
 def sites(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> tuple[Site, ...]:

@@ -18,7 +18,7 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     compile_instance,
 )
-from jigsaw_opt.problem.critical import least_iteration_us, least_span_us, least_work_us, sites, tail_us, usable_gpus
+from jigsaw_opt.problem.critical import least_iteration_us, least_span_us, least_work_us, sites, tails_us, usable_gpus
 from jigsaw_opt.problem.route_policy import RoutePolicy
 
 
@@ -36,9 +36,8 @@ def test_least_work_of_free_levels_is_convex() -> None:
 
 
 def test_tail_follows_the_transfers() -> None:
-    assert tail_us((4, 9), (3, 5), 1) == 12
-    assert tail_us((4, 9), (3, 5), 2) == 14
-    assert tail_us((4, 9), (), 2) == 9
+    assert tails_us((4, 9), (3, 5)) == [12, 14]
+    assert tails_us((4, 9), ()) == [4, 9]
 
 
 def test_least_work_is_met_by_enumeration() -> None:

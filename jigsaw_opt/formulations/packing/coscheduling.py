@@ -15,7 +15,7 @@ from itertools import combinations_with_replacement
 
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.critical import least_work_us, shortest_transfers, tail_us
+from jigsaw_opt.problem.critical import least_work_us, shortest_transfers, tails_us
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FullDepth, Job
 from jigsaw_opt.problem.memory import deepest_level, most_bytes
@@ -314,7 +314,7 @@ class _KindOnType:
         return compile_instance(coschedule_instance(self.type, [(kind, self.model)], place, _LONG)).jobs[0]
 
     def _iteration_us(self, job: OperationGraph) -> int:
-        return tail_us(self._table, shortest_transfers(job, self._channel), job.levels)
+        return tails_us(self._table, shortest_transfers(job, self._channel))[job.levels - 1]
 
 
 def _have_room(server_type: ServerType, first: _KindOnType, second: _KindOnType) -> bool:

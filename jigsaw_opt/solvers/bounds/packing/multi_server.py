@@ -161,7 +161,8 @@ def allowed_classes(data: JobData, limit: int) -> frozenset[int]:
     # The worker counts at the least level, and the transfers at the best site: whatever the plan, it takes no less.
     lowest = critical.candidate_levels(job)[0]
     spans = {
-        k: job.iterations * min(critical.tail_us(times, site.exchange.shortest, lowest) for site in job_class.sites)
+        k: job.iterations
+        * min(critical.tails_us(times, site.exchange.shortest)[lowest - 1] for site in job_class.sites)
         for k, times in job_class.blocks.items()
     }
     return frozenset(k for k, span in spans.items() if job.release_us + span <= limit)
