@@ -160,7 +160,7 @@ class ActivityNetwork:
         watts = [(graph.power_w[kind],) if kind in graph.power_w else () for kind in types]
         begin, job = len(self.activities), len(self.jobs)
         self.jobs.append(begin)
-        for iteration, row in enumerate(levels):
+        for iteration, row in enumerate(checking_deadline(levels)):
             for block, table, drawn in zip(graph.blocks, tables, watts, strict=True):
                 gpu = (gpus[block.slot],)
                 length = table[row[block.slot] - 1]
@@ -199,7 +199,7 @@ class ActivityNetwork:
         begin, job = len(self.activities), len(self.jobs)
         self.jobs.append(begin)
         once = self.operations_of(graph, gpus, job)
-        for iteration in range(graph.job.iterations):
+        for iteration in checking_deadline(range(graph.job.iterations)):
             self.activities += [
                 Activity(
                     activity.job,
@@ -330,7 +330,7 @@ def _data_parallel_waits(
 ) -> Iterator[Wait]:
     """Yield readiness, order and barrier of a data-parallel job whose first activity is `begin`."""
     blocks, size = len(graph.blocks), len(graph.blocks) + len(graph.transfers)
-    for iteration, row in enumerate(levels):
+    for iteration, row in enumerate(checking_deadline(levels)):
         at = begin + iteration * size
         for transfer in graph.transfers:
             after = at + blocks + transfer.bucket - 1

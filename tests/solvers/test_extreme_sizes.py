@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from threading import Event
 
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import TooLargeError
-from jigsaw_opt.problem import Cluster, Instance, Job
+from jigsaw_opt.errors import OutOfTimeError, TooLargeError
+from jigsaw_opt.problem import Cluster, Instance, Job, clock
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.job import FreeDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.operations import compile_instance
+from jigsaw_opt.solvers.activities.flat import flatten, network_of
+from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status, StoppedBy
@@ -104,3 +107,30 @@ def test_time_for_the_check_is_kept_back_once_there_is_a_plan() -> None:
     )
     many.objective = 1
     assert many.limit == 2.0
+
+
+class Counted(clock.Clock):
+    """A clock that is over after a number of looks at it."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__(None, Event())
+        self.looks = looks
+
+    @property
+    def over(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_choosing_levels_and_listing_operations_look_at_the_clock_in_every_iteration() -> None:
+    """So a limit holds for a million iterations, and for Ctrl-C."""
+    iterations = 1000
+    operations = compile_instance(instance(2, Job("long", "m", 2, iterations, depth=FreeDepth())))
+    with clock.limited(Counted(iterations // 2)), pytest.raises(OutOfTimeError):
+        next(placements(operations, 0))
+    placement = next(placements(operations, 0))
+    with clock.limited(Counted(iterations // 2)), pytest.raises(OutOfTimeError):
+        network_of(operations, placement.gpus, placement.levels)
+    network = network_of(operations, placement.gpus, placement.levels)
+    with clock.limited(Counted(iterations)), pytest.raises(OutOfTimeError):
+        flatten(network)

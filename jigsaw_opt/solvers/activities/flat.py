@@ -127,7 +127,7 @@ def flatten(network: ActivityNetwork, in_time: bool = False) -> FlatActivities:
     gpus = cluster.gpus.places
     number = {gpu: g for g, gpu in enumerate(gpus)}
     resources: list[tuple[int, ...]] = []
-    for activity in network.activities:
+    for activity in checking_deadline(network.activities):
         used = [*(number[gpu] for gpu in activity.gpus), *(len(gpus) + link for link in activity.links)]
         resources.append(tuple(used) if activity.duration_us > 0 else ())
     if in_time:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Gpu
 from jigsaw_opt.solvers.assignments.assignment import Assignment
@@ -109,7 +110,7 @@ class WorkerPlacing:
         placed = {}
         for job, assignment in found.items():
             levels = []
-            for row in assignment.plan.rows:
+            for row in checking_deadline(assignment.plan.rows):
                 keys = [load[gpu] for gpu in assignment.gpus]
                 caps = assignment.caps or [assignment.job.levels] * len(row)
                 own = row if assignment.plan.fixed else by_caps(row, caps, keys) or row

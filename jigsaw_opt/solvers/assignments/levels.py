@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, cycle, groupby
 
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.costs import lower_hull, staircase
 from jigsaw_opt.problem.operations import OperationGraph
 
@@ -67,11 +68,11 @@ def multisets(job: OperationGraph, shape: str = SHAPES[0]) -> tuple[Levels, ...]
         return _alternating(job, share * job.iterations + rest)
     totals = [share + (iteration < rest) for iteration in range(job.iterations)]
     if shape == "staircase":
-        return tuple(_bent_staircase(job.levels, job.slots, contributors, total) for total in totals)
+        return tuple(_bent_staircase(job.levels, job.slots, contributors, total) for total in checking_deadline(totals))
     steps = tuple(range(1, job.levels + 1))
     if shape == "cheap":
         steps = _corners(job.blocks[0].duration_us[job.gpu_types[0]])
-    return tuple(_between(steps, job.slots, contributors, total) for total in totals)
+    return tuple(_between(steps, job.slots, contributors, total) for total in checking_deadline(totals))
 
 
 def dominated(levels: Sequence[int], caps: Sequence[int]) -> bool:
@@ -215,7 +216,7 @@ def _unbalanced(job: OperationGraph, rows: Sequence[Levels], caps: Sequence[int]
         for slot, level in zip(order, row, strict=True):
             levels[slot] = min(level, caps[slot])
     missing = job.rule.min_total - sum(map(sum, matrix))
-    for levels in matrix:
+    for levels in checking_deadline(matrix):
         for slot in order:
             more = max(0, min(missing, caps[slot] - levels[slot]))
             levels[slot] += more
@@ -230,7 +231,7 @@ def _balanced(job: OperationGraph, rows: Sequence[Levels], caps: Sequence[int]) 
     """
     spread, balance = job.slots * [0], job.rule.balance or 0
     matrix: list[list[int]] = []
-    for row in rows:
+    for row in checking_deadline(rows):
         levels = by_caps(row, caps, spread) or [min(job.levels, cap) for cap in caps]
         matrix.append(levels)
         spread = [total + level for total, level in zip(spread, levels, strict=True)]
