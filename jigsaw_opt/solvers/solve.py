@@ -120,7 +120,7 @@ def _started(
     if not start.is_phased:
         opening = offering([timetable_in(_in_order(instance, start))])
         result = _solved(instance, method, asked, on_event, opening, begun)
-    elif instance.task_graph_jobs:
+    elif instance.task_graph_jobs or instance.cluster.power_caps:
         result = solve_phased(instance, asked)
     else:
         result = resolve_phased(instance, start, Fix(), asked)

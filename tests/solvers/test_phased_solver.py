@@ -151,6 +151,20 @@ def test_jobs_that_do_not_fit_together_take_turns() -> None:
     assert (status, objective) == (Status.OPTIMAL, 2 * 12_000)
 
 
+@pytest.mark.parametrize("times", [1, 1000])
+@pytest.mark.parametrize(("objective", "least"), [("makespan", 15), ("weighted_completion", 4 + 10 + 15)])
+def test_an_urgent_job_goes_first_though_it_is_released_later(times: int, objective: str, least: int) -> None:
+    """A GPU with memory for one job: the job that could begin at 0 would keep the urgent one out."""
+    models = {str(us): Model((Segment("s", {"v": us}, {"v": 0}, 1, 0),)) for us in (3, 5, 6)}
+    jobs = (
+        Job("a", "3", 1, times, release_us=times, deadline_us=4 * times),
+        Job("b", "5", 1, times, release_us=9 * times, deadline_us=20 * times),
+        Job("c", "6", 1, times, deadline_us=10 * times),
+    )
+    asked = Instance("late", Cluster((Server("x", "v", 1, 4, 10**6),)), models, jobs, "finite", objective)  # type: ignore[arg-type]
+    assert solved(asked)[1] == least * times
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(UsageError, match="is cyclic"):
         solve_phased(Instance("c", cluster(), {"one": ONE}, (Job("j", "one", 1, 1),), "cyclic", "period"))

@@ -118,9 +118,24 @@ def test_fills_shifts_and_live_schedulers_refuse_caps(capped: Instance, call: Ca
         call(replace(capped, horizon="cyclic", objective="period"))
 
 
-def test_no_phased_plan_is_made_under_caps(capped: Instance) -> None:
-    with misuse("unsupported instance", naming=["'room'"]):
-        solve_phased(capped)
+@pytest.mark.parametrize("seed", range(0, 24, 2))
+def test_phased_plans_keep_caps(seed: int) -> None:
+    """Jobs under one cap are in one group, and no phase draws more than it allows."""
+    instance = drawn(seed, "finite", "makespan" if seed % 4 else "weighted_completion")
+    instance = replace(instance, jobs=tuple(replace(job, iterations=500 * job.iterations) for job in instance.jobs))
+    result = solve(instance, "phased", _ONE)
+    assert result.plan is not None or result.status is Status.INFEASIBLE
+    if result.plan is not None:
+        assert result.plan.is_phased and check(instance, result.plan) == ()
+        again = solve(instance, "phased", _ONE, start=result.plan)
+        assert again.objective is not None and again.objective <= result.plan.objective
+
+
+def test_no_phased_plan_is_made_from_another_under_caps(capped: Instance) -> None:
+    plan = solve_phased(capped, _ONE).plan
+    assert plan is not None
+    with misuse("unsupported power_caps", naming=["'room'", "from another"]):
+        solve(replace(capped, name="other"), "phased", _ONE, start=plan, fix=Fix())
 
 
 @pytest.mark.parametrize("method", ["auto", "cpsat", "greedy"])

@@ -1,4 +1,4 @@
-"""Cyclic plans of jobs with a task graph, also beside data-parallel ones, on given GPUs."""
+"""Cyclic plans of jobs with a task graph or under power caps, also beside data-parallel ones, on given GPUs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ANNEALING = 2.0
 def activities_timed(
     solve_state: SolveState, placements: Mapping[str, Sequence[str]], known: Timetable | None
 ) -> StoppedBy:
-    """Offer plans of a cyclic instance that has jobs with a task graph, with shorter and shorter periods.
+    """Offer plans of a cyclic instance that has jobs with a task graph or power caps, with shorter and shorter periods.
 
     Parameters
     ----------
@@ -52,6 +52,8 @@ def activities_timed(
             solve_state.offer(timetable)
         if solve_state.reason() is not None:
             break
+    if operations.cluster.power_caps:  # An order of operations does not say which of them draw at once.
+        return solve_state.reason() or StoppedBy.COMPLETED
     annealing = Annealing(solve_state, operations)
     while solve_state.incumbent is not None and solve_state.reason() is None and not annealing.exhausted:
         left = _ANNEALING - annealing.spent
@@ -63,10 +65,13 @@ def activities_timed(
 
 def _listed(solve_state: SolveState, operations: Operations, placement: SlotPlacement) -> Iterator[Timetable | None]:
     jobs = PlacedJobs(operations, placement)
+    if not jobs.flat.keeps_caps_alone:
+        return
     for rule in jobs.ranks.rules:
         yield jobs.schedule(rule, _objective(solve_state))[1]
     # Where spans suffice, operations cannot wrap around the period, and modulo schedules would gain nothing.
-    if solve_state.objective is not None and not spans_suffice(operations):
+    rigid = spans_suffice(operations) or operations.cluster.power_caps
+    if solve_state.objective is not None and not rigid:
         yield from jobs.modulo_schedules(Random(f"phase/{solve_state.options.seed}"), solve_state.objective)
 
 

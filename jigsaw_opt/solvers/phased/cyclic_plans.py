@@ -53,6 +53,7 @@ class FixedPlacementTiming:
     task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
+    power_caps: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
         """Return None: it needs no engine."""
@@ -64,7 +65,10 @@ class FixedPlacementTiming:
 
     def run(self, solve_state: SolveState) -> Result:
         """Offer plans with shorter and shorter periods."""
-        timed = activities_timed if solve_state.operations.task_graphs else _timed
+        operations = solve_state.operations
+        # Modulo insertion knows no power caps, and no task graphs.
+        in_lists = operations.task_graphs or operations.cluster.power_caps
+        timed = activities_timed if in_lists else _timed
         return solve_state.conclude(lambda: timed(solve_state, self.placements, self.known))
 
 

@@ -119,12 +119,15 @@ class PhasePolicy:
         Iterations of each job in a period, from how many are left.
     gpus
         Where the jobs are.
+    waits
+        Whether no job begins before those in front of it, even where it could.
     """
 
     order: Sequence[str]
     admits: Callable[[str, Sequence[str]], bool]
     ratio: Callable[[Mapping[str, int]], dict[str, int]]
     gpus: Gpus
+    waits: bool = False
 
     def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
         """Return the jobs that have begun, and those that may run beside them.
@@ -140,9 +143,12 @@ class PhasePolicy:
         # What has begun goes on first: a job of this policy does not pause.
         running = [name for name in self.order if name in begun]
         for name in self.order:
-            waits = name in remaining and name not in begun and jobs[name].release_us <= progress.now_us
-            if waits and (not running or self.admits(name, running)):
+            if name not in remaining or name in begun:
+                continue
+            if jobs[name].release_us <= progress.now_us and (not running or self.admits(name, running)):
                 running.append(name)
+            elif self.waits:
+                break
         counts = self.ratio({name: remaining[name] for name in running}) if running else {}
         return RunningJobs(counts, self.gpus)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import TypeAlias
 
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
+from jigsaw_opt.solvers.phased.ordering import ordered_policies
 from jigsaw_opt.solvers.phased.phases import PhasePolicy, Timing
 from jigsaw_opt.solvers.phased.shelves import iteration_counts
 
@@ -18,11 +20,17 @@ _MOST_AT_OWN_SPEED = 8
 """Iterations of a fast job in a period of slow ones."""
 
 
-def policies(jobs: Mapping[str, Job | TaskGraphJob], shelves: Sequence[Plan], timing: Timing) -> Iterator[PhasePolicy]:
+def policies(
+    jobs: Mapping[str, Job | TaskGraphJob],
+    shelves: Sequence[Plan],
+    timing: Timing,
+    value: Callable[[Sequence[Phase]], tuple[int, int]],
+    deadline: Callable[[float], Callable[[], bool]],
+) -> Iterator[PhasePolicy]:
     """Yield policies that run the jobs of a group.
 
-    Whole shelves in turn; each job alone; and as many as have GPUs of their own. Jobs that run together end together,
-    or keep their own speeds as far as they can.
+    Whole shelves in turn; each job alone; as many as have GPUs of their own; and jobs that wait for those before them
+    in the best order that is found. Jobs that run together end together, or keep their own speeds as far as they can.
 
     Parameters
     ----------
@@ -32,6 +40,8 @@ def policies(jobs: Mapping[str, Job | TaskGraphJob], shelves: Sequence[Plan], ti
         Cyclic plans that say which jobs fit into memory together, and where they are.
     timing
         Makes the cyclic plan of a phase.
+    value, deadline
+        As for `ordered_policies`.
     """
     shelf_of = {job.name: number for number, shelf in enumerate(shelves) for job in shelf.jobs if job.name in jobs}
     places = {job.name: job.gpus for shelf in shelves for job in shelf.jobs if job.name in jobs}
@@ -63,6 +73,11 @@ def policies(jobs: Mapping[str, Job | TaskGraphJob], shelves: Sequence[Plan], ti
     yield PhasePolicy(by_release, _never, _ending_together, places)
     yield PhasePolicy(sorted(by_ratio, key=shelf_of.__getitem__), same_shelf, ratio, places)
     yield PhasePolicy(by_shelf, same_shelf, _ending_together, places)
+    if len(set(shelf_of.values())) == 1 and not any(job.release_us or job.deadline_us for job in jobs.values()):
+        return  # They run together from the beginning, and nobody gains by waiting.
+    by_deadline = sorted(by_release, key=lambda name: jobs[name].deadline_us or inf)
+    orders = (by_deadline, by_release, by_ratio, longest_first)
+    yield from ordered_policies(jobs, places, timing, _ending_together, orders, value, deadline)
 
 
 def _never(name: str, running: Sequence[str]) -> bool:

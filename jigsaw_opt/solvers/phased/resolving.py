@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
@@ -30,6 +31,7 @@ from jigsaw_opt.solvers.phased.result import phased_result
 from jigsaw_opt.solvers.phased.sharing import Sharing
 from jigsaw_opt.solvers.phased.shelves import Place, cyclic_part, placed_shelves
 from jigsaw_opt.solvers.phased.solver import PHASED, solve_phased
+from jigsaw_opt.solvers.phased.timer import UntimedError
 from jigsaw_opt.solvers.phased.valuation import ends_us, objective_at, value_of
 from jigsaw_opt.solvers.registry import require_taken
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, problems
@@ -73,7 +75,7 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     InvalidInputError
         The instance breaks a rule of the document, or what is fixed cannot hold in it; with all problems.
     UsageError
-        It is cyclic, its cluster has power caps, or a job has a task graph, or an argument is of another type.
+        It is cyclic, its cluster has power caps, a job has a task graph, or an argument is of another type.
     """
     require_a(Plan, plan)
     if not plan.is_phased:
@@ -85,6 +87,7 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     require_a(Instance, instance)
     options, started = required_options(options), time.monotonic()
     require_taken(PHASED, instance)
+    instance.require_no_power_caps("no phased plan is made from another")
     if instance.task_graph_jobs:
         job = instance.task_graph_jobs[0].name
         raise UsageError(
@@ -266,7 +269,8 @@ class _Work:
             return
         if part.old is not None:
             yield self._gone_on(part, placements, shelves, timing)
-        for policy in policies(part.jobs, shelves, timing):
+        value = partial(value_of, self._instance, part.jobs)
+        for policy in policies(part.jobs, shelves, timing, value, self._deadline):
             yield [*part.begun, *phases_of(part.jobs, policy, timing)]
 
     def _gone_on(
@@ -289,7 +293,10 @@ class _Work:
             for name, job in part.jobs.items()
             if left[name]
         }
-        return [*phases, *(phases_of(rest, next(policies(rest, shelves, timing)), timing) if rest else ())]
+        if not rest:
+            return phases
+        first = next(policies(rest, shelves, timing, partial(value_of, self._instance, rest), self._deadline))
+        return [*phases, *phases_of(rest, first, timing)]
 
     def _still(
         self,
@@ -322,6 +329,11 @@ class _Work:
         start_us = max(phase.start_us, free_us, self._past.moment, *released)
         return replace(phase, start_us=start_us, repeats=repeats)
 
+    def _deadline(self, share: float) -> Callable[[], bool]:
+        """Return a function that tells whether a share of the time that is left now is over."""
+        now = time.monotonic()
+        return lambda: time.monotonic() >= now + share * (self._end - now)
+
     def _timing(self) -> Timing:
         """Return a function that makes cyclic plans of jobs that keep their GPUs, each of them once."""
         known: dict[tuple[tuple[str, int], ...], Plan] = {}
@@ -344,7 +356,7 @@ class _Work:
         there = {job.name: placements[job.name] for job in cyclic.jobs}
         plan = solve_listed(cyclic, FixedPlacementTiming(there), options).plan
         if plan is None:
-            raise OutOfTimeError("no cyclic plan of a phase was found")
+            raise UntimedError("no cyclic plan of a phase was found")
         return plan
 
 

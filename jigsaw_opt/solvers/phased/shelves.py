@@ -92,7 +92,7 @@ def placed_shelves(
 def sharing_groups(
     instance: Instance, placements: Mapping[str, Sequence[str]], routes: Routes | None = None
 ) -> list[list[str]]:
-    """Return names of jobs that share a GPU or a link, directly or by others, in the instance's order.
+    """Return names of jobs that share a GPU, a link or a power cap, directly or by others, in the instance's order.
 
     Parameters
     ----------
@@ -133,4 +133,10 @@ def _resources(job: Job | TaskGraphJob, routes: Routes, gpus: Sequence[str]) -> 
             ends = [servers[slot] for slot in graph.takes_part[operation]]
             channels.append(graph.channel(operation, ends, routes))
     links = {link for channel in channels if channel is not None for link in channel.links}
-    return [*(("GPU", gpu) for gpu in gpus), *(("link", link) for link in sorted(links))]
+    used = {routes.cluster.servers[server].name for server in servers}
+    caps = [cap.name for cap in routes.cluster.power_caps or () if not used.isdisjoint(cap.servers)]
+    return [
+        *(("GPU", gpu) for gpu in gpus),
+        *(("link", link) for link in sorted(links)),
+        *(("power cap", name) for name in caps),
+    ]

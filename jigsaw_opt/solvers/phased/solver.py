@@ -8,28 +8,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, count, islice
+from itertools import count, islice
 from typing import ClassVar
 
-from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import FullDepth, Job
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import MOST_OPERATIONS, compile_instance
-from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan, PlanStatus
-from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.problem.plan import PhaseGroup, Plan, PlanStatus
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.compiled import warn_if_interpreted
 from jigsaw_opt.solvers.infeasibility import certain_causes, exceeded_guarantees, too_wide
 from jigsaw_opt.solvers.options import Options, required_options
+from jigsaw_opt.solvers.phased.group_search import GroupSearch, PlacedGroups, improve, refine
 from jigsaw_opt.solvers.phased.laxity import LeastLaxityPolicy, wrap_around_us
 from jigsaw_opt.solvers.phased.limits import phased_bound
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
-from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
+from jigsaw_opt.solvers.phased.phases import RunningRule, Timing
 from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RatePolicy
 from jigsaw_opt.solvers.phased.rate_model import RateModel
@@ -60,10 +59,6 @@ _MOST_AGAIN = 16
 """Most iterations of a job in a period where time is left after all placings and rounds."""
 _ROUNDS = 4
 """Number of rounds of local search after all policies."""
-_NOT_YET = (2**62, 0)
-"""Lateness and objective before there are phases."""
-_NOT_OF_PHASES = ("deadline", "objective", "bound")
-"""Rules that say nothing of whether phases fit together."""
 
 
 def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
@@ -100,7 +95,7 @@ def solve_phased(instance: Instance, options: Options | None = None) -> Result:
     Raises
     ------
     UsageError
-        It is cyclic, or its cluster has power caps.
+        It is cyclic.
     MissingEngineError
         There is a time limit, and what ``auto`` needs is not installed.
     """
@@ -136,19 +131,19 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
     timer = PhaseTimer(instance, options, started)
     if len(instance.jobs) > 1:
         warn_if_interpreted()
-    found: list[_PlacedGroups] = []
+    found: list[PlacedGroups] = []
     try:
         for one in _candidates(instance, timer, options, bound.value):
             found.append(one)
             if timer.first:  # It has the first cyclic plan of each phase, and gets better ones now.
                 timer.first = False
-                _refine(one.groups)
+                refine(one.groups)
             if timer.is_over:
                 break
             least = min(other.rank[1] for other in found)
             # Groups on placements by cyclic plans get all their policies later; those by local search only here.
             if one.name == _SEARCHED and (one.moves or one.rank[1] <= _PROMISING * least):
-                _improve(one.groups, bound.value)
+                improve(one.groups, bound.value)
             if one.rank <= (0, bound.value) or timer.is_over:
                 break
     except OutOfTimeError:
@@ -157,13 +152,13 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
     return None if best is None or best.rank[0] > 0 else _plan(instance, best, bound, options)
 
 
-def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: int) -> Iterator[_PlacedGroups]:
+def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: int) -> Iterator[PlacedGroups]:
     """Yield groups on placements by cyclic plans and by local search, then the former with all policies.
 
     What counts least begins: a period says much of a makespan, and little of weighted completions, and nothing of jobs
     that all may move.
     """
-    placed: list[_PlacedGroups] = []
+    placed: list[PlacedGroups] = []
     # Each round has its own source of random numbers, so that what it finds does not depend on how far others came.
     rounds = (partial(_searched, instance, timer, random.Random(f"{options.seed} {k}"), placed) for k in count())
     if instance.objective != "makespan":
@@ -179,7 +174,7 @@ def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: 
     placed.sort(key=lambda one: one.rank)
     yield from next(rounds)()
     for one in placed:
-        _improve(one.groups, bound)
+        improve(one.groups, bound)
         yield one
     for more in islice(rounds, _ROUNDS):
         yield from more()
@@ -188,20 +183,20 @@ def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: 
 
 
 def _more(
-    instance: Instance, timer: PhaseTimer, rounds: Iterator[Callable[[], Iterator[_PlacedGroups]]], bound: int
-) -> Iterator[_PlacedGroups]:
+    instance: Instance, timer: PhaseTimer, rounds: Iterator[Callable[[], Iterator[PlacedGroups]]], bound: int
+) -> Iterator[PlacedGroups]:
     """Yield groups with all policies as long as time is left: placed at other ratios of iterations, and searched."""
     for most in range(_MOST_AGAIN, 1, -1):
         if most not in {known for _, known in _PLACINGS}:
             with suppress(UntimedError):
                 for one in _placed(instance, timer, ("auto", most)):
-                    _improve(one.groups, bound)
+                    improve(one.groups, bound)
                     yield one
         for more in islice(rounds, _ROUNDS):
             yield from more()
 
 
-def _placed(instance: Instance, timer: PhaseTimer, placing: tuple[str, int]) -> Iterator[_PlacedGroups]:
+def _placed(instance: Instance, timer: PhaseTimer, placing: tuple[str, int]) -> Iterator[PlacedGroups]:
     """Yield the groups of one placement, each with phases; nothing where there is none."""
     name, most = placing
     share = _PLACING_SHARE if name == "auto" else 1.0
@@ -210,14 +205,20 @@ def _placed(instance: Instance, timer: PhaseTimer, placing: tuple[str, int]) -> 
         return
     gpus = {job.name: job.gpus for shelf in shelves for job in shelf.jobs}
     timing = partial(timer.timed, shelves)
-    yield _grouped(instance, name, gpus, timing, lambda jobs: policies(jobs, shelves, timing))
+    yield _grouped(
+        instance,
+        name,
+        gpus,
+        timing,
+        lambda jobs: policies(jobs, shelves, timing, partial(value_of, instance, jobs), timer.deadline),
+    )
 
 
 def _searched(
-    instance: Instance, timer: PhaseTimer, rng: random.Random, placed: Sequence[_PlacedGroups]
-) -> Iterator[_PlacedGroups]:
+    instance: Instance, timer: PhaseTimer, rng: random.Random, placed: Sequence[PlacedGroups]
+) -> Iterator[PlacedGroups]:
     """Yield groups by local search, from jobs placed one after another, and from the best of the placements."""
-    if len(instance.jobs) == 1 or instance.task_graph_jobs or timer.is_over:
+    if len(instance.jobs) == 1 or instance.task_graph_jobs or instance.cluster.power_caps or timer.is_over:
         return
     model = RateModel(instance, rng)
     search = RateSearch(instance, model, rng, timer)
@@ -271,109 +272,22 @@ def _grouped(
     timing: Timing,
     ways: Callable[[Mapping[str, Job | TaskGraphJob]], Iterator[RunningRule]],
     moves: bool = False,
-) -> _PlacedGroups:
+) -> PlacedGroups:
     """Return the groups of a placement, each with phases by its first policy; one group of all jobs where some move."""
     groups, all_jobs = [], {job.name: job for job in instance.jobs}
     # Jobs that move may share a GPU with any other in the end, and phases of different groups may not.
     for names in [[*all_jobs]] if moves else sharing_groups(instance, gpus):
         jobs = {name: all_jobs[name] for name in names}
-        groups.append(_GroupSearch(instance, jobs, ways(jobs), timing))
-    return _PlacedGroups(name, gpus, groups, instance.objective == "makespan", moves)
+        groups.append(GroupSearch(instance, jobs, ways(jobs), timing))
+    return PlacedGroups(name, gpus, groups, instance.objective == "makespan", moves)
 
 
-def _plan(instance: Instance, placed: _PlacedGroups, bound: Bound, options: Options) -> Plan:
+def _plan(instance: Instance, placed: PlacedGroups, bound: Bound, options: Options) -> Plan:
     objective = placed.rank[1]
     status: PlanStatus = "optimal" if bound.value == objective else "feasible"
     found = tuple(PhaseGroup(tuple(group.phases)) for group in placed.groups)
     solver = {"name": "phased", "seed": options.seed, "threads": options.threads, "placed_by": placed.name}
     return Plan(instance.name, instance_sha256(instance), status, objective, bound.value, found, solver)
-
-
-@dataclass(frozen=True, slots=True)
-class _PlacedGroups:
-    """Groups of one placement, what made it, whether the last end counts or the sum, and whether jobs move."""
-
-    name: str
-    gpus: Mapping[str, Sequence[str]]
-    groups: Sequence[_GroupSearch]
-    last: bool
-    moves: bool
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """Return how late jobs are in all, then the objective."""
-        # Lateness comes first: the least objective is of no use where a deadline is missed.
-        values = [group.value for group in self.groups]
-        parts = [part for _, part in values]
-        return sum(late for late, _ in values), max(parts) if self.last else sum(parts)
-
-
-class _GroupSearch:
-    """The best phases of a group so far, how late and how good they are, and the policies that are left to try.
-
-    The first is among them again, as there may be better cyclic plans of its phases by then.
-
-    Raises
-    ------
-    OutOfTimeError
-        There was no time for the first of them.
-    UntimedError
-        No policy has phases that fit together.
-    """
-
-    def __init__(
-        self, instance: Instance, jobs: Mapping[str, Job | TaskGraphJob], ways: Iterator[RunningRule], timing: Timing
-    ) -> None:
-        self._instance, self._jobs, self._timing = instance, jobs, timing
-        # Each cyclic plan keeps all rules by itself. A worker whose level is deeper in one phase takes the memory for
-        # it in all of them, which only different levels of a job can bring about.
-        self._may_clash = any(isinstance(job, Job) and not isinstance(job.depth, FullDepth) for job in jobs.values())
-        self.phases, self.value = list[Phase](), _NOT_YET
-        first = next((policy for policy in ways if self._takes(policy)), None)
-        if first is None:
-            raise UntimedError("no policy has phases that fit together")
-        self._ways = chain([first], ways)
-
-    def may_help(self, bound: int) -> bool:
-        """Return whether a better group may make a better plan."""
-        # A group that ends by the bound cannot lower the last end of all. In a sum, every group counts.
-        return self._instance.objective != "makespan" or self.value > (0, bound)
-
-    def step(self) -> bool:
-        """Try a policy; return whether there was one left."""
-        policy = next(self._ways, None)
-        if policy is None:
-            return False
-        self._takes(policy)
-        return True
-
-    def _takes(self, policy: RunningRule) -> bool:
-        """Take the phases by a policy where they are better and fit together; return whether they are taken."""
-        phases = phases_of(self._jobs, policy, self._timing)
-        value = value_of(self._instance, self._jobs, phases)
-        if value >= self.value or (self._may_clash and not self._fit(phases)):
-            return False
-        self.value, self.phases = value, phases
-        return True
-
-    def _fit(self, phases: Sequence[Phase]) -> bool:
-        """Return whether phases keep all rules together, deadlines aside."""
-        own = altered(self._instance, jobs=tuple(self._jobs.values()))
-        plan = Plan(own.name, instance_sha256(own), "feasible", 0, 0, (PhaseGroup(tuple(phases)),))
-        return all(violation.rule in _NOT_OF_PHASES for violation in violations(own, plan))
-
-
-def _refine(groups: Sequence[_GroupSearch]) -> None:
-    """Let the groups, those that count most first, try a policy each."""
-    for group in sorted(groups, key=lambda group: group.value, reverse=True):
-        group.step()
-
-
-def _improve(groups: Sequence[_GroupSearch], bound: int) -> None:
-    """Let the groups try policies in turn."""
-    left = list(groups)
-    while left:
-        left = [group for group in left if group.may_help(bound) and group.step()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +301,7 @@ class _Phased:
     task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
+    power_caps: ClassVar[bool] = True
 
     def unavailable(self) -> None:
         """Return None: what is chosen for the phases falls back on what is installed."""
