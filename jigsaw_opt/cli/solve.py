@@ -34,6 +34,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="an instance document, a bundled instance, or a family and a seed (rack:7)",
     )
     parser.add_argument("--solver", metavar="NAME", default="auto", help="see `jigsaw solvers` (default: auto)")
+    _add_limits(parser)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
+    add_threads(parser, "threads (default: all cores); with 1 the plan repeats")
+    _add_parameters(parser)
+    _add_old_plan(parser)
+    _add_kind_of_plan(parser)
+    _add_outputs(parser)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say when a solve stops."""
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop after so many seconds")
     parser.add_argument(
         "--gap",
@@ -53,8 +64,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--work-limit", type=float, metavar="UNITS", help="stop after deterministic units of the engine"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
-    add_threads(parser, "threads (default: all cores); with 1 the plan repeats")
+
+
+def _add_parameters(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that tune engine, search and bounds."""
     # Goes with the release after 0.3.
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     parser.add_argument(
@@ -78,6 +91,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="leave out this relaxation of the lower bound; may be given several times",
     )
+
+
+def _add_old_plan(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for a solve from an old plan."""
     parser.add_argument("--warm", type=Path, metavar="PLAN", help="start from a plan of this instance or another one")
     parser.add_argument(
         "--fix-placement",
@@ -93,6 +110,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MICROSECONDS",
         help="with --warm: what starts earlier in that plan stays, and nothing else starts earlier",
     )
+
+
+def _add_kind_of_plan(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say which plans are asked for."""
     parser.add_argument(
         "--survivable", action="store_true", help="only plans that keep their guarantees after any one link has failed"
     )
@@ -100,6 +121,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--phased", action="store_true", help="make a phased plan, of long jobs (default: where no other is written)"
     )
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say what is written and printed."""
     parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the plan document here")
     parser.add_argument("--timeline", action="store_true", help="also print the timeline and what proves the bound")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")

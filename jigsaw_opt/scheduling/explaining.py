@@ -17,7 +17,7 @@ from jigsaw_opt.scheduling.live_job import LiveJob
 from jigsaw_opt.scheduling.live_policy import failures_of
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.plan_change import JobAssignment
-from jigsaw_opt.scheduling.remedies import Remedy, Twin, end_us, span, speed_in, tried
+from jigsaw_opt.scheduling.remedies import Remedy, Twin, end_us, soon, speed_in, tried
 from jigsaw_opt.text import agreeing, counted
 
 __all__ = ["Influence", "LiveExplanation", "explained"]
@@ -188,7 +188,7 @@ def _running(state: ClusterState, job: LiveJob) -> LiveExplanation:
     servers = len({state.setting.server_of[gpu] for gpu in share.gpus})
     with_whom = f" with {', '.join(assignment.partners)}" if assignment.partners else ""
     ends_us = end_us(state, job)
-    until = "" if ends_us is None else f", and ends in about {span(ends_us - state.now_us)}"
+    until = "" if ends_us is None else f", and ends {soon(ends_us - state.now_us)}"
     where = f"it runs on {counted(len(share.gpus), 'GPU')} of {counted(servers, 'server')}{with_whom}"
     free = [gpu for gpu in _unheld(state) if gpu not in state.down]
     reason = f"{where}, at depth rule {assignment.depth.rule}{until}."

@@ -25,7 +25,7 @@ from jigsaw_opt.scheduling.live_policy import failures_of
 from jigsaw_opt.scheduling.plan_change import PlanChange
 from jigsaw_opt.text import counted
 
-__all__ = ["Remedy", "Twin", "end_us", "span", "speed_in", "tried"]
+__all__ = ["Remedy", "Twin", "end_us", "soon", "span", "speed_in", "tried"]
 
 _MOST_OF_A_KIND = 3
 """So many remedies of a kind are looked for."""
@@ -217,7 +217,7 @@ def _leaving(state: ClusterState, job: LiveJob) -> list[Remedy]:
             found.append(Remedy("order", (JobCancelled(now, name),), text))
         else:
             ends = end_us(state, other)
-            text = f"job {name} ends" if ends is None else f"job {name} ends, in about {span(ends - now)}"
+            text = f"job {name} ends" if ends is None else f"job {name} ends, {soon(ends - now)}"
             running.append(Remedy("gpus", (JobFinished(now, name),), text, ends))
     return [*found, *sorted(running, key=lambda remedy: remedy.expected_us or 0)]
 
@@ -247,6 +247,11 @@ def end_us(state: ClusterState, job: LiveJob) -> int | None:
     assert share is not None
     speed = job.speed or speed_in(state, share, job)
     return state.now_us - (-job.active.left // speed) if speed else None
+
+
+def soon(time_us: int) -> str:
+    """Return when something happens, as in ``in about 17 min``."""
+    return f"in about {span(time_us)}" if round(time_us / 1e6) else "in less than a second"
 
 
 def span(time_us: int) -> str:

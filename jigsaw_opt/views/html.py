@@ -10,7 +10,7 @@ from jigsaw_opt.problem.plan import Phase
 from jigsaw_opt.solvers.explanation import explain
 from jigsaw_opt.text import counted, printable
 from jigsaw_opt.views.explained import explained_picture, told_proof, told_story
-from jigsaw_opt.views.lanes import Picture, period_picture
+from jigsaw_opt.views.lanes import MemoryLane, Picture, period_picture
 from jigsaw_opt.views.page import filled, template
 from jigsaw_opt.views.text import phase_text
 
@@ -23,8 +23,8 @@ _MOST_EXPLAINED = 20
 def timeline_html(picture: Picture) -> str:
     """Return the page: a lane for each GPU, link and GPU memory over time, with hover, zoom and highlights.
 
-    Of a phased plan the phases of every job are on one axis, and a click shows a period as such a page.
-    Names from the instance are data to the page and never markup.
+    Of a phased plan the phases of every job and the memory of GPUs are on one axis, and a click shows a period as such
+    a page. Names from the instance are data to the page and never markup.
     """
     name = picture.instance.name
     if picture.plan.is_phased:
@@ -77,6 +77,7 @@ def _phases_data(picture: Picture) -> dict[str, object]:
             for job in instance.jobs
         ],
         "rows": [*_rows(picture)],
+        "memory": [_memory_lane(row) for row in picture.rows if isinstance(row, MemoryLane)],
         "phases": [_phase(picture, placed, len(phases) <= _MOST_EXPLAINED) for placed in phases],
         "template": template("timeline.html"),
     }
@@ -146,10 +147,22 @@ def _racks(cluster: Cluster) -> dict[str, str]:
 
 
 def _lanes(picture: Picture) -> Iterator[dict[str, object]]:
-    """Yield every lane, and behind a GPU what is taken of its memory."""
-    for lane in picture.lanes:
-        yield {"name": printable(lane.name), "kind": lane.kind, "intervals": lane.intervals}
-        use = picture.memory.get(lane.name) if lane.kind == "gpu" else None
-        if use:
-            name = f"{printable(lane.name)} memory"
-            yield {"name": name, "kind": "memory", "intervals": use.steps, "bytes": use.bytes}
+    """Yield every row; a step of memory has the number of the names of the jobs that take it."""
+    for lane in picture.rows:
+        if isinstance(lane, MemoryLane):
+            yield _memory_lane(lane)
+        else:
+            yield {"name": printable(lane.name), "kind": lane.kind, "intervals": lane.intervals}
+
+
+def _memory_lane(lane: MemoryLane) -> dict[str, object]:
+    """Return what is taken of the memory of a GPU, and the names of those who take it, each list of them once."""
+    holders = list(dict.fromkeys(step.jobs for step in lane.use.steps))
+    number = {jobs: k for k, jobs in enumerate(holders)}
+    return {
+        "name": printable(lane.name),
+        "kind": "memory",
+        "intervals": [(*step[:3], number[step.jobs]) for step in lane.use.steps],
+        "bytes": lane.use.bytes,
+        "holders": [", ".join(map(printable, jobs)) for jobs in holders],
+    }

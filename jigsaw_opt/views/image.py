@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from jigsaw_opt.errors import MissingEngineError, UsageError
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.label import label, plain_text
-from jigsaw_opt.views.lanes import Lane, Picture
+from jigsaw_opt.views.lanes import Lane, MemoryLane, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,7 +100,7 @@ def timeline_image(picture: Picture, form: ImageForm = "png", dots_per_inch: int
         draw_lanes(axes, picture, unit[0])
         _label(axes, picture, *unit)
 
-    size = (14, min(60.0, 1.6 + 0.28 * len(picture.lanes)))
+    size = (14, min(60.0, 1.6 + 0.28 * len(list(picture.rows))))
     return drawn_image(size, picture.instance.name, form, draw, dots_per_inch)
 
 
@@ -119,7 +119,11 @@ def draw_lanes(axes: Axes, picture: Picture, unit: int) -> None:
     from matplotlib.colors import to_rgba
 
     colours, depths = picture.colours, picture.depths
-    for row, lane in enumerate(picture.lanes):
+    rows = list(picture.rows)
+    for row, lane in enumerate(rows):
+        if isinstance(lane, MemoryLane):
+            _draw_memory(axes, picture, row, lane, unit)
+            continue
         spans = [(i.start_us / unit, (i.end_us - i.start_us) / unit) for i in lane.intervals]
         # One call a lane: a call a bar takes thirty times as long.
         shades = [to_rgba(colours[i.job], _opacity(lane, i.level, depths[i.job])) for i in lane.intervals]
@@ -127,19 +131,35 @@ def draw_lanes(axes: Axes, picture: Picture, unit: int) -> None:
         axes.broken_barh(spans, (row - 0.4, 0.8), facecolors=shades, edgecolors="black", linewidth=edge)
         if not lane.has_phases:
             _name_operations(axes, picture, row, lane, unit)
-    for row, (lane, following) in enumerate(pairwise(picture.lanes)):
-        if lane.group != following.group:
+    for row, (lane, following) in enumerate(pairwise(rows)):
+        if (lane.group if isinstance(lane, Lane) else 0) != (following.group if isinstance(following, Lane) else 0):
             axes.axhline(row + 0.5, color="grey", linewidth=0.6)
+
+
+def _draw_memory(axes: Axes, picture: Picture, row: int, lane: MemoryLane, unit: int) -> None:
+    """Draw what is taken of the memory of a GPU as bars from the bottom, with the jobs where their names fit."""
+    for start, end, size, jobs in lane.use.steps:
+        high = 0.8 * size / max(1, lane.use.bytes)
+        # The axis points down.
+        look: dict[str, Any] = {"facecolors": "lightgrey", "edgecolors": "white", "linewidth": 0.8}
+        axes.broken_barh([(start / unit, (end - start) / unit)], (row + 0.4 - high, high), **look)
+        _write(axes, picture, row, (start, end), ", ".join(jobs), unit)
+    axes.axhline(row - 0.4, color="grey", linewidth=0.4, linestyle=":")
 
 
 def _name_operations(axes: Axes, picture: Picture, row: int, lane: Lane, unit: int) -> None:
     """Write the names of operations of task graphs where they fit into their bars."""
     operations = picture.operations
     for interval in lane.intervals:
-        names, length = operations[interval.job], interval.end_us - interval.start_us
-        if names and _LETTERS * length >= len(names[interval.number]) * picture.end_us:
-            middle = (interval.start_us + interval.end_us) / 2 / unit
-            axes.text(middle, row, label(names[interval.number]), ha="center", va="center", fontsize=6, clip_on=True)
+        if names := operations[interval.job]:
+            _write(axes, picture, row, interval[:2], names[interval.number], unit)
+
+
+def _write(axes: Axes, picture: Picture, row: int, span: tuple[int, int], name: str, unit: int) -> None:
+    """Write a name into the middle of a bar where it fits."""
+    start, end = span
+    if name and _LETTERS * (end - start) >= len(name) * picture.end_us:
+        axes.text((start + end) / 2 / unit, row, label(name), ha="center", va="center", fontsize=6, clip_on=True)
 
 
 def _opacity(lane: Lane, level: int, depth: int) -> float:
@@ -152,7 +172,7 @@ def _label(axes: Axes, picture: Picture, unit: int, unit_name: str) -> None:
     """Label the picture: names at the left edge, the first one at the top, the axis, the title, and jobs if need be."""
     from matplotlib.patches import Patch
 
-    plan, shown = picture.plan, [label(lane.name) for lane in picture.lanes]
+    plan, shown = picture.plan, [label(lane.name) for lane in picture.rows]
     axes.set_yticks(range(len(shown)), shown, fontsize=8)
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.set_xlim(0, max(1, picture.end_us) / unit)

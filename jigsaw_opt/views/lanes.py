@@ -31,10 +31,17 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.bounds.relaxation import Bound
     from jigsaw_opt.solvers.explanation import JobExplanation
 
-__all__ = ["ClusterLanes", "Interval", "Lane", "Picture", "period_picture", "picture"]
+__all__ = ["ClusterLanes", "Interval", "Lane", "MemoryLane", "Picture", "period_picture", "picture"]
 
 _MOST_LANES = 1_000_000
 _Job = JobPlan | TaskGraphJobPlan | MeasuredJob
+
+
+class MemoryLane(NamedTuple):
+    """The memory of a GPU over time, as a row of a picture."""
+
+    name: str
+    use: MemoryUse
 
 
 class Interval(NamedTuple):
@@ -94,7 +101,7 @@ class Picture:
     facts
         What else there is to say, each with its name.
     memory
-        By GPU, where a job holds memory for some time only, what is taken of it.
+        By GPU, where memory is taken for some time only, what is taken of it and by whom.
     foreground
         Names of jobs that are drawn in grey, so that the others are seen to fill what they leave.
     numbers
@@ -121,6 +128,16 @@ class Picture:
     chosen: int | None = None
     proven: Bound | None = None
     measured: tuple[MeasuredPhase, ...] = ()
+
+    @property
+    def rows(self) -> Iterator[Lane | MemoryLane]:
+        """Every row of the picture: the lanes, and the memory of a GPU behind its lane, or at the end without one."""
+        left = {gpu: MemoryLane(f"{gpu} memory", use) for gpu, use in self.memory.items()}
+        for lane in self.lanes:
+            yield lane
+            if lane.kind == "gpu" and lane.name in left:
+                yield left.pop(lane.name)
+        yield from left.values()
 
     @property
     def colours(self) -> list[str]:
@@ -282,9 +299,8 @@ def picture(instance: Instance, plan: Plan) -> Picture:
     require_a(Instance, instance)
     require_a(Plan, plan)
     if plan.is_phased:
-        return Picture(
-            instance, plan, _phase_lanes(instance, plan), max(phase.end_us for _, _, phase in plan.all_phases())
-        )
+        end = max(phase.end_us for _, _, phase in plan.all_phases())
+        return Picture(instance, plan, _phase_lanes(instance, plan), end, memory=memory_use(instance, plan))
     board, period = ClusterLanes(instance), plan.period_us
     for index, (asked, job) in enumerate(zip(instance.jobs, plan.jobs, strict=True)):
         for lane, interval in board.intervals(index, asked, job):
@@ -315,7 +331,15 @@ def period_picture(drawn: Picture, phase: Phase) -> Picture:
     """
     found = picture(*drawn.plan.alone(drawn.instance, phase))
     used = tuple(lane for lane in found.lanes if lane.intervals)
-    return replace(found, lanes=used, numbers=phase.numbers_in(drawn.instance), foreground=drawn.foreground)
+    # A period says when what is held comes and goes, the whole plan who else is in memory then.
+    memory = {
+        lane.name: found.memory.get(lane.name) or drawn.memory[lane.name].within(phase.start_us, found.end_us)
+        for lane in used
+        if lane.name in drawn.memory
+    }
+    return replace(
+        found, lanes=used, memory=memory, numbers=phase.numbers_in(drawn.instance), foreground=drawn.foreground
+    )
 
 
 def _wrapped(interval: Interval, period: int | None) -> Iterator[Interval]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple
 
 from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
@@ -18,11 +18,12 @@ __all__ = ["MemoryStep", "MemoryUse", "memory_use"]
 
 
 class MemoryStep(NamedTuple):
-    """So many bytes are taken between two times in microseconds."""
+    """So many bytes are taken between two times in microseconds, by the jobs of these names."""
 
     start_us: int
     end_us: int
     bytes: int
+    jobs: tuple[str, ...] = ()
 
 
 class MemoryUse(NamedTuple):
@@ -30,6 +31,25 @@ class MemoryUse(NamedTuple):
 
     bytes: int
     steps: tuple[MemoryStep, ...]
+
+    def within(self, moment: int, length: int) -> MemoryUse:
+        """Return the use at one moment as that of a whole picture of some length, both in microseconds."""
+        there = next(step for step in self.steps if step.start_us <= moment < step.end_us)
+        return MemoryUse(self.bytes, (there._replace(start_us=0, end_us=length),))
+
+
+class _Resident(NamedTuple):
+    """What a worker or slot takes of its GPU while its job is present."""
+
+    start_us: int
+    end_us: int
+    bytes: int
+    activations: int
+    job: str
+
+
+_Part = tuple[int, int, JobPlan | TaskGraphJobPlan]
+"""From when to when a job is present, and what it does meanwhile."""
 
 
 def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
@@ -41,43 +61,74 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
     Parameters
     ----------
     instance, plan
-        A correct plan. One period of a cyclic plan is shown, with everything that begins before it and ends after it.
+        A correct plan. One period of a cyclic plan is shown, with everything that begins before it and ends after it;
+        of a phased plan all phases, in each of which what slots hold counts with its most in a period.
     """
     scarce = instance.horizon == "finite" and len(instance.jobs) > 1
     if not scarce and not any(job.shape.holds for job in instance.task_graph_jobs):
         return {}
     operations = compile_instance(instance)
-    end_us = plan.period_us or max(map(job_end, plan.jobs))
-    changes, residents = defaultdict[str, Counter[int]](Counter), defaultdict[str, list[_MemoryTaken]](list)
-    planned = {job.name: job for job in plan.jobs}
+    parts = _parts_of_phases(plan) if plan.is_phased else _parts(plan)
+    end_us = max(end for own in parts.values() for _, end, _ in own)
+    changes, residents = defaultdict[str, Counter[int]](Counter), defaultdict[str, list[_Resident]](list)
     for graph in operations.task_graphs:
-        own = planned[graph.job.name]
-        begin, end = (0, end_us) if plan.period_us else _span(own)
-        for slot, gpu in zip(graph.shape.slots, own.gpus, strict=True):
-            residents[gpu].append(_MemoryTaken(begin, end, slot.memory, 0))
-        for gpu, moment, size in _changes(graph, own, plan.period_us) if isinstance(own, TaskGraphJobPlan) else ():
-            changes[gpu][moment] += size
+        for begin, end, own in parts[graph.job.name]:
+            for slot, gpu in zip(graph.shape.slots, own.gpus, strict=True):
+                residents[gpu].append(_Resident(begin, end, slot.memory, 0, graph.job.name))
+            for gpu, moment, size in _changes(graph, own, plan.period_us) if not plan.is_phased else ():
+                changes[gpu][moment] += size
     for job in operations.jobs:
-        own = planned[job.name]
-        begin, end = (0, end_us) if plan.period_us else _span(own)
-        for worker, gpu in enumerate(own.gpus):
-            deepest = max(i.blocks[worker].level for i in own.iterations) if isinstance(own, JobPlan) else 0
-            residents[gpu].append(_MemoryTaken(begin, end, job.state_bytes, job.activation_bytes[deepest - 1]))
+        deepest = _deepest([own for _, _, own in parts[job.name]])
+        for begin, end, own in parts[job.name]:
+            for gpu, level in zip(own.gpus, deepest, strict=True):
+                residents[gpu].append(_Resident(begin, end, job.state_bytes, job.activation_bytes[level - 1], job.name))
+    for gpu, moment, size in _most_held(instance, plan) if plan.is_phased else ():
+        changes[gpu][moment] += size
     cluster, found = instance.cluster, {}
     for number, server in enumerate(cluster.servers):
         for gpu in (cluster.gpu_name(number, k) for k in range(server.gpus)):
-            if gpu in changes or needed_bytes(resident[2:] for resident in residents[gpu]) > server.gpu_memory:
+            if gpu in changes or needed_bytes(resident[2:4] for resident in residents[gpu]) > server.gpu_memory:
                 found[gpu] = MemoryUse(server.gpu_memory, _steps(changes[gpu], residents[gpu], end_us))
     return found
 
 
-class _MemoryTaken(NamedTuple):
-    """What a worker or slot takes of its GPU while its job is present."""
+def _parts(plan: Plan) -> dict[str, list[_Part]]:
+    """Return when each job is present: in a cyclic plan all the time."""
+    return {job.name: [(0, plan.period_us, job) if plan.period_us else (*_span(job), job)] for job in plan.jobs}
 
-    start_us: int
-    end_us: int
-    bytes: int
-    activations: int
+
+def _parts_of_phases(plan: Plan) -> dict[str, list[_Part]]:
+    """Return when each job is present: from its first phase to the end of its last one, on the GPUs of the latest."""
+    found = defaultdict[str, list[_Part]](list)
+    for _, _, phase in plan.all_phases():
+        for job in phase.jobs:
+            if found[job.name] and found[job.name][-1][2].gpus == job.gpus:
+                # It stays in memory between two phases, unless it moves.
+                begin, _, before = found[job.name][-1]
+                found[job.name][-1] = (begin, phase.start_us, before)
+            found[job.name].append((phase.start_us, phase.end_us, job))
+    return found
+
+
+def _deepest(parts: Sequence[JobPlan | TaskGraphJobPlan]) -> list[int]:
+    """Return the largest level of each worker of a data-parallel job in all that it does."""
+    levels = [[block.level for block in i.blocks] for own in parts if isinstance(own, JobPlan) for i in own.iterations]
+    return [max(of_worker) for of_worker in zip(*levels, strict=True)]
+
+
+def _most_held(instance: Instance, plan: Plan) -> Iterator[tuple[str, int, int]]:
+    """Yield GPU, time and bytes taken (given back if below 0): the most that slots hold in a period of each phase."""
+    for _, _, phase in plan.all_phases():
+        part, own = plan.alone(instance, phase)
+        planned = {job.name: job for job in own.jobs}
+        changes = defaultdict[str, Counter[int]](Counter)
+        for graph in compile_instance(part).task_graphs:
+            for gpu, moment, size in _changes(graph, planned[graph.job.name], own.period_us):
+                changes[gpu][moment] += size
+        for gpu, steps in changes.items():
+            most = max(accumulate(steps[moment] for moment in sorted(steps)))
+            yield gpu, phase.start_us, most
+            yield gpu, phase.end_us, -most
 
 
 def _span(job: JobPlan | TaskGraphJobPlan) -> tuple[int, int]:
@@ -86,7 +137,9 @@ def _span(job: JobPlan | TaskGraphJobPlan) -> tuple[int, int]:
     return min(starts), job_end(job)
 
 
-def _changes(graph: CompiledTaskGraph, plan: TaskGraphJobPlan, period_us: int | None) -> Iterator[tuple[str, int, int]]:
+def _changes(
+    graph: CompiledTaskGraph, plan: JobPlan | TaskGraphJobPlan, period_us: int | None
+) -> Iterator[tuple[str, int, int]]:
     """Yield GPU, time, and bytes taken (given back if below 0), within one period of a cyclic plan."""
     for hold in graph.holds:
         gpu = plan.gpus[hold.slot]
@@ -102,13 +155,21 @@ def _changes(graph: CompiledTaskGraph, plan: TaskGraphJobPlan, period_us: int | 
             yield gpu, end, -hold.bytes
 
 
-def _steps(changes: Counter[int], residents: Sequence[_MemoryTaken], end_us: int) -> tuple[MemoryStep, ...]:
+def _steps(changes: Counter[int], residents: Sequence[_Resident], end_us: int) -> tuple[MemoryStep, ...]:
     """Return what is taken between two changes each."""
     moments = {moment for moment, size in changes.items() if size}
     times = sorted({0, end_us, *moments, *(time for resident in residents for time in resident[:2])})
     held = accumulate(changes[moment] for moment in times)
     steps = []
     for (start, end), size in zip(pairwise(times), held, strict=False):
-        present = [resident[2:] for resident in residents if resident.start_us <= start < resident.end_us]
-        steps.append(MemoryStep(start, end, size + needed_bytes(present)))
-    return tuple(steps)
+        present = [resident for resident in residents if resident.start_us <= start < resident.end_us]
+        jobs = tuple(dict.fromkeys(resident.job for resident in present))
+        steps.append(MemoryStep(start, end, size + needed_bytes(resident[2:4] for resident in present), jobs))
+    return tuple(_joined(steps))
+
+
+def _joined(steps: Iterable[MemoryStep]) -> Iterator[MemoryStep]:
+    """Yield steps; neighbours in which the same jobs take the same are one."""
+    for _, same in groupby(steps, key=lambda step: step[2:]):
+        first, *more = same
+        yield first._replace(end_us=(more or [first])[-1].end_us)

@@ -65,6 +65,7 @@ function listRows() {
     if (!order && row.group !== group) { group = row.group; parts.push(element("h2", `group ${group}`)); }
     parts.push(line(row));
   }
+  for (const lane of data.memory) parts.push(memoryLine(lane));
   $("rows").replaceChildren(...parts);
   markShown();
 }
@@ -85,6 +86,19 @@ function line(row) {
     mark.style.left = `${100 * deadline / data.end}%`; axis.append(mark);
   }
   made.append(element("span", row.name, { title: row.name }), axis);
+  return made;
+}
+function memoryLine(lane) {
+  const made = element("div", undefined, { className: "row" }), axis = element("div", undefined, { className: "axis" });
+  for (const [start, end, bytes, holders] of lane.intervals) {
+    const part = element("span", lane.holders[holders], { className: "held" });
+    Object.assign(part.style, { left: `${100 * start / data.end}%`, width: `${100 * (end - start) / data.end}%` });
+    part.style.setProperty("--taken", `${100 * bytes / Math.max(1, lane.bytes)}%`);
+    part.onmousemove = event => tell(`${lane.name}: ${size(bytes)} of ${size(lane.bytes)}\ntaken by ${lane.holders[holders] || "no job"}\n${span(start)} → ${span(end)}`, event);
+    part.onmouseleave = () => { $("tip").style.display = "none"; };
+    axis.append(part);
+  }
+  made.append(element("span", lane.name, { title: lane.name }), axis);
   return made;
 }
 function drawScale() {

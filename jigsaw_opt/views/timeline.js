@@ -1,7 +1,7 @@
 // The timeline of a plan. Only what is in sight is drawn, so a frame costs no more than its pixels.
 const canvas = $("plan"), tip = $("tip");
 let pen = canvas.getContext("2d");
-const AXIS = 26, START = 0, END = 1, JOB = 2, BYTES = 2, ITERATION = 3, NUMBER = 4, LEVEL = 5;
+const AXIS = 26, START = 0, END = 1, JOB = 2, BYTES = 2, ITERATION = 3, HOLDERS = 3, NUMBER = 4, LEVEL = 5;
 const end = Math.max(1, data.end);
 // What is shown: from when to when, how far down, the chosen job, whether it is alone, and the lane and interval under the pointer.
 const view = { from: 0, to: end, top: 0, job: null, only: null, hover: null, chain: new Map(), steps: [], measure: null };
@@ -21,7 +21,6 @@ function shade(job, i) {
   if (!job.kinds.has(kind)) job.kinds.set(kind, job.kinds.size % SHADES);
   return job.kinds.get(kind) / SHADES;
 }
-const size = bytes => bytes >= 1e9 ? (bytes / 1e9).toFixed(3) + " GB" : bytes >= 1e6 ? (bytes / 1e6).toFixed(3) + " MB" : bytes + " B";
 const span = us => us >= 1e6 ? (us / 1e6).toFixed(3) + " s" : us >= 1e3 ? (us / 1e3).toFixed(3) + " ms" : us + " µs";
 
 function redraw() { if (!pending) { pending = true; requestAnimationFrame(() => { pending = false; draw(); }); } }
@@ -121,11 +120,15 @@ function area(pen, parts, from, top, wide, high) {
 
 function drawMemory(lane, y, paint) {
   pen.fillStyle = paint.hole; pen.fillRect(left, y + 1, width - left, row - 2);
-  pen.fillStyle = paint.dim;
   for (let k = firstReaching(lane.intervals, view.from - lane.longest); k < lane.intervals.length && lane.intervals[k][START] < view.to; k++) {
     const i = lane.intervals[k], a = Math.max(left, x(i[START])), b = Math.min(width, x(i[END]));
     const high = (row - 2) * i[BYTES] / Math.max(1, lane.bytes);
-    if (b > a) { pen.fillRect(a, y + row - 1 - high, Math.max(0.6, b - a), high); drawn++; }
+    if (b <= a) continue;
+    pen.fillStyle = paint.dim; pen.globalAlpha = 0.55;
+    pen.fillRect(a, y + row - 1 - high, Math.max(0.6, b - a), high); drawn++;
+    pen.globalAlpha = 1; pen.fillStyle = paint.ink; pen.textAlign = "left"; pen.textBaseline = "middle";
+    const who = lane.holders[i[HOLDERS]];
+    if (who && row >= 14 && pen.measureText(who).width < b - a - 8) pen.fillText(who, a + 5, y + row / 2);
   }
 }
 
@@ -202,7 +205,7 @@ function under(px, py) {
   return null;
 }
 function describe(lane, i) {
-  if (lane.kind === "memory") return `${lane.name}: ${size(i[BYTES])} of ${size(lane.bytes)}\n${span(i[START])} → ${span(i[END])}`;
+  if (lane.kind === "memory") return `${lane.name}: ${size(i[BYTES])} of ${size(lane.bytes)}\ntaken by ${lane.holders[i[HOLDERS]] || "no job"}\n${span(i[START])} → ${span(i[END])}`;
   const job = data.jobs[i[JOB]], said = stepsOf(i[JOB]).get(key(i));
   const what = job.operations.length ? (i[LEVEL] ? "block " : "transfer ") + job.operations[i[NUMBER]] : i[LEVEL] ? `worker ${i[NUMBER]} · level ${i[LEVEL]} of ${job.depth}` : `transfer of bucket ${i[NUMBER]}`;
   return `${job.name}  (${job.model})\niteration ${i[ITERATION]} · ${what}\n${lane.name}: ${span(i[START])} → ${span(i[END])}\nlasts ${span(i[END] - i[START])}${said === undefined ? "" : "\non the critical chain of its job" + (said && "\n" + said)}${toldMeetings(lane, i)}`;

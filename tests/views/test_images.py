@@ -9,9 +9,12 @@ from pathlib import Path
 import jigsaw_opt
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import save_instance, save_plan
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Plan, Segment, Server
+from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.views.colour import GREY
+from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.image import timeline_image
-from jigsaw_opt.views.lanes import picture
+from jigsaw_opt.views.lanes import period_picture, picture
 from tests.checking.test_phased_plans import INSTANCE, decoded, document
 from tests.extras import needs_plot
 from tests.refusals import ends
@@ -36,11 +39,51 @@ def test_svg_names_the_lanes_and_jobs_of_listed_and_cyclic_plans() -> None:
 
 def test_svg_of_a_phased_plan_has_a_row_for_each_job_in_the_order_of_groups() -> None:
     plan = decoded(document())
-    image = timeline_image(picture(INSTANCE, plan), "svg")
+    drawn = picture(INSTANCE, plan)
+    image = timeline_image(drawn, "svg")
     rows = [job.name for group in plan.groups for job in INSTANCE.jobs if job.name in str(group)]
-    shown = [text for text in texts(image) if text in {job.name for job in INSTANCE.jobs}]
-    assert len(plan.groups) > 1 and shown == rows
+    assert len(plan.groups) > 1 and [lane.name for lane in drawn.lanes] == rows
+    assert {*rows, *(f"{gpu} memory" for gpu in drawn.memory)} <= set(texts(image))
     assert timeline_image(picture(INSTANCE, plan)).startswith(b"\x89PNG")
+
+
+def one_after_another() -> tuple[Instance, Plan, Plan]:
+    """Two long jobs on a GPU with memory for one of them, listed and in phases."""
+    models = {"m": Model((Segment("s", {"v": 5}, {"v": 5}, 100, 0),), state_factor=1)}
+    cluster = Cluster((Server("s", "v", 1, 150, 1), Server("t", "v", 1, 150, 1)))
+    jobs = tuple(Job(name, "m", 1, 2) for name in ("first", "second", "third"))
+    instance = Instance("scarce", cluster, models, jobs)
+    plans = [solve(instance, method).plan for method in ("greedy", "phased")]
+    assert plans[0] is not None and plans[1] is not None
+    return instance, *plans  # type: ignore[return-value]
+
+
+def test_memory_is_a_row_of_every_picture_and_says_who_takes_it() -> None:
+    instance, *plans = one_after_another()
+    for plan in plans:
+        drawn = picture(instance, plan)
+        holders = {job for use in drawn.memory.values() for step in use.steps for job in step.jobs}
+        last = max(drawn.memory.values(), key=lambda use: len(use.steps))
+        shown = [(step.bytes, len(step.jobs)) for step in last.steps]
+        assert shown == [(100, 1), (100, 1)], "one takes the place of the other"
+        told = texts(timeline_image(drawn, "svg"))
+        assert {f"{gpu} memory" for gpu in drawn.memory} <= set(told)
+        assert all(told.count(name) > 1 for name in holders), "at its own row or in the legend, and in memory"
+        data = embedded(timeline_html(drawn))
+        rows = data["memory"] if plan.is_phased else [lane for lane in data["lanes"] if lane["kind"] == "memory"]
+        assert {name for row in rows for name in row["holders"]} >= holders
+
+
+def test_a_period_of_a_phase_shows_who_is_in_memory() -> None:
+    instance, _, plan = one_after_another()
+    drawn = picture(instance, plan)
+    assert plan.is_phased
+    for _, _, phase in plan.all_phases():
+        period = period_picture(drawn, phase)
+        assert period.memory.keys() == {lane.name for lane in period.lanes if lane.name in drawn.memory}
+        there = {job for use in period.memory.values() for step in use.steps for job in step.jobs}
+        assert there <= {job.name for job in phase.jobs}
+        assert all(use.steps[-1].end_us == period.end_us for use in period.memory.values())
 
 
 def test_plot_draws_what_the_ending_says(tmp_path: Path, pair_path: Path, pair_plan_path: Path) -> None:

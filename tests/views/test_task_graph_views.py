@@ -64,22 +64,26 @@ def test_blocks_are_on_all_their_gpus_and_transfers_on_links() -> None:
     assert link.intervals == [Interval(5, 8, 0, 0, 3, 0)]
 
 
+PIPE = ("pipe",)
+"""Who takes memory there."""
+
+
 def test_memory_is_that_of_slots_and_what_is_held() -> None:
     use = memory_use(*pipe())
     assert list(use) == ["a/0"]
     # The job takes nothing before its first operation.
-    assert use["a/0"] == (100, (MemoryStep(0, 3, 0), MemoryStep(3, 12, 12), MemoryStep(12, 13, 10)))
+    assert use["a/0"] == (100, (MemoryStep(0, 3, 0), MemoryStep(3, 12, 12, PIPE), MemoryStep(12, 13, 10, PIPE)))
 
 
 def test_a_hold_longer_than_the_period_overlaps_itself() -> None:
     # It is held from 3 to 12, in a period of 7: twice from 3 to 5, once otherwise.
     steps = memory_use(*pipe(7))["a/0"].steps
-    assert steps == (MemoryStep(0, 3, 12), MemoryStep(3, 5, 14), MemoryStep(5, 7, 12))
+    assert steps == (MemoryStep(0, 3, 12, PIPE), MemoryStep(3, 5, 14, PIPE), MemoryStep(5, 7, 12, PIPE))
 
 
 def test_a_hold_of_whole_periods_is_there_all_the_time() -> None:
-    assert memory_use(*pipe(9))["a/0"].steps == (MemoryStep(0, 9, 12),)
-    assert memory_use(*pipe(12))["a/0"].steps == (MemoryStep(0, 3, 10), MemoryStep(3, 12, 12))
+    assert memory_use(*pipe(9))["a/0"].steps == (MemoryStep(0, 9, 12, PIPE),)
+    assert memory_use(*pipe(12))["a/0"].steps == (MemoryStep(0, 3, 10, PIPE), MemoryStep(3, 12, 12, PIPE))
 
 
 def test_html_has_names_of_operations_and_a_lane_of_memory() -> None:
@@ -88,7 +92,8 @@ def test_html_has_names_of_operations_and_a_lane_of_memory() -> None:
     assert job["operations"] == ["F", "B", "both", "act"]  # type: ignore[has-type]
     lanes = [(lane["name"], lane["kind"]) for lane in data["lanes"]]  # type: ignore[attr-defined]
     assert lanes == [("a/0", "gpu"), ("a/0 memory", "memory"), ("b/0", "gpu"), ("ab", "link")]
-    assert data["lanes"][1]["intervals"][1] == [3, 12, 12]  # type: ignore[index]
+    assert data["lanes"][1]["intervals"][1] == [3, 12, 12, 1]  # type: ignore[index]
+    assert data["lanes"][1]["holders"] == ["", "pipe"]  # type: ignore[index]
 
 
 def test_perfetto_names_operations_and_counts_memory() -> None:
