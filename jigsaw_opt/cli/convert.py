@@ -204,6 +204,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _shop(arguments: argparse.Namespace) -> Instance:
     """Return the instance of a shop, which takes no option that describes GPUs or jobs."""
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents.file_bytes import read_file, unpacked
     from jigsaw_opt.documents.readers.shops import SHOP_FORMATS
     from jigsaw_opt.errors import Problem, UsageError
@@ -220,7 +221,7 @@ def _shop(arguments: argparse.Namespace) -> Instance:
         raise UsageError.of(wrong)
     path = arguments.profiles[0]
     content = unpacked(read_file(path), str(path))
-    return SHOP_FORMATS[arguments.format](content, str(path), arguments.name or None)
+    return SHOP_FORMATS[arguments.format](content, str(path), arguments.name or None, note)
 
 
 def _check_options(arguments: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.instance import Instance
@@ -35,10 +35,12 @@ output ["makespan = \\(makespan);\\nstart = \\(start);\\n"];
 def jsplib_text(instance: Instance) -> str:
     """Return an instance as a job shop of JSPLIB; machines are numbered as the slots.
 
+    A job has an operation for each machine, as many readers want it; those it lacks come first and take no time.
+
     Parameters
     ----------
     instance
-        One job of one iteration, whose edges are chains that visit each slot once.
+        One job of one iteration, whose edges are chains that visit each slot at most once.
 
     Raises
     ------
@@ -53,12 +55,13 @@ def jsplib_text(instance: Instance) -> str:
     machines = {slot.name: number for number, slot in enumerate(job.shape.slots)}
     rows = () if job.shape.transfers else _chains(job, problems)
     for row in rows:
-        if sorted(block.slots for block in row) != sorted((name,) for name in machines):
-            told = f"the chain that begins with {printable(row[0].name)} does not visit every slot once"
+        slots = [slot for block in row for slot in block.slots]
+        if len(slots) != len(row) or len(set(slots)) < len(slots):
+            told = f"the chain that begins with {printable(row[0].name)} visits a slot twice, or several slots at once"
             problems.append(_unfit("$.jobs[0].shape.edges", told))
     if problems:
         raise InvalidInputError(problems)
-    lines = [" ".join(f"{machines[block.slots[0]]} {_time(block)}" for block in row) for row in rows]
+    lines = [" ".join(_pairs(row, machines)) for row in rows]
     return "\n".join((f"# {printable(instance.name)}", f"{len(rows)} {len(machines)}", *lines)) + "\n"
 
 
@@ -94,6 +97,13 @@ def minizinc_text(instance: Instance) -> str:
         after=[blocks[edge.after] for edge in edges],
         release=job.release_us,
     )
+
+
+def _pairs(row: Sequence[TaskGraphBlock], machines: Mapping[str, int]) -> list[str]:
+    """Return the machine and the time of each operation of a job, behind those that take no time."""
+    visited = {block.slots[0] for block in row}
+    absent = [f"{number} 0" for name, number in machines.items() if name not in visited]
+    return absent + [f"{machines[block.slots[0]]} {_time(block)}" for block in row]
 
 
 def _unfit(path: str, told: str) -> Problem:

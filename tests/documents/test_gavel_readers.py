@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.documents.readers.gavel import GavelJobType, read_gavel, read_throughputs
+from jigsaw_opt.documents.recognising import likely_form
 from jigsaw_opt.errors import InvalidInputError
 
 LINE = "LM (batch size 5)\tpython3 main.py\tlm\t--steps\t1\t{steps}\t{gpus}\t{priority}\t-1.000000\t{arrival}\n"
@@ -20,6 +21,20 @@ def test_a_trace() -> None:
     jobs = read_gavel(line(arrival=7.5) + line(steps=3, gpus=4, priority=5)).jobs
     assert [(job.name, job.submit_us) for job in jobs] == [("line-2", 0), ("line-1", 7_500_000)]
     assert (jobs[0].model, jobs[0].gpus, jobs[0].iterations, jobs[0].weight) == ("LM (batch size 5)", 4, 3, 5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A\tpython3 a.py\t-n\t1\t95121\t6.000000\t2\nB\tpython3 b.py\t-n\t1\t3\t0.500000\t1\n",
+        "A\tpython3 a.py\t-n\t1\t95121\t2\t1\t-1\t6\nB\tpython3 b.py\t-n\t1\t3\t1\t1\t-1\t0.5\n",
+    ],
+    ids=["seven columns", "nine columns"],
+)
+def test_earlier_traces_have_fewer_columns(text: str) -> None:
+    jobs = [(job.name, job.submit_us, job.model, job.gpus, job.iterations, job.weight) for job in read_gavel(text).jobs]
+    assert jobs == [("line-2", 500_000, "B", 1, 3, 1), ("line-1", 6_000_000, "A", 2, 95_121, 1)]
+    assert likely_form(text) == "gavel"
 
 
 def test_every_wrong_line_is_named() -> None:

@@ -23,6 +23,7 @@ from jigsaw_opt.problem import Edge, Instance, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
+DATA = Path(__file__).parents[1] / "data" / "cases"
 # The optimum is 11: machine 1 works 2 + 4 + 5 without a pause.
 SHOP = "# three jobs\n3 2\n0 3 1 2\n1 4 0 1\n1 5 0 1\n"
 FLEXIBLE = "3 2 1\n2 1 1 3 1 2 2\n2 1 2 4 1 1 1\n2 1 2 5 1 1 1\n"
@@ -130,6 +131,35 @@ def test_classic_job_shops_have_their_known_optimum(text: str, makespan: int) ->
     assert optimum(read_jsplib(text, "file", "classic")) == makespan
 
 
+def test_operations_without_a_duration_need_no_machine() -> None:
+    told: list[str] = []
+    instance = read_jsplib((DATA / "field/zero_duration.jsp").read_bytes(), "file", "zero", told.append)
+    assert [block.name for block in shop_of(instance).shape.blocks] == ["0.0", "1.0", "1.1"]
+    assert optimum(instance) == 8
+    assert told == ["file: left out: 1 operation without a duration, which need no machine"]
+    # What follows an operation without a duration waits for what is before it.
+    flexible = read_fjsplib("1 2 1\n3 1 1 5 1 2 0 1 1 4\n", "file", "zero")
+    assert shop_of(flexible).shape.edges == (Edge("0.0", "0.2"),)
+    with pytest.raises(InvalidInputError, match="no operation with a duration"):
+        read_jsplib("1 1\n0 0\n", "file")
+
+
+def test_jobs_may_visit_some_of_the_machines_only() -> None:
+    told: list[str] = []
+    instance = read_jsplib("2 3\n0 3 1 2\n1 4 0 1 2 6\n", "file", "few", told.append)
+    assert shop_of(instance).shape.edges == (Edge("0.0", "0.1"), Edge("1.0", "1.1"), Edge("1.1", "1.2"))
+    assert told == ["file: jobs with fewer operations than the 3 machines: 1"]
+    # Whoever needs an operation for each machine gets one that takes no time, and is first, where it delays nothing.
+    text = jsplib_text(instance)
+    assert text.splitlines()[1:] == ["2 3", "2 0 0 3 1 2", "1 4 0 1 2 6"]
+    assert read_jsplib(text, "file", "few").jobs[0].shape.edges != () and optimum(read_jsplib(text, "file")) == 11
+
+
+def test_many_operations_without_a_duration_take_no_longer_each() -> None:
+    shop = read_jsplib("1 100000\n" + " ".join(f"{k} {int(k == 7)}" for k in range(3000)), "file", "empty")
+    assert [block.name for block in shop_of(shop).shape.blocks] == ["0.7"]
+
+
 def test_a_flexible_shop_without_choices_is_the_same_job_shop() -> None:
     assert read_fjsplib(FLEXIBLE, "file", "three") == read_jsplib(SHOP, "file", "three")
 
@@ -161,7 +191,8 @@ def test_a_project_keeps_the_resources_that_bind_and_the_order_through_empty_act
             "3 2\n0 3 2 2\n0 x 1 2\n0 3 1\n",
             [("file:3", "malformed"), ("file:2", "out-of-range"), ("file:4", "wrong-count")],
         ),
-        (read_jsplib, "1 2\n0 0 1 -4\n", [("file:2", "out-of-range")] * 2),
+        (read_jsplib, "1 2\n0 -1 1 -4\n", [("file:2", "out-of-range")] * 2),
+        (read_jsplib, "1 2\n0 1 1 4 0 2\n", [("file:2", "wrong-count")]),
         (read_fjsplib, "1 2 2\n1 2 1 3 2 4\n", [("file:2", "does-not-fit")]),
         (read_fjsplib, "2 2 2\n2 1 1 3\n1 1 1 3 7\n", [("file:2", "wrong-count"), ("file:3", "wrong-count")]),
         (read_fjsplib, "1 2 2\n1 1 0 3\n", [("file:2", "out-of-range")]),
@@ -248,10 +279,12 @@ def test_what_is_no_shop_is_refused_with_its_reasons(write: Callable[[Instance],
     assert (path, "does-not-fit") in [(problem.path, problem.code) for problem in caught.value.problems]
 
 
-def test_a_project_is_no_job_shop_and_a_model_of_minizinc() -> None:
+def test_a_project_of_chains_is_a_job_shop_and_a_model_of_minizinc() -> None:
     instance = read_psplib(PROJECT, "file", "project")
-    with pytest.raises(InvalidInputError):
-        jsplib_text(instance)
+    assert optimum(read_jsplib(jsplib_text(instance), "file")) == optimum(instance) == 7
+    both = PROJECT.replace("  4      1     6       0    1", "  4      1     6       2    1")
+    with pytest.raises(InvalidInputError, match="several slots at once"):
+        jsplib_text(read_psplib(both.replace("    3    2\n", "    3    1\n"), "file", "project"))
     text = minizinc_text(instance)
     assert "duration = [3, 4, 6];" in text and "runs_on = [{1, 2}, {3}];" in text
 

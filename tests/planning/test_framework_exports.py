@@ -127,6 +127,17 @@ def test_a_configuration_is_toml(gpu_of: tuple[int, ...], style: str) -> None:
     }
 
 
+def test_a_configuration_has_the_names_of_later_versions() -> None:
+    """They count the micro-batches, and the tokens of each, where earlier ones have the samples of both."""
+    text = torchtitan_configuration((("a",), ("b",)), PipelineLayout((0, 1), 8, True), "x.csv", 16)
+    comments = " ".join(line.removeprefix("# ") for line in text.splitlines() if line.startswith("#"))
+    found = dict(re.findall(r"(\w+)\((\w+=[0-9]+)", comments))
+    assert found == {
+        "ParallelismConfig": "num_pp_microbatches=8",
+        "TrainingConfig": "num_tokens_per_microbatch_per_dp_rank=2",
+    }
+
+
 def test_stages_are_where_torchtitan_places_them() -> None:
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
     for gpu_of in ((0, 1, 2, 0, 1, 2), (0, 1, 2, 2, 1, 0)):

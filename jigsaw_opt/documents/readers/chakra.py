@@ -5,6 +5,8 @@ of each rank with the first of the others, and so on; a send and its receive are
 does not carry out is left out, and what waits for it waits for what it waits for. A control dependency on an operation
 of the CPU says who called whom, and is left out, too; one between operations of a GPU is a wait like any other.
 Operations of one stream of a GPU follow one another.
+A send is over for its rank once it is handed over, so that what waits for it waits for what it waits for: each rank of
+a ring may send before it receives.
 
 A transfer among slots is timed as a ring all-reduce (specification: transfer), so another collective has the bytes of
 an all-reduce that moves as much over each link. The input of `S` bytes of each of `p` ranks makes a ring move
@@ -250,7 +252,7 @@ def _why_left_out(node: ChakraNode) -> str | None:
 
 
 def _waits(waits: Mapping[int, list[int]], kept: Mapping[int, ChakraNode], order: list[int]) -> dict[int, list[int]]:
-    """Return which kept nodes each of them waits for, through those left out, without what follows from others."""
+    """Return which kept nodes each of them waits for, through those left out and sends, without what follows."""
     places = [number for number in order if number in kept]
     place = {number: k for k, number in enumerate(places)}
     before: dict[int, int] = {}  # by node, a bit for each kept one that ends before it starts
@@ -259,7 +261,8 @@ def _waits(waits: Mapping[int, list[int]], kept: Mapping[int, ChakraNode], order
     for number in order:
         asked = 0
         for other in waits[number]:
-            asked |= 1 << place[other] if other in place else last[other]
+            over = other not in place or kept[other].kind == SEND  # by its rank, which has handed a message over
+            asked |= last[other] if over else 1 << place[other]
         mine, rest, found = 0, asked, []
         while rest:
             top = rest.bit_length() - 1

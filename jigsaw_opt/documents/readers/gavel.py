@@ -1,7 +1,8 @@
 """Traces and measured throughputs of Gavel (OSDI 2020).
 
 A trace has a job a line and no header: type, command, folder, argument of the steps, whether it needs data, steps,
-GPUs, priority, objective of its duration (unused here) and arrival in seconds, with tabs between them. Shockwave (NSDI
+GPUs, priority, objective of its duration (unused here) and arrival in seconds, with tabs between them. Earlier traces
+have no folder; the earliest have no priority and objective either, and the arrival before the GPUs. Shockwave (NSDI
 2023) adds how its batch size changes before the priority, and its duration before the arrival. Throughputs are
 one JSON object: by GPU type and kind of job, iterations a second alone (``"null"``) or with another kind on the same
 GPUs (its own, and the other's). ``TYPE_unconsolidated`` is for GPUs spread over more servers than need be.
@@ -22,9 +23,18 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["GavelJobType", "Throughputs", "read_gavel", "read_throughputs", "resembles"]
 
-_HEAD = ("job_type", "command", "folder", "steps_argument", "data", "total_steps", "scale_factor")
-_COLUMNS = (*_HEAD, "priority", "slo", "arrival")
-_SHOCKWAVE = (*_HEAD, "mode", "priority", "slo", "duration", "arrival")
+_START, _STEPS = ("job_type", "command"), ("steps_argument", "data", "total_steps")
+_COLUMNS = (*_START, "folder", *_STEPS, "scale_factor", "priority", "slo", "arrival")
+_FORMS = {
+    len(form): form
+    for form in (
+        (*_START, *_STEPS, "arrival", "scale_factor"),
+        (*_START, *_STEPS, "scale_factor", "priority", "slo", "arrival"),
+        _COLUMNS,
+        (*_START, "folder", *_STEPS, "scale_factor", "mode", "priority", "slo", "duration", "arrival"),
+    )
+}
+"""The columns of a trace by their number."""
 _STATIC = "static"
 """The mode of Shockwave's jobs whose batch size stays as it is."""
 _KIND = re.compile(r"\('(?P<model>[^']+)', (?P<gpus>[1-9][0-9]{0,5})\)")
@@ -48,11 +58,12 @@ Throughputs = Mapping[str, Mapping[GavelJobType, Mapping[GavelJobType | None, tu
 def resembles(head: str) -> int:
     """Return how many of its columns the beginning of a text has; 0 where it is of another format."""
     cells = head.lstrip().partition("\n")[0].split("\t")
-    return len(cells) if len(cells) in (len(_COLUMNS), len(_SHOCKWAVE)) and cells[5].strip().isdecimal() else 0
+    columns = _FORMS.get(len(cells), ())
+    return len(cells) if columns and cells[columns.index("total_steps")].strip().isdecimal() else 0
 
 
 def read_gavel(data: bytes | str, source: str = "gavel.trace", accept: Accept = anything) -> Workload:
-    """Read a trace of Gavel or Shockwave; jobs are named by their line, and weigh as much as their priority.
+    """Read a trace of Gavel or Shockwave; jobs are named by their line, and weigh as much as their priority, or 1.
 
     Parameters
     ----------
@@ -69,7 +80,7 @@ def read_gavel(data: bytes | str, source: str = "gavel.trace", accept: Accept = 
         With every line that is wrong.
     """
     first = next((line for _, line in Lines(data, source)), "")
-    columns = _SHOCKWAVE if first.count("\t") + 1 == len(_SHOCKWAVE) else _COLUMNS
+    columns = _FORMS.get(first.count("\t") + 1, _COLUMNS)
     table = JobTable(data, source, columns, separator="\t", columns=columns)
     return table.workload(source, lambda row: _job(row, table.tally), accept)
 
@@ -83,7 +94,7 @@ def _job(row: Row, tally: Tally) -> TraceJob:
         row.shared("job_type"),
         row.integer("scale_factor"),
         row.integer("total_steps"),
-        weight=row.integer("priority"),
+        weight=row.integer("priority") if row.has("priority") else 1,
     )
 
 

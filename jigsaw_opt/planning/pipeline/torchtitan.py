@@ -14,7 +14,7 @@ from jigsaw_opt.text import json_text
 __all__ = ["KNOWN_TORCHTITAN", "torchtitan_configuration", "torchtitan_names"]
 
 KNOWN_TORCHTITAN = "0.2"
-"""Version that reads the snippet as it stands; later ones have these names in `ParallelismConfig`."""
+"""Version that reads the snippet as it stands; later ones take the values in Python, and some by other names."""
 _LOOP, _TURNING = "PipelineScheduleMulti", "ZBVZeroBubble"
 """What places stages in turn, and there and back; with a file of schedules, that is all TorchTitan takes it for."""
 _COUNTED = re.compile(r"embeddings|layer(?P<number>[0-9]+)|output")
@@ -38,7 +38,7 @@ def _paths(match: re.Match[str]) -> tuple[str, ...]:
 def torchtitan_configuration(
     parts: ModelParts, layout: PipelineLayout, csv: str, batch: int | None, recomputed: Sequence[int] = ()
 ) -> str:
-    """Return the configuration, in TOML.
+    """Return the configuration, in TOML; a comment has the values that later versions call by another name.
 
     Parameters
     ----------
@@ -87,6 +87,10 @@ def torchtitan_configuration(
     return (
         f"# {layout.stages} stages on {gpus} ranks, {layout.micro_batches} micro-batches; "
         f"schedule for PyTorch {KNOWN_TORCH}\n"
+        f"# TorchTitan {KNOWN_TORCHTITAN} reads this. Later: ParallelismConfig(num_pp_microbatches="
+        f"{layout.micro_batches}) in place of pipeline_parallel_microbatch_size,\n"
+        f"# and TrainingConfig(num_tokens_per_microbatch_per_dp_rank={samples} * tokens of a sample) in place of "
+        "local_batch_size\n"
         f"[training]\nlocal_batch_size = {layout.micro_batches * samples}\n\n[parallelism]\n"
         + "".join(f"{key} = {json_text(value)}\n" for key, value in values.items())
         + f"module_fqns_per_model_part = [\n{rows}]\n"
