@@ -10,6 +10,7 @@ from typing import Any
 
 from jigsaw_opt.cli.bench_against import Gate, configure_gate
 from jigsaw_opt.cli.check import CHECK_FAILED
+from jigsaw_opt.cli.progress import add_progress
 from jigsaw_opt.cli.sweeping import Rows, configure_engine, engine_of, run_sweep
 from jigsaw_opt.errors import Problems, UsageError
 
@@ -52,10 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="where to write, and go on; to compare what is there, a file of rows as well",
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="progress as lines, also where there is no terminal"
-    )
+    add_progress(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

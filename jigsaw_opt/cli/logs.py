@@ -27,8 +27,9 @@ def shown_logs(everything: bool) -> Iterator[None]:
     """Show warnings and errors that are logged in the block, or `everything`, and uses of former names."""
     logger, handler = logging.getLogger("jigsaw_opt"), _Notes()
     level = logger.level
+    handler.setLevel(logging.DEBUG if everything else logging.WARNING)  # progress is said by who asks for it
     logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG if everything else logging.WARNING)
+    logger.setLevel(handler.level)
     try:
         with warnings.catch_warnings():
             show = warnings.showwarning

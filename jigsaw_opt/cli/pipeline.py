@@ -10,6 +10,7 @@ from jigsaw_opt.cli.effort import effort
 from jigsaw_opt.cli.parser import add_threads, require_none
 from jigsaw_opt.cli.pipeline_costs import LISTS, configure_costs, costs_of_options
 from jigsaw_opt.cli.pipeline_cuts import CHOICES, configure_cuts, memory_of, numbers_of, run_cuts
+from jigsaw_opt.cli.progress import add_progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,10 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the instance")
     parser.add_argument("--plan", type=Path, metavar="FILE", help="write the schedule as a plan")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="progress as lines, also where there is no terminal"
-    )
+    add_progress(parser)
 
 
 def _configure_into(group: argparse._ArgumentGroup) -> None:

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.progress import add_progress, logged_progress
+
 if TYPE_CHECKING:
     from jigsaw_opt.executor.links import LinkProfile
     from jigsaw_opt.executor.profiling import ModelProfile
@@ -58,6 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the model or the layers here")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_progress(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -69,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     require_output(arguments.output)
     _check(arguments)
     require_torch()
-    measured, model, links, device = _measured(arguments)
+    with logged_progress(arguments, "measuring"):
+        measured, model, links, device = _measured(arguments)
     if measured and model and arguments.output:
         _write(arguments, measured, model)
     print_report(device, measured, model, links, arguments.json)

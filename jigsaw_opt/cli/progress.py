@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
+import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.output import note
+from jigsaw_opt.text import printable
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.result import Event, Report
 
-__all__ = ["progress"]
+__all__ = ["add_progress", "logged_progress", "progress"]
+
+
+def add_progress(parser: argparse.ArgumentParser) -> None:
+    """Add the options ``-q`` and ``-v``."""
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="progress as lines, also where there is no terminal"
+    )
 
 
 @contextmanager
@@ -35,6 +46,44 @@ def progress(quiet: bool, verbose: bool, limit: float | None = None) -> Iterator
 
         with Console(stderr=True).status("solving") as status:
             yield lambda event: status.update(_line(event, limit))
+
+
+@contextmanager
+def logged_progress(arguments: argparse.Namespace, what: str) -> Iterator[None]:
+    """Show what the executor logs of its progress in the block: a live line on a terminal, or lines.
+
+    Parameters
+    ----------
+    arguments
+        The command line, with the options of `add_progress`.
+    what
+        What is under way, for the live line before anything is logged.
+    """
+    if arguments.quiet or not (arguments.verbose or sys.stderr.isatty()):
+        yield
+    elif arguments.verbose:
+        with _shown(note):
+            yield
+    else:
+        from rich.console import Console
+
+        with Console(stderr=True).status(what) as status, _shown(status.update):
+            yield
+
+
+@contextmanager
+def _shown(show: Callable[[str], None]) -> Iterator[None]:
+    logger, handler = logging.getLogger("jigsaw_opt.executor"), logging.Handler()
+    handler.emit = lambda record: show(printable(record.getMessage()))  # type: ignore[method-assign]
+    handler.addFilter(lambda record: record.levelno == logging.INFO)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
 
 
 def _line(event: Event, limit: float | None) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.parser import add_former_option
+from jigsaw_opt.cli.progress import add_progress, logged_progress
 
 if TYPE_CHECKING:
     from jigsaw_opt.executor.replay.records import InterruptedRunError
@@ -49,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[,NAME]",
         help="jobs that the baseline alone has (default: those with a cycle-time limit)",
     )
+    add_progress(parser)
     _configure_machine(parser)
     _configure_training(parser)
     saving = parser.add_argument_group("checkpoints")
@@ -117,7 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
     _warn_of_estimates(instance)
     warn_of_levels(instance, plan)
     try:
-        found = _run(arguments, settings, instance, plan)
+        with logged_progress(arguments, "training"):
+            found = _run(arguments, settings, instance, plan)
     except InterruptedRunError as interrupted:
         _write(interrupted.found, arguments)
         return ended(True, _kept(interrupted, arguments))

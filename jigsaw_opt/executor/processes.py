@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import pickle
@@ -36,6 +37,8 @@ _GRACE_S = 2.0
 _ANSWER_S = 0.7
 """After an interrupt, how long the processes may take to say what they have so far."""
 _STOP = b"stop"
+_LOGGER = logging.getLogger("jigsaw_opt.executor")
+"""Told of the first process too what this one asks for, such as progress."""
 _BROKEN = (EOFError, ConnectionError)
 """What reading from a process raises that was killed, as from a worker of a loader."""
 
@@ -129,7 +132,8 @@ def run_group(
                 break
             parent, there = context.Pipe()
             hold = keeper.lease()
-            call = (there, hold, meeting, rank, count, backend, timeout, function, arguments)
+            level = _LOGGER.getEffectiveLevel() if rank == 0 else logging.CRITICAL
+            call = (there, hold, meeting, rank, count, backend, timeout, level, function, arguments)
             process = context.Process(target=_member, args=call, daemon=True)
             with there, hold:
                 if not group.start(process):
@@ -174,7 +178,11 @@ class _ProcessHandle:
     def hear(self) -> None:
         """Note what it says, or that it has ended without a word."""
         try:
-            self.said = pickle.loads(self.pipe.recv_bytes())
+            heard = pickle.loads(self.pipe.recv_bytes())
+            if isinstance(heard, _Logged):
+                _LOGGER.log(heard.level, "%s", heard.message)
+            else:
+                self.said = heard
         except (EOFError, OSError, pickle.UnpicklingError):  # at the end of the pipe, or in the midst of a message
             self.process.join(_GRACE_S)
             self.kill()  # it may have closed the pipe and go on
@@ -195,6 +203,25 @@ class _Said:
 
     result: Any = None
     error: BaseException | None = None
+
+
+@dataclass(frozen=True)
+class _Logged:
+    """What a process logs while it works."""
+
+    level: int
+    message: str
+
+
+class _Forwarded(logging.Handler):
+    """Tells the parent what is logged."""
+
+    def __init__(self, telling: _Telling) -> None:
+        super().__init__()
+        self._telling = telling
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._telling.log(_Logged(record.levelno, record.getMessage()))
 
 
 class _RankProcesses(AbstractContextManager["_RankProcesses"]):
@@ -303,6 +330,12 @@ class _Telling(AbstractContextManager["_Telling"]):
     def done(self, result: object) -> None:
         self._tell(_Said(result=result))
 
+    def log(self, logged: _Logged) -> None:
+        """Tell what is logged, as long as nothing has been told of the end."""
+        with self._turn:
+            if not self._told:
+                self._pipe.send_bytes(pickle.dumps(logged))
+
     def _tell(self, said: _Said) -> None:
         """Tell the first word that there is; what comes later is of no use."""
         # As plain bytes: a tensor sent as torch shares them could only be read while its process lives.
@@ -349,6 +382,7 @@ def _member(
     count: int,
     backend: str,
     timeout: timedelta,
+    level: int,
     function: Callable[..., T],
     arguments: Sequence[Any],
 ) -> None:
@@ -356,6 +390,9 @@ def _member(
     hear_signals()
     with _Telling(pipe) as telling:
         Thread(target=telling.end_with_parent, daemon=True).start()
+        if level < logging.WARNING:
+            _LOGGER.setLevel(level)
+            _LOGGER.addHandler(_Forwarded(telling))
         torch.set_num_threads(1)
         if backend == "nccl":
             torch.cuda.set_device(rank)

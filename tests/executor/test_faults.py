@@ -246,3 +246,28 @@ def test_what_differs_from_the_run_of_a_checkpoint_is_named(
 
 def test_code_is_imported_only_if_trusted(ground: Ground) -> None:
     ends("3: not-allowed $.models.net.executor.zoo", "run", ground.files[1], "--instance", ground.files[0])
+
+
+def test_a_refused_run_leaves_no_folder_and_what_was_there_stays(ground: Ground, tmp_path: Path) -> None:
+    """What the model is made of is known in the processes alone, when the folder is there."""
+    ground.trigger.write_text("nothing 0")
+    other = ground.folder / "other.json"
+    other.write_text(ground.files[0].read_text().replace('"1-2"', '"1-3"'))
+    plan = tmp_path / "plan.json"
+    assert run("solve", other, "--solver", "greedy", "-q", "-o", plan) == 0
+    words = ("run", plan, "--instance", other, "--trust", "faulty:net", "--warm-up", 0)
+    assert run(*words, "--checkpoint", tmp_path / "new" / "saved") in (2, 3)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "note").touch()
+    assert run(*words, "--checkpoint", tmp_path / "old") in (2, 3)
+    assert [path.name for path in (tmp_path / "old").iterdir()] == ["note"]
+
+
+def test_progress_of_a_run_is_said_where_it_is_asked_for(ground: Ground, capfd: pytest.CaptureFixture[str]) -> None:
+    ground.trigger.write_text("nothing 0")
+    assert ground.run("-v") == 0
+    said = capfd.readouterr().err.splitlines()
+    assert [line.split()[-1] for line in said[1:4]] == ["start", "begins", "plan"] and said[3].startswith("pass 1 of 3")
+    assert ground.run("-q") == 0
+    assert "pass" not in capfd.readouterr().err

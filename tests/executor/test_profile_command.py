@@ -145,3 +145,13 @@ def test_the_command_says_what_is_wrong(
     name = f"{own}:{function}"
     ends(told, "profile", name, "--trust", name, "--warm-up", 1, "--repeats", 1, *options)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_progress_is_said_where_it_is_asked_for(processes: int, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["profile", "mlp", "--warm-up", "1", "--repeats", "1", "--processes", str(processes)]
+    assert main([*words, "-v"]) == 0
+    rounds = [line for line in capsys.readouterr().err.splitlines() if line.startswith("round ")]
+    assert rounds[:2] == ["round 1 of 2", "round 2 of 2"]
+    assert main([*words, "-q"]) == 0
+    assert "round" not in capsys.readouterr().err

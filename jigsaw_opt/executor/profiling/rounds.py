@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import isfinite
@@ -18,6 +19,7 @@ from jigsaw_opt.executor.saved_tensors import saved_by_segment
 
 __all__ = ["LONGEST", "flushed_denormals", "measure", "warm"]
 
+_LOGGER = logging.getLogger(__name__)
 LONGEST = 3
 """How many times as many rounds as asked for are measured, at most, where the times differ much."""
 _RATES = (1e-2, 1e-3, 1e-4)
@@ -105,6 +107,7 @@ def measure(trainee: Trainee, warm_up: int, repeats: int, most: int, gpu_type: s
         if len(levels) >= repeats and not any(is_wide(spread(times)) for times in zip(*levels, strict=True)):
             break
         training.round = turn
+        _LOGGER.info("round %d of %d", turn + 1, warm_up + (repeats if turn < warm_up + repeats else most))
         segment_row = segment_times(trainee, turn)
         blocks = [training.block(level) for level in range(1, depth + 1)]
         training.require_numbers()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path, request: ReplayRequest) -> None:
         self._folder, self._statement = folder, folder / "checkpoint.json"
+        self._made: list[Path] | None = None
         self._belongs = {
             "format": "jigsaw-checkpoint/1",
             "instance_sha256": instance_sha256(request.instance),
@@ -81,8 +83,18 @@ class Checkpoint:
                 code="unwritable",
                 path="checkpoint",
             )
+        self._made = [folder for folder in (self._folder, *self._folder.parents) if not folder.exists()]
         make_folder(self._folder, [self._statement.name])
         write_atomically(self._statement, json.dumps(self._belongs, indent=2).encode())
+
+    def withdraw(self) -> None:
+        """Remove what `open` has made, as long as no worker is saved there."""
+        if self._made is None or any(_FILE.fullmatch(path.name) for path in self._folder.iterdir()):
+            return
+        self._statement.unlink(missing_ok=True)
+        for folder in self._made:
+            with suppress(OSError):  # someone else has put something there
+                folder.rmdir()
 
     def _compare(self) -> None:
         try:

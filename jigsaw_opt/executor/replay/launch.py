@@ -6,8 +6,8 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from itertools import chain
 from types import TracebackType
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from jigsaw_opt.errors import JigsawError, RunFailedError, UsageError
+from jigsaw_opt.errors import InvalidInputError, JigsawError, RunFailedError, UsageError
 from jigsaw_opt.executor.pipeline.flow_process import run_flow
 from jigsaw_opt.executor.processes import InterruptedGroupError, LostProcessError, run_group
 from jigsaw_opt.executor.replay.baseline import baseline_part
@@ -151,11 +151,26 @@ def in_processes(
     UsageError
         There are too few devices, or torchrun has started another number of processes.
     """
-    if request.checkpoint is not None and int(os.environ.get("LOCAL_RANK", 0)) == 0:
-        Checkpoint(request.checkpoint, request).open(request.resume)
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        return _joined(function, gpus, request, *arguments)
-    return _started(function, gpus, request, *arguments)
+        with _EndAtOnce(), _checkpoint_of(request):
+            return _joined(function, gpus, request, *arguments)
+    with _checkpoint_of(request):
+        return _started(function, gpus, request, *arguments)
+
+
+@contextmanager
+def _checkpoint_of(request: ReplayRequest) -> Iterator[None]:
+    """Open the folder of checkpoints for the block; a run that is refused leaves none behind."""
+    if request.checkpoint is None or int(os.environ.get("LOCAL_RANK", 0)):
+        yield
+        return
+    checkpoint = Checkpoint(request.checkpoint, request)
+    checkpoint.open(request.resume)
+    try:
+        yield
+    except (InvalidInputError, UsageError):
+        checkpoint.withdraw()
+        raise
 
 
 def _started(
@@ -167,6 +182,7 @@ def _started(
             code="does-not-fit",
             path="backend",
         )
+    _LOGGER.info("%d processes start", len(gpus))
     try:
         found = run_group(function, len(gpus), request, *arguments, backend=request.backend, timeout=TIMEOUT)[0]
     except LostProcessError as error:
@@ -185,10 +201,9 @@ def _joined(
             code="mismatch",
             path="plan",
         )
-    with _EndAtOnce():
-        dist.init_process_group(request.backend, timeout=TIMEOUT)
-        found = function(request, *arguments)
-        dist.destroy_process_group()
+    dist.init_process_group(request.backend, timeout=TIMEOUT)
+    found = function(request, *arguments)
+    dist.destroy_process_group()
     return found
 
 

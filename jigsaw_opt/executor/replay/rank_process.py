@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -39,6 +40,7 @@ __all__ = ["TIMEOUT", "device_of_process", "gathered", "hosted_stages", "run_ran
 
 T = TypeVar("T")
 
+_LOGGER = logging.getLogger(__name__)
 TIMEOUT = timedelta(minutes=30)
 """Longest wait for another process; one that has ended is noticed at once."""
 
@@ -142,6 +144,7 @@ class _RankProcess:
         for number, part in enumerate(self._phases):
             self._enter(number)
             if number == 0:
+                _LOGGER.info("workers are built, training begins")
                 if self.device.type == "cuda":
                     torch.cuda.reset_peak_memory_stats(self.device)
                 self._clock.meet()  # groups run side by side from the start
@@ -241,6 +244,7 @@ class _RankProcess:
     def _carry_out_usual(self, usual: PhasePart) -> None:
         """Carry out the baseline from the states with which the jobs began."""
         residents, jobs = self._residents, seams(usual.instance, usual.plan)[0].jobs
+        _LOGGER.info("the baseline begins")
         self._aside.clear()
         first = {usual.numbers[k] for k in jobs}
         residents.leave([job for job in residents.here if job not in first])

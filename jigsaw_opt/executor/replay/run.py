@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
+from math import inf
+from time import monotonic
 
 from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
 from jigsaw_opt.executor.pipeline.records import StepRecord
@@ -20,6 +23,8 @@ from jigsaw_opt.executor.torch_settings import TorchSettings
 
 __all__ = ["Run"]
 
+_LOGGER = logging.getLogger(__name__)
+_LOGGED_EVERY_S = 1.0
 _Records = tuple[list[BlockRecord], list[TransferRecord], list[StepRecord]]
 
 
@@ -72,6 +77,7 @@ class Run:
     _jobs: frozenset[int] = frozenset()
     _comes_back: bool = True
     _stopped_before: int = 0
+    _logged_s: float = -inf
     _left: list[_Records] = field(default_factory=lambda: [([], [], [])])
 
     def carry_out(self) -> Part:
@@ -114,6 +120,7 @@ class Run:
         self._zero, origins = begin - self._first_start(), self._origins
         for window in self.order.windows(self.progress):
             self.windows.enter(window)
+            self._log_progress(window)
             if self.progress.passes is not None and window >= self.progress.passes + self.order.windows_behind:
                 break
             if not self.order.cyclic:
@@ -129,6 +136,15 @@ class Run:
                 moved = [seam._replace(start_us=seam.start_us + window * self.order.period_us) for seam in self.seams]
                 steps = merge(moved[1:], steps, key=lambda step: step.start_us)
             yield from steps
+
+    def _log_progress(self, window: int) -> None:
+        """Log once a second how many passes over the plan have begun."""
+        passes = self.progress.passes
+        if not _LOGGER.isEnabledFor(logging.INFO) or (passes is not None and window >= passes):
+            return
+        if (now := monotonic()) - self._logged_s >= _LOGGED_EVERY_S:
+            self._logged_s = now
+            _LOGGER.info("pass %d%s over the plan", window + 1, "" if passes is None else f" of {passes}")
 
     def _cross(self, seam: Seam) -> None:
         """Let workers go and build others, while the clocks of all processes stand still."""
