@@ -73,7 +73,7 @@ def _configure_machine(parser: argparse.ArgumentParser) -> None:
         "--partition",
         type=Path,
         metavar="FILE",
-        help="a pipeline: stages with their layers, which are modules of the Sequential that the function returns",
+        help="a pipeline: stages with their layers, which are modules of the model that the function returns",
     )
     machine.add_argument(
         "--warm-up", type=int, default=2, metavar="N", help="rounds before the clock starts (default: 2)"

@@ -118,6 +118,26 @@ def net(
     return {"model": model, "loader": loader, "loss": nn.functional.mse_loss, "optimizer": optimiser}
 
 
+class Whole(nn.Module):
+    """The four layers of `net`, of which three have qualified names."""
+
+    def __init__(self, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.first, self.layers = layers[0], nn.ModuleList(layers[1:])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden: Tensor = self.first(inputs)
+        for layer in self.layers:
+            hidden = layer(hidden)
+        return hidden
+
+
+def whole(rank: int, world: int, device: torch.device) -> dict[str, Any]:
+    """What `net` returns, with the model as one module."""
+    made = net(rank, world, device)
+    return made | {"model": Whole(list(made["model"]))}
+
+
 def deep(rank: int, world: int, device: torch.device) -> dict[str, Any]:
     """Six layers of 64 numbers a sample with dropout, as a `Sequential`, and a batch of sixteen."""
     model = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Dropout(0.1)) for _ in range(6)))

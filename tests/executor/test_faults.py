@@ -270,4 +270,4 @@ def test_progress_of_a_run_is_said_where_it_is_asked_for(ground: Ground, capfd: 
     said = capfd.readouterr().err.splitlines()
     assert [line.split()[-1] for line in said[1:4]] == ["start", "begins", "plan"] and said[3].startswith("pass 1 of 3")
     assert ground.run("-q") == 0
-    assert "pass" not in capfd.readouterr().err
+    assert "pass 1" not in capfd.readouterr().err

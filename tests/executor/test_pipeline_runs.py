@@ -254,6 +254,22 @@ def test_a_model_is_compared_with_the_partition(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_whole_module_is_cut_by_qualified_names_and_trains_as_a_sequential(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    digests = []
+    for function, nodes in (
+        ("net", [["0", "1"], ["2", "3"]]),
+        ("whole", [["first", "layers.0"], ["layers.1", "layers.2"]]),
+    ):
+        cuts, output = partition_of(tmp_path / f"{function}.json", nodes, 64), tmp_path / f"{function}.replay.json"
+        words = ("--trust", f"piped:{function}", "--partition", cuts, "--iterations", 3, "-o", output)
+        assert run("run", *files, *words) == 0
+        digests.append(load_replay(output).timeline.jobs[0].parameters_sha256)
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.slow
 def test_batches_are_the_same_in_all_processes_and_of_one_size(
     files: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,11 +42,12 @@ def compare_modules(name: str, modules: Sequence[nn.Module], parts: Sequence[Sta
     """
     problems = []
     for number, (module, part) in enumerate(zip(modules, parts, strict=True)):
-        known = [child for child, _ in module.named_children()]
+        known = list(getattr(module, "names", None) or [child for child, _ in module.named_children()])
         runs = {f"{first}-{last}" for first, last in combinations(known, 2)}
+        inside = tuple(f"{child}." for child in known)
         # A profile with cuts calls what stands before the first one so; every other part is called after its cut.
         first = () if number else ("input", "the input")
-        if missing := [node for node in part.nodes if node not in known and node not in runs and node not in first]:
+        if missing := [node for node in part.nodes if not (node in {*known, *runs, *first} or node.startswith(inside))]:
             wrong = f"has {named(missing)}, and what {name} returns has {named(known)} there"
             problems.append(Problem(f"the partition: $.stages[{number}].nodes", wrong, code="mismatch"))
     if problems:

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from jigsaw_opt.errors import Problem, UsageError
-from jigsaw_opt.executor.batch_source import BatchSource
+from jigsaw_opt.executor.batch_source import BatchSource, generators_kept, one_pass
 from jigsaw_opt.executor.own_code import blame_own_code, own_function
 from jigsaw_opt.executor.own_fields import fields_of, lacking, require_fields, unknown_keys
 from jigsaw_opt.executor.pipeline.agreement import compare_modules
+from jigsaw_opt.executor.pipeline.module_chain import ChainPart, module_chain
 from jigsaw_opt.executor.randomness import draw_number, own_draws
 from jigsaw_opt.executor.replay.request import ReplaySettings
 from jigsaw_opt.executor.worker import OPTIMISERS
@@ -96,7 +97,7 @@ def own_stages(
     with own_draws(draw_number(settings.seed, 0, 0)), blame_own_code(name):
         made = function(**arguments)
         found = _fields(name, made)
-        modules, names = stage_modules(name, found["model"], entry["cuts"], stages)
+        modules, names = stage_modules(name, found["model"], entry["cuts"], stages, found["loader"])
         notes = list[str]()
         if parts := entry.get("parts"):
             notes = compare_modules(name, modules, parts)
@@ -131,7 +132,9 @@ def _is_no_function(found: Mapping[str, Any], field: str) -> bool:
     return field in found and not optional and not callable(value)
 
 
-def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tuple[list[nn.Module], list[str]]:
+def stage_modules(
+    name: str, model: Any, cuts: Sequence[str], stages: int, loader: Any = None
+) -> tuple[list[nn.Module], list[str]]:
     """Return a module a stage, and what stands before the names of its parameters in the whole model.
 
     Parameters
@@ -139,12 +142,14 @@ def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tu
     name
         Who returned the model.
     model
-        A `Sequential`, or a list with a module a stage.
+        A `Sequential`, a list with a module a stage, or a module that calls others one after the other.
     cuts
-        Names of the first module of each stage but the first, in a `Sequential`, or of a run of modules that begins
-        with it, as in ``3-4``; none where it has a module a stage.
+        Qualified names of the first module of each stage but the first, or in a `Sequential` of a run of modules that
+        begins with it, as in ``3-4``; none where the model has a module a stage.
     stages
         Number of stages.
+    loader
+        Gives a batch by which the order of calls is seen, where the model is no `Sequential` of the cuts.
 
     Raises
     ------
@@ -155,10 +160,14 @@ def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tu
     if cuts:
         known = [child for child, _ in named]
         runs = {f"{first}-{last}": first for first, last in combinations(known, 2)}
+        is_sequential = type(model) is nn.Sequential
+        if isinstance(model, nn.Module) and loader is not None and not (is_sequential and {*cuts} <= {*known, *runs}):
+            named = module_chain(name, model, cuts, _first_inputs(loader))
+            known, runs, is_sequential = [child for child, _ in named], {}, True
         at = [known.index(runs.get(cut, cut)) for cut in cuts if cut in known or cut in runs]
-        if type(model) is not nn.Sequential or at != sorted({*at} - {0}) or not len(cuts) == len(at) == stages - 1:
+        if not is_sequential or at != sorted({*at} - {0}) or not len(cuts) == len(at) == stages - 1:
             wanted = (
-                f"{stages} stages need {stages - 1} cuts, modules of a Sequential in its order without the first one"
+                f"{stages} stages need {stages - 1} cuts, modules that are called in their order without the first one"
             )
             shown = ", ".join(map(repr, known)) or f"a model of type {type(model).__name__}"
             raise UsageError(
@@ -166,7 +175,7 @@ def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tu
                 code="wrong-type",
                 path="cuts",
             )
-        modules: list[nn.Module] = [_part(named[a:b]) for a, b in pairwise([0, *at, len(named)])]
+        modules: list[nn.Module] = [ChainPart(named[a:b]) for a, b in pairwise([0, *at, len(named)])]
         names = [""] * stages
     else:
         listed = [(f"{k}", module) for k, module in enumerate(model)] if isinstance(model, (list, tuple)) else named
@@ -191,9 +200,7 @@ def stage_modules(name: str, model: Any, cuts: Sequence[str], stages: int) -> tu
     return modules, names
 
 
-def _part(children: Sequence[tuple[str, nn.Module]]) -> nn.Sequential:
-    """Return a part of a `Sequential`, whose modules keep their names."""
-    part = nn.Sequential()
-    for name, child in children:
-        part.add_module(name, child)
-    return part
+def _first_inputs(loader: Any) -> Any:
+    """Return the inputs of a first batch; the loader begins anew for training."""
+    with generators_kept(loader):
+        return next(iter(one_pass(loader)))[0]
