@@ -147,21 +147,21 @@ def _trace(arguments: argparse.Namespace) -> bytes:
 
 def _chakra(arguments: argparse.Namespace) -> int:
     """Write a trace for each GPU into the folder, as files whose names end in the rank."""
-    from jigsaw_opt.cli.output import emit, note, require_output
+    from jigsaw_opt.cli.output import emit, note
     from jigsaw_opt.cli.source import checked_plan
+    from jigsaw_opt.documents import exists, make_folder
     from jigsaw_opt.documents.chakra_trace import encode_trace
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.chakra import chakra_traces
     from jigsaw_opt.text import counted
 
     folder: Path | None = arguments.output
-    if folder is None or (folder.exists() and not folder.is_dir()):
+    if folder is None or (exists(folder) and not folder.is_dir()):
         raise UsageError("chakra writes a file for each GPU: give -o FOLDER", code="unwritable")
     made = chakra_traces(*checked_plan(arguments.instance, arguments.plan))
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"plan.{rank}.et" for rank in range(len(made.gpus))]
-    for path in paths:
-        require_output(path, arguments.instance, arguments.plan)
+    names = [f"plan.{rank}.et" for rank in range(len(made.gpus))]
+    make_folder(folder, names, (arguments.instance, arguments.plan))
+    paths = [folder / name for name in names]
     for rank, (path, nodes) in enumerate(zip(paths, made.nodes, strict=True)):
         note(f"rank {rank} is GPU {made.gpus[rank]}")
         emit(encode_trace(nodes), path)

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Simulate, write the results, print the summary; a signal while it is under way leaves a snapshot instead."""
     from jigsaw_opt.cli.output import goes_on_from
     from jigsaw_opt.documents import make_folder
-    from jigsaw_opt.simulation.folder import RESULTS, SNAPSHOT, begin, require_place
+    from jigsaw_opt.simulation.folder import RESULTS, SNAPSHOT, alone_in, begin, require_place
     from jigsaw_opt.simulation.reading import read_setting
     from jigsaw_opt.simulation.simulate import result_of
     from jigsaw_opt.system.interrupts import interrupt_flag
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     tell_reading([setting])
     simulation = begin(setting, folder, arguments.resume)
     make_folder(folder, (SNAPSHOT, *RESULTS), inputs_of(arguments, arguments.workload))
-    with interrupt_flag() as interrupted:
+    with alone_in(folder, arguments.resume or arguments.force), interrupt_flag() as interrupted:
         with _shown(simulation, arguments.quiet) as show:
             simulation.run(_looking(interrupted, show), until_us)
         if interrupted():

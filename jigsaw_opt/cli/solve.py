@@ -170,13 +170,39 @@ def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | 
 
 @contextmanager
 def _line_writer(path: Path | None) -> Iterator[Callable[[str], None] | None]:
-    """Yield a function that writes lines to a file, or None where there is none."""
+    """Yield a function that writes lines to a file, or None where there is none.
+
+    A line that cannot be written ends the log and not the solve; that is said at the end.
+    """
     if path is None:
         yield None
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
-        yield lambda line: print(line, file=file)
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.documents.writing import unwritable
+
+    faults: list[OSError] = []
+
+    def write(line: str) -> None:
+        if not faults:
+            try:
+                print(line, file=file, flush=True)
+            except OSError as error:
+                faults.append(error)
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise unwritable(path, error) from error
+    try:
+        yield write
+    finally:
+        try:
+            file.close()
+        except OSError as error:
+            faults.append(error)
+        if faults:
+            note(f"the engine's log is not whole: {unwritable(path, faults[0])}")
 
 
 def _parameter(text: str) -> tuple[str, Parameter]:

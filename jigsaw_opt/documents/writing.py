@@ -15,7 +15,7 @@ from pathlib import Path
 from jigsaw_opt.errors import JigsawError, UsageError, reason_of
 from jigsaw_opt.system.interrupts import held, keeps
 
-__all__ = ["make_folder", "remove_abandoned", "require_writable", "unwritable", "write_atomically"]
+__all__ = ["make_folder", "remove_abandoned", "require_alone", "require_writable", "unwritable", "write_atomically"]
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 """Faults of the disk, which no other call would avoid."""
@@ -134,6 +134,27 @@ def make_folder(folder: Path, files: Iterable[str], inputs: Iterable[str | os.Pa
     inputs = tuple(inputs)
     for name in files:
         require_writable(folder / name, inputs)
+
+
+def require_alone(descriptor: int, path: Path) -> None:
+    """Lock a file or folder until it is closed.
+
+    Parameters
+    ----------
+    descriptor
+        It, open.
+    path
+        Its name.
+
+    Raises
+    ------
+    JigsawError
+        Another process has locked it.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise JigsawError(f"another process is writing {path}") from error
 
 
 def remove_abandoned(folder: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from jigsaw_opt.documents import exists, require_writable, write_atomically
 from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.writing import require_alone
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.recorded import simulation_of
@@ -15,7 +18,7 @@ from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.simulate import SimulationResult
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 
-__all__ = ["RESULTS", "SNAPSHOT", "SUMMARY", "begin", "put_aside", "require_place", "write_results"]
+__all__ = ["RESULTS", "SNAPSHOT", "SUMMARY", "alone_in", "begin", "put_aside", "require_place", "write_results"]
 
 SNAPSHOT = "snapshot"
 SUMMARY = "summary.json"
@@ -54,6 +57,33 @@ def require_place(folder: Path, resume: bool = False, force: bool = False) -> No
             code="unwritable",
             path=str(folder),
         )
+
+
+@contextmanager
+def alone_in(folder: Path, replacing: bool) -> Iterator[None]:
+    """Keep other processes from simulating into a folder meanwhile.
+
+    Parameters
+    ----------
+    folder
+        It is there.
+    replacing
+        Whether the results of another run, which may have ended a moment ago, may be lost.
+
+    Raises
+    ------
+    JigsawError
+        Another process simulates into it.
+    UsageError
+        `require_place` raises it.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        require_alone(handle, folder)
+        require_place(folder, force=replacing)
+        yield
+    finally:
+        os.close(handle)
 
 
 def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:

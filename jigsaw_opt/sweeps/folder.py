@@ -65,7 +65,7 @@ class SweepTables(NamedTuple):
 
 def rows_path(path: Path) -> Path:
     """Return the file of the rows: that of the folder of a sweep, or the file that is named itself."""
-    return path / ROWS if path.is_dir() else path
+    return path / ROWS if exists(path) and path.is_dir() else path
 
 
 def require_own(folder: Path) -> None:

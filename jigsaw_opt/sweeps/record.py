@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import stat
@@ -15,7 +14,7 @@ from typing import Any, TypeAlias
 
 from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.parsing import collection_paused, parsed
-from jigsaw_opt.documents.writing import unwritable
+from jigsaw_opt.documents.writing import require_alone, unwritable
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.problem.rules.report import Report
 
@@ -58,7 +57,7 @@ class Record:
             undo.callback(os.close, self._file)
             if not stat.S_ISREG(os.fstat(self._file).st_mode):
                 raise UsageError(f"cannot write {path}: it is no regular file", code="unwritable", path=str(path))
-            self._lock()
+            require_alone(self._file, path)
             self.rows: dict[str, dict[str, Any]] = self._read()
             undo.pop_all()
 
@@ -89,12 +88,6 @@ class Record:
             os.fsync(self._file)
         except OSError as error:
             raise unwritable(self.path, error) from error
-
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise JigsawError(f"another process is writing {self.path}") from error
 
     def _read(self) -> dict[str, dict[str, Any]]:
         data = read_file(self.path)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from tests.refusals import ends
+from jigsaw_opt.simulation.folder import alone_in
+from tests.refusals import carries, ends
 
 DATA = Path(__file__).parents[1] / "data"
 PAIR, PLAN = str(DATA / "pair.json"), str(DATA / "pair.plan.json")
@@ -83,3 +84,29 @@ def test_bench_leaves_the_results_of_simulations_alone(more: tuple[str, ...], he
 def test_a_dash_is_no_folder(words: tuple[str, ...], here: Path) -> None:
     ends("2: unwritable output", *words, "-o", "-")
     assert [path.name for path in here.iterdir()] == ["jobs.csv"]
+
+
+def test_a_name_that_is_too_long_is_no_result_file(here: Path) -> None:
+    ends("3: unreadable " + "x" * 300, "leaderboard", "x" * 300)
+
+
+def test_traces_go_to_no_folder_that_cannot_be_made(here: Path) -> None:
+    (here / "file").write_text("")
+    call = ["export", PAIR, PLAN, "--to", "chakra", "-o"]
+    ends("2: unwritable file/below", *call, "file/below")
+    ends("2: unwritable " + "x" * 300, *call, "x" * 300)
+
+
+def test_a_log_on_a_full_disk_costs_no_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ortools")
+    call = ["solve", "tiny/000", "--solver", "cpsat", "--work-limit", "0.1", "--threads", "1", "-q", "-o", "p.json"]
+    assert main([*call, "--engine-log", "/dev/full"]) in (0, 5)
+    assert carries(capsys.readouterr().err, "log is not whole", "/dev/full")
+    assert (here / "p.json").exists()
+
+
+def test_no_two_simulations_go_into_a_folder_at_once(here: Path) -> None:
+    assert main(["simulate", *SIMULATION, "-o", "out"]) == 0
+    with alone_in(Path("out"), replacing=True):
+        ends("1: JigsawError", "simulate", *SIMULATION, "-o", "out", "--force")
+    assert main(["simulate", *SIMULATION, "-o", "out", "--force"]) == 0
