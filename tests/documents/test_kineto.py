@@ -248,6 +248,29 @@ def test_every_problem_of_what_the_trace_shows() -> None:
     ]
 
 
+def test_a_parameter_without_a_gradient_counts_nothing_and_its_layer_is_named() -> None:
+    data = (CASES.parent / "field/kineto_no_gradient.json.gz").read_bytes()
+    told: list[str] = []
+    found = read_kineto_layers(data, of_a_pass=True, source="t", tell=told.append)
+    assert [(one.name, one.parameter_bytes, one.forward_us, one.backward_us) for one in found] == [
+        ("table", 0, 38, 37),
+        ("head", 144, 43, 96),
+    ]
+    (about,) = [one for one in told if "no gradient" in one]
+    assert '"table"' in about and about.endswith("--parameters table=BYTES")
+    stated: list[str] = []
+    again = read_kineto_layers(data, of_a_pass=True, parameter_bytes={"table": 0}, source="t", tell=stated.append)
+    assert again == found and stated == [one for one in told if one != about]
+
+
+def test_layers_with_brackets_are_named_as_they_stand() -> None:
+    named = [{**one, "name": one["name"].replace("a", "h[0]", 1)} if one["name"] == "a" else one for one in step(1, 0)]
+    text = trace(*named)
+    found = read_kineto_layers(text, layers=["h[0]", "b"], parameter_bytes={"h[0]": 12})
+    assert (found[0].name, found[0].parameter_bytes) == ("h[0]", 12)
+    assert read_kineto_layers(text, layers=["h[[]?]", "b"], parameter_bytes={"h[0]": 12}) == found
+
+
 def test_a_trace_without_a_layer_names_what_it_has() -> None:
     events = [one for one in step(1, 0) if one["name"] not in "ab"]
     (found,) = problems(trace(*events, event("mine", 80, 5, "user_annotation")))

@@ -9,6 +9,7 @@ What belongs to no layer is told.
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +37,7 @@ from jigsaw_opt.documents.readers.layers import MOST_LINES, model_of
 from jigsaw_opt.problem import Model
 from jigsaw_opt.problem.layers import MeasuredLayer
 from jigsaw_opt.problem.rules.report import Report, quoted
+from jigsaw_opt.text import counted
 
 __all__ = ["read_kineto", "read_kineto_layers"]
 
@@ -161,6 +163,7 @@ def read_kineto_layers(
     kept = _sizes("activations", first.activation_bytes, names, activation_bytes, source, report)
     report.raise_if_any()
     _tell_calls(calls, sizes, source, tell)
+    _tell_without_gradient(first, [name for name in names if name not in (parameter_bytes or {})], source, tell)
     passes = [step.passes if of_a_pass else 1 for step in whole]
     _tell_passes(whole, of_a_pass, f"{source}: ", tell)
     _tell_rest(whole, len(steps), outside_us + trace.unknown_us, f"{source}: ", tell)
@@ -236,6 +239,16 @@ def _tell_calls(calls: Mapping[str, Sequence[str]], sizes: Mapping[str, int], so
             f"{source}: {quoted(one)} adds up no gradients and {quoted(other)} does: if they share weights, "
             "both belong in one stage of a pipeline"
         )
+
+
+def _tell_without_gradient(step: ProfiledStep, names: Iterable[str], source: str, tell: Tell) -> None:
+    """Tell which layers have parameters that got no gradient, so that their bytes are not known."""
+    for name in names:
+        if count := step.gradients_without_value(name):
+            tell(
+                f"{source}: {counted(count, 'parameter')} of layer {quoted(name)} got no gradient and counts 0 bytes: "
+                f"state all of the layer's with --parameters {shlex.quote(f'{name}=BYTES')}"
+            )
 
 
 def _tell_passes(steps: Sequence[ProfiledStep], of_a_pass: bool, source: str, tell: Tell) -> None:

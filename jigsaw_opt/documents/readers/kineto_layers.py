@@ -49,14 +49,14 @@ def layer_spans(trace: Trace, patterns: Sequence[str]) -> dict[TraceSpan, str]:
     trace
         The trace.
     patterns
-        Of names, as of a shell. Without one, layers are the outermost annotations, or the outermost modules where
-        those are fewer than two. They belong to a forward pass: see `_of_forward_passes`. Spans that a pattern names
-        may lie outside, as of a frozen layer, where none of their name lies inside.
+        Of names, as of a shell, or names as they stand. Without one, layers are the outermost annotations, or the
+        outermost modules where those are fewer than two. They belong to a forward pass: see `_of_forward_passes`.
+        Spans that a pattern names may lie outside, as of a frozen layer, where none of their name lies inside.
     """
     holding = {one for span in trace.spans if span.category == OP for one in span.above() if _is_named(one)}
     spans = [span for span in trace.spans if span in holding and not STEP.fullmatch(span.name)]
     if patterns:
-        chosen = _outermost([span for span in spans if any(fnmatchcase(_layer_name(span), one) for one in patterns)])
+        chosen = _outermost([span for span in spans if _is_meant(_layer_name(span), patterns)])
         beside = {span for span in chosen if node_around(span) is None}
         inside = set(_of_forward_passes(trace, beside))
         names = {chosen[span] for span in inside}
@@ -89,7 +89,7 @@ def crossed_layers(trace: Trace, patterns: Sequence[str]) -> dict[tuple[str, str
     found: dict[tuple[str, str], TraceSpan] = {}
     for outer, inner in trace.crossings:
         names = _layer_name(outer), _layer_name(inner)
-        wanted = [any(fnmatchcase(name, one) for one in patterns) for name in names]
+        wanted = [_is_meant(name, patterns) for name in names]
         could_be = [_is_named(span) and not _FRAMEWORK.fullmatch(span.name) for span in (outer, inner)]
         if all(map(or_, wanted, could_be)) and (not patterns or any(wanted)):
             found.setdefault(names, inner)
@@ -101,6 +101,11 @@ def spans_seen(trace: Trace) -> str:
     counts = Counter(_layer_name(span) for span in trace.spans if _is_named(span) and not STEP.fullmatch(span.name))
     shown = [f"{quoted(name)} ({count} times)" for name, count in counts.most_common(_MOST_SEEN)]
     return ", ".join(shown) + (f" and {len(counts) - len(shown)} others" if len(counts) > len(shown) else "")
+
+
+def _is_meant(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether a pattern as of a shell, or a name with brackets as it stands, means a name."""
+    return any(name == one or fnmatchcase(name, one) for one in patterns)
 
 
 def _layer_name(span: TraceSpan) -> str:

@@ -319,13 +319,30 @@ class ProfiledStep:
         name
             Name of the layer; empty for operations of none.
         report
-            Receives the first gradient without a shape, which counts as nothing.
+            Receives the first gradient without a shape, which counts as nothing. One that the node did not compute, so
+            that there is none, counts as nothing, too.
         """
         parts = [found for part, found in self._gradients.items() if part[0] == name]
-        shapeless = [one for found in parts for one in found if _gradient_bytes(one) is None]
+        shapeless = [one for found in parts for one in found if _gradient_bytes(one) is None and not _is_none(one)]
         if shapeless and report is not None:
             report.add(shapeless[0].place, "a gradient without shape and type", _SHAPES, code="missing-field")
         return max((sum(_gradient_bytes(one) or 0 for one in found) for found in parts), default=0)
+
+    def gradients_without_value(self, name: str) -> int:
+        """Return how many parameters of a layer got no gradient, at most, in a pass.
+
+        Parameters
+        ----------
+        name
+            Name of the layer.
+        """
+        parts = [found for part, found in self._gradients.items() if part[0] == name]
+        return max((sum(map(_is_none, found)) for found in parts), default=0)
+
+
+def _is_none(gradient: TraceSpan) -> bool:
+    """Return whether what adds up a gradient got none: it has the shapes of what it reads, and no type of it."""
+    return gradient.arguments.get("Input type") == [""] and gradient.arguments.get("Input Dims") == [[]]
 
 
 def _key(span: TraceSpan) -> str:
