@@ -94,7 +94,17 @@ class _StepTimesOf:
         self._stages, self._first = stages, dict[str, StepTimes]()
 
     def in_run(self, part: PhasePart, parts: Sequence[Part], done: Sequence[int] | None) -> StepTimes | None:
-        """Return the step times of a phase, or the baseline, that was carried out; None where no job is in stages."""
+        """Return the step times of a phase, or the baseline, that was carried out; None where no job is in stages.
+
+        Parameters
+        ----------
+        part
+            The phase, or the baseline, as a plan of its own.
+        parts
+            What each process measured of it.
+        done
+            By job, how many of its iterations were done before; None where it began anew.
+        """
         for number, (asked, plan) in enumerate(zip(part.instance.jobs, part.plan.jobs, strict=True)):
             if isinstance(asked, TaskGraphJob) and isinstance(plan, TaskGraphJobPlan) and self._stages is not None:
                 first = done[number] if done else 0
@@ -104,7 +114,7 @@ class _StepTimesOf:
         return None
 
     def of(self, name: str) -> StepTimes:
-        """Return the step times of the first run of a job."""
+        """Return the step times of the first run of a job, by its name."""
         return self._first[name]
 
 

@@ -120,12 +120,28 @@ class _Taken:
         self.demands: list[Expression] = []
 
     def always(self, literal: cp_model.IntVar, demand: Expression) -> None:
-        """Take memory all the time where a literal holds."""
+        """Take memory all the time where a literal holds.
+
+        Parameters
+        ----------
+        literal
+            The literal.
+        demand
+            Units of memory.
+        """
         whole = self.model.new_optional_fixed_size_interval_var(0, max(1, self.axis.span), literal, "")
         self.add([whole], demand)
 
     def add(self, intervals: Sequence[cp_model.IntervalVar], demand: Expression) -> None:
-        """Take memory for some intervals."""
+        """Take memory for some intervals.
+
+        Parameters
+        ----------
+        intervals
+            The intervals, which may be optional.
+        demand
+            Units of memory in each of them.
+        """
         self.intervals += intervals
         self.demands += [demand] * len(intervals)
 
@@ -160,7 +176,15 @@ class _Span:
         return sum(length + axis.limit * periods for _, length, periods in self.rows)
 
     def add_to(self, taken: _Taken, literal: cp_model.IntVar) -> None:
-        """Take the bytes on a GPU where the slot is there."""
+        """Take the bytes on a GPU where the slot is there.
+
+        Parameters
+        ----------
+        taken
+            The memory of the GPU.
+        literal
+            Whether the slot is there.
+        """
         demand = self.hold.bytes // taken.unit
         for offset, length, periods in self.rows:
             taken.add(taken.axis.intervals(taken.model, offset, length, literal), demand)

@@ -41,11 +41,27 @@ class Presence:
     end: cp_model.IntVar
 
     def interval(self, model: cp_model.CpModel, literal: cp_model.IntVar) -> cp_model.IntervalVar:
-        """Return this time as an interval where a literal holds."""
+        """Return this time as an interval where a literal holds.
+
+        Parameters
+        ----------
+        model
+            The model.
+        literal
+            The literal.
+        """
         return model.new_optional_interval_var(self.begin, self.length, self.end, literal, "")
 
     def hint(self, model: cp_model.CpModel, plan: JobPlan | TaskGraphJobPlan) -> None:
-        """Hint the presence of a job in a plan."""
+        """Hint the presence of a job in a plan.
+
+        Parameters
+        ----------
+        model
+            The model.
+        plan
+            What the job does there.
+        """
         first, end = plan.iterations[0], job_end(plan)
         begin = min(execution.start_us for execution in (*first.blocks, *first.transfers))
         for variable, value in ((self.begin, begin), (self.length, end - begin), (self.end, end)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING
 
@@ -43,80 +43,70 @@ def add_present_jobs(
     """
     tight = list(tight_gpus(eligibility, jobs))
     pairs = {(one.number, two.number) for _, inside in tight for one, two in combinations(inside, 2)}
-    begins = {number: _begin(model, jobs[number]) for number in sorted({number for pair in pairs for number in pair})}
-    following: Following = {}
-    present: dict[tuple[int, int], Expression] = {}
+    present = _PresentJobs(model, [jobs[number] for number in sorted({number for pair in pairs for number in pair})])
     for j, k in sorted(pairs):
-        _add_pair(model, jobs[j], jobs[k], begins, step, following, present)
+        present.add_pair(jobs[j], jobs[k], step)
     for g, inside in tight:
-        _memory_of_gpu(model, g, eligibility.memory(g), inside, present)
-    return following
+        present.add_memory(g, eligibility.memory(g), inside)
+    return present.following
 
 
-def _begin(model: AlgebraicModel, job_vars: JobVariables) -> pulp.LpVariable:
-    """Add the moment from which a job is present; no plan gains by an earlier one."""
-    begin = model.time(f"begin_{job_vars.number}", job_vars.earliest(0), job_vars.latest(0))
-    for g, start in job_vars.starts[0].items():
-        model.add(begin <= start, f"begin_{job_vars.number}_{g}")
-    return begin
+class _PresentJobs:
+    """Which jobs are present when another one begins."""
 
+    def __init__(self, model: AlgebraicModel, jobs: Iterable[JobVariables]) -> None:
+        self._model = model
+        self.following: Following = {}
+        self._present: dict[tuple[int, int], Expression] = {}
+        self._begins = {job_vars.number: self._begin(job_vars) for job_vars in jobs}
 
-def _add_pair(
-    model: AlgebraicModel,
-    one: JobVariables,
-    two: JobVariables,
-    begins: Mapping[int, pulp.LpVariable],
-    step: int,
-    following: Following,
-    present: dict[tuple[int, int], Expression],
-) -> None:
-    """Say which of two jobs begins first, and whether it has ended when the other one begins."""
-    j, k = one.number, two.number
-    # Of jobs that begin together the one with the smaller number counts as the first.
-    first = model.binary(f"sooner_{j}_{k}")
-    for former, latter, literal, apart in ((one, two, first, 0), (two, one, 1 - first, step)):
-        a, b = former.number, latter.number
-        late = max(0, former.latest(0) + apart - latter.earliest(0))
-        model.add(begins[b] >= begins[a] + apart - late * (1 - literal), f"sooner_{a}_{b}")
-        after = following[a, b] = model.binary(f"follow_{a}_{b}")
-        late = max(0, former.window.deadline - latter.earliest(0))
-        model.add(begins[b] >= former.ends[-1] - late * (1 - after), f"follow_{a}_{b}")
-        model.add(after <= literal, f"follow_sooner_{a}_{b}")
-        present[a, b] = literal - after
+    def _begin(self, job_vars: JobVariables) -> pulp.LpVariable:
+        """Add the moment from which a job is present; no plan gains by an earlier one."""
+        begin = self._model.time(f"begin_{job_vars.number}", job_vars.earliest(0), job_vars.latest(0))
+        for g, start in job_vars.starts[0].items():
+            self._model.add(begin <= start, f"begin_{job_vars.number}_{g}")
+        return begin
 
+    def add_pair(self, one: JobVariables, two: JobVariables, step: int) -> None:
+        """Say which of two jobs begins first, and whether it has ended when the other one begins."""
+        model, begins, (j, k) = self._model, self._begins, (one.number, two.number)
+        # Of jobs that begin together the one with the smaller number counts as the first.
+        first = model.binary(f"sooner_{j}_{k}")
+        for former, latter, literal, apart in ((one, two, first, 0), (two, one, 1 - first, step)):
+            a, b = former.number, latter.number
+            late = max(0, former.latest(0) + apart - latter.earliest(0))
+            model.add(begins[b] >= begins[a] + apart - late * (1 - literal), f"sooner_{a}_{b}")
+            after = self.following[a, b] = model.binary(f"follow_{a}_{b}")
+            late = max(0, former.window.deadline - latter.earliest(0))
+            model.add(begins[b] >= former.ends[-1] - late * (1 - after), f"follow_{a}_{b}")
+            model.add(after <= literal, f"follow_sooner_{a}_{b}")
+            self._present[a, b] = literal - after
 
-def _memory_of_gpu(
-    model: AlgebraicModel,
-    g: int,
-    memory: int,
-    inside: Sequence[JobVariables],
-    present: Mapping[tuple[int, int], Expression],
-) -> None:
-    """Add rows for each job that begins and each worker whose activations may then be the largest."""
-    counted = {(job_vars.number, job_vars.number): job_vars.assigned[g] for job_vars in inside}
-    for job_vars, beginning in permutations(inside, 2):
-        pair = job_vars.number, beginning.number
-        counted[pair] = _both(model, f"there_{g}_{pair[0]}_{pair[1]}", present[pair], job_vars.assigned[g])
-    for beginning in inside:
-        k = beginning.number
-        states = [(job_vars.job.state_bytes, counted[job_vars.number, k]) for job_vars in inside]
-        for job_vars in inside:
-            j = job_vars.number
-            for i, levels in enumerate(job_vars.different_levels(g)):
-                activations = []
-                for d, literal in levels.items():
-                    there = literal
-                    if len(levels) == 1:
-                        there = counted[j, k]
-                    elif j != k:
-                        there = _both(model, f"there_{g}_{j}_{k}_{i}_{d}", present[j, k], literal)
-                    # A level that alone exceeds the memory is as bad as one byte too many.
-                    activations.append((min(job_vars.job.activation_bytes[d - 1], memory + 1), there))
-                add_exact_sum(model, f"{g}_{k}_{j}_{i}", [*states, *activations], memory)
+    def add_memory(self, g: int, memory: int, inside: Sequence[JobVariables]) -> None:
+        """Add rows for each job that begins on a GPU and each worker whose activations may then be the largest."""
+        counted = {(job_vars.number, job_vars.number): job_vars.assigned[g] for job_vars in inside}
+        for job_vars, beginning in permutations(inside, 2):
+            pair = job_vars.number, beginning.number
+            counted[pair] = self._both(f"there_{g}_{pair[0]}_{pair[1]}", self._present[pair], job_vars.assigned[g])
+        for beginning in inside:
+            k = beginning.number
+            states = [(job_vars.job.state_bytes, counted[job_vars.number, k]) for job_vars in inside]
+            for job_vars in inside:
+                j = job_vars.number
+                for i, levels in enumerate(job_vars.different_levels(g)):
+                    activations = []
+                    for d, literal in levels.items():
+                        there = literal
+                        if len(levels) == 1:
+                            there = counted[j, k]
+                        elif j != k:
+                            there = self._both(f"there_{g}_{j}_{k}_{i}_{d}", self._present[j, k], literal)
+                        # A level that alone exceeds the memory is as bad as one byte too many.
+                        activations.append((min(job_vars.job.activation_bytes[d - 1], memory + 1), there))
+                    add_exact_sum(self._model, f"{g}_{k}_{j}_{i}", [*states, *activations], memory)
 
-
-def _both(model: AlgebraicModel, name: str, one: Expression, other: pulp.LpVariable) -> pulp.LpVariable:
-    """Add a column that is 1 where both are; no plan gains by it elsewhere."""
-    literal = model.binary(name)
-    model.add(literal >= one + other - 1, name)
-    return literal
+    def _both(self, name: str, one: Expression, other: pulp.LpVariable) -> pulp.LpVariable:
+        """Add a column that is 1 where both are; no plan gains by it elsewhere."""
+        literal = self._model.binary(name)
+        self._model.add(literal >= one + other - 1, name)
+        return literal

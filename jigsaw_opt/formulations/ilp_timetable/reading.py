@@ -133,7 +133,15 @@ class _JobRun:
         return blocks + list(accumulate(transfers, max))
 
     def take(self, turn: _OperationTurn, free: _Free) -> None:
-        """Run an operation as soon as what comes before it and its resources allow."""
+        """Run an operation as soon as what comes before it and its resources allow.
+
+        Parameters
+        ----------
+        turn
+            The operation, which is the next one of its job.
+        free
+            When each GPU and link is free, in microseconds; moved on to its end.
+        """
         # The first operation of an iteration: all of the one before has run, so its end is the barrier, and so is that
         # of all jobs that this one follows.
         if turn.position == 0:
