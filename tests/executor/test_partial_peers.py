@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.refusals import misuse
+from tests.refusals import misuse, require_data
 
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
@@ -102,6 +102,54 @@ def sharded() -> tuple[float, bool, list[int]]:
     return far, len(held) == 6, [p.to_local().numel() for p in held[:2]]
 
 
+class Counting(nn.Module):
+    """One weight a level, and a buffer that counts batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.early, self.late = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+        self.register_buffer("batches", torch.zeros(()))
+        for layer in (self.early, self.late):
+            nn.init.ones_(layer.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.batches += 1
+        out: Tensor = self.late(self.early(x))
+        return out
+
+
+def uneven(hook: Any = None) -> tuple[list[float], list[float], int, list[list[float | None]]]:
+    """Parameters and buffers at the end, iterations, and gradients; rank 1 has two batches, rank 0 has four.
+
+    Rank 0 goes to level 1 in every other iteration, rank 1 to level 2; inputs are 1 and 3. Nothing is stepped.
+    """
+    model = PartialBackprop(Counting(), ["late"], lambda iteration, worker: 2 if worker else 1 + iteration % 2)
+    if hook is not None:
+        model.register_comm_hook(None, hook)
+    seen = []
+    with model.join():
+        for _ in range(2 if dist.get_rank() else 4):
+            model(torch.full((1, 1), 3.0 if dist.get_rank() else 1.0)).sum().backward()
+            grads = [layer.weight.grad for layer in (model.early, model.late)]
+            seen.append([None if grad is None else float(grad) for grad in grads])
+            model.zero_grad()
+        with torch.no_grad():
+            model.late.weight += 1 + dist.get_rank()
+    held = [float(p) for p in model.parameters()]
+    return held, [float(b) for b in model.buffers()], model.iteration, seen
+
+
+def early_ends() -> str:
+    model = PartialBackprop(Counting(), ["late"], "full")
+    try:
+        with model.join(throw_on_early_termination=True):
+            for _ in range(2 if dist.get_rank() else 4):
+                model(torch.ones(1, 1)).sum().backward()
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
 def peers() -> dict[str, Any]:
     hooks = {
         name: getattr(default_hooks, name) for name in ("allreduce_hook", "fp16_compress_hook", "bf16_compress_hook")
@@ -110,6 +158,8 @@ def peers() -> dict[str, Any]:
         "hooks": {name: with_hook(hook) for name, hook in hooks.items()},
         "ddp": against_ddp(),
         "refused": refused_hooks(),
+        "uneven": [uneven(), uneven(default_hooks.allreduce_hook)],
+        "early": early_ends(),
         "sharded": sharded(),
     }
 
@@ -142,6 +192,20 @@ def test_a_wrapper_can_be_sharded_and_what_is_sharded_within_is_refused(found: l
     for rank in found:
         far, all_sharded, numbers = rank["sharded"]
         assert far <= 1e-7 and all_sharded and numbers == [24, 4]
+
+
+def test_uneven_batches_train_on_the_workers_that_have_some(found: list[dict[str, Any]]) -> None:
+    """Both weights are 1, so a gradient is the mean input of those that reach the weight and have a batch."""
+    rows = [[3, 2], [2, 2], [None, 1], [1, 1]]
+    for rank, count in zip(found, (4, 2), strict=True):
+        for held, batches, iterations, seen in rank["uneven"]:
+            assert (held, batches, iterations) == ([1, 2], [4], 4)
+            assert seen == rows[:count]
+
+
+def test_an_early_end_is_told_with_iteration_and_rank_where_that_is_asked_for(found: list[dict[str, Any]]) -> None:
+    for rank in found:
+        require_data(rank["early"], "iteration 2", "rank 1")
 
 
 def test_a_hook_is_a_function_and_alone() -> None:

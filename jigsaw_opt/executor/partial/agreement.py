@@ -13,6 +13,8 @@ from jigsaw_opt.errors import RunFailedError, UsageError
 
 __all__ = ["model_facts", "require_equal_parameters", "require_equal_passes", "require_equal_shapes"]
 
+_ENDED = -1
+"""Stands for a fact of a process that has no batch left; digests are not negative."""
 _SHOWN = 160
 """Bytes of a fact that a message shows of each process."""
 
@@ -71,7 +73,9 @@ def model_facts(model: nn.Module) -> dict[str, str]:
     }
 
 
-def require_equal_passes(facts: Mapping[str, str], device: torch.device, group: dist.ProcessGroup | None) -> None:
+def require_equal_passes(
+    facts: Mapping[str, str], device: torch.device, group: dist.ProcessGroup | None, has_ended: bool = False
+) -> frozenset[int]:
     """Raise `UsageError`, in all processes the same, that says which facts differ between them, and where.
 
     Parameters
@@ -82,18 +86,28 @@ def require_equal_passes(facts: Mapping[str, str], device: torch.device, group: 
         Whose tensors the group sends.
     group
         All processes that train.
+    has_ended
+        Whether this process has no batch left, so that its facts do not count.
+
+    Returns
+    -------
+    frozenset of int
+        Ranks of those that have no batch left.
     """
-    found = _gathered([_number(fact.encode()) for fact in facts.values()], device, group)
+    found = _gathered([_ENDED if has_ended else _number(fact.encode()) for fact in facts.values()], device, group)
+    ended = frozenset(rank for rank, own in enumerate(found) if own[0] == _ENDED)
     wrong = {}
     for at, (name, fact) in enumerate(facts.items()):
         numbers = [own[at] for own in found]
-        if len(set(numbers)) > 1:
+        if len({*numbers} - {_ENDED}) > 1:
             texts = [
                 bytes(text).rstrip(b"\0").decode(errors="replace") for text in _gathered(_shown(fact), device, group)
             ]
             ranks = {number: [rank for rank, own in enumerate(numbers) if own == number] for number in numbers}
             there = [
-                f"{texts[own[0]]} on rank{'s' * (len(own) > 1)} {', '.join(map(str, own))}" for own in ranks.values()
+                f"{texts[own[0]]} on rank{'s' * (len(own) > 1)} {', '.join(map(str, own))}"
+                for number, own in ranks.items()
+                if number != _ENDED
             ]
             wrong[name] = "; ".join(there)
     if wrong:
@@ -103,6 +117,7 @@ def require_equal_passes(facts: Mapping[str, str], device: torch.device, group: 
             code="mismatch",
             path=", ".join(wrong),
         )
+    return ended
 
 
 def _shown(text: str) -> list[int]:

@@ -20,7 +20,7 @@ from jigsaw_opt.executor.partial.transfers import send
 from jigsaw_opt.executor.transfer_stream import TransferStream, transfer_stream
 from jigsaw_opt.problem.costs import contributors
 
-__all__ = ["GradientAverage", "ParameterRun", "Turn", "broadcast", "runs_of"]
+__all__ = ["GradientAverage", "ParameterRun", "Turn", "broadcast", "runs_of", "without"]
 
 Turn = Callable[[int, bool, bool], AbstractContextManager[None]]
 """Makes the turn of the exchange of a run: from its bucket, and whether it is the bucket's first and last one."""
@@ -173,7 +173,8 @@ class GradientAverage:
     level
         The level of this worker.
     agree
-        Called first in the thread of transfers; raises where the processes do not do the same, and nothing is sent.
+        Called first in the thread of transfers; returns the ranks that have no batch left, which count as if their
+        level were 0. Raises where the processes do not do the same, and nothing is sent.
     turn
         What the exchange of each run waits for.
     hook
@@ -186,7 +187,7 @@ class GradientAverage:
         exchange: GradientExchange,
         levels: Sequence[int],
         level: int,
-        agree: Callable[[], None],
+        agree: Callable[[], frozenset[int]],
         turn: Turn = lambda bucket, is_first, is_last: nullcontext(),
         hook: CommunicationHook | None = None,
     ) -> None:
@@ -195,12 +196,18 @@ class GradientAverage:
         # Of buckets that its backward pass does not reach, this worker only receives: it waits for no gradient of them.
         self._missing: list[set[Tensor]] = [set(run.parameters) if run.bucket <= self._level else set() for run in runs]
         self._run_of: dict[Tensor, int] = {p: at for at, run in enumerate(runs) for p in run.parameters}
-        self._agreed: Future[None] | None = None
+        self._agreed: Future[frozenset[int]] | None = None
         self._sent: list[Future[None]] = []
         self._arrived: list[Tensor] = []
         self._has_ended = self._has_failed = False
         self._pass = torch._C._current_graph_task_id()
         _begun[next(_numbers)] = self
+
+    @property
+    def ended(self) -> frozenset[int]:
+        """Ranks that have no batch left; known once the processes have agreed."""
+        assert self._agreed is not None
+        return self._agreed.result()
 
     def arrived(self, parameter: Tensor) -> None:
         """Note that the gradient of `parameter` is complete, and send what may be sent.
@@ -281,21 +288,27 @@ class GradientAverage:
 
     def _transfer(self, at: int) -> None:
         """Exchange a run, if what stands before it has gone well; in the thread of transfers."""
-        before = self._sent[at - 1] if at else self._agreed
-        assert before is not None
-        before.result()
+        if at:
+            self._sent[at - 1].result()
+        levels = without(self._levels, self.ended)
         own = self._runs[at].bucket
         is_first = not at or self._runs[at - 1].bucket < own
         is_last = at + 1 == len(self._runs) or self._runs[at + 1].bucket > own
         with self._turn(own, is_first, is_last):
-            if contributors(self._levels, own):
-                is_end = at + 1 == len(self._runs)
-                self._runs[at].exchange(self._exchange, self._levels, self._hook, at, is_end)
+            if contributors(levels, own):
+                self._runs[at].exchange(self._exchange, levels, self._hook, at, at + 1 == len(self._runs))
+            else:
+                self._runs[at].clear()
+
+
+def without(levels: Sequence[int], ended: frozenset[int]) -> list[int]:
+    """Return levels of workers, 0 of those that have no batch left."""
+    return [0 if rank in ended else level for rank, level in enumerate(levels)]
 
 
 @torch.no_grad()
-def broadcast(tensors: Iterable[Tensor], group: dist.ProcessGroup | None) -> None:
-    """Overwrite tensors with those of the group's first process, in one message for each type and device.
+def broadcast(tensors: Iterable[Tensor], group: dist.ProcessGroup | None, source: int = 0) -> None:
+    """Overwrite tensors with those of one process of the group, in one message for each type and device.
 
     Parameters
     ----------
@@ -303,13 +316,15 @@ def broadcast(tensors: Iterable[Tensor], group: dist.ProcessGroup | None) -> Non
         The tensors, alike in all processes.
     group
         The processes; None for all.
+    source
+        Rank of the process in the group.
     """
     alike: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
     for tensor in tensors:
         alike.setdefault((tensor.dtype, tensor.device), []).append(tensor)
     for own in alike.values():
         flat = torch.cat([tensor.detach().reshape(-1) for tensor in own])
-        dist.broadcast(flat.view(torch.uint8), group_src=0, group=group)  # Gloo knows not all types
+        dist.broadcast(flat.view(torch.uint8), group_src=source, group=group)  # Gloo knows not all types
         pieces = torch.split(flat, [tensor.numel() for tensor in own])
         for tensor, piece in zip(own, pieces, strict=True):
             tensor.data.copy_(piece.view(tensor.shape))

@@ -29,7 +29,7 @@ from jigsaw_opt.executor.partial.agreement import (
     require_equal_passes,
     require_equal_shapes,
 )
-from jigsaw_opt.executor.partial.averaging import GradientAverage, ParameterRun, broadcast, runs_of
+from jigsaw_opt.executor.partial.averaging import GradientAverage, ParameterRun, broadcast, runs_of, without
 from jigsaw_opt.executor.partial.communication_hook import CommunicationHook
 from jigsaw_opt.executor.partial.description import Description, describe
 from jigsaw_opt.executor.partial.forward_order import is_raised, observe
@@ -43,6 +43,7 @@ from jigsaw_opt.executor.partial.requirements import place_in, require_outermost
 from jigsaw_opt.executor.partial.sharing import sharing
 from jigsaw_opt.executor.partial.transfers import next_number, own_group, send
 from jigsaw_opt.executor.partial.turns import turns_of
+from jigsaw_opt.problem.costs import contributors
 
 __all__ = ["PartialBackprop"]
 
@@ -119,6 +120,8 @@ class PartialBackprop(ModuleWrapper):
         depth = (cuts if isinstance(cuts, int) else len(cuts)) + 1
         require_trainable(module, PartialBackprop, is_partial=depth > 1 and levels != "full")
         self._hook: CommunicationHook | None = None
+        self._joins = self._join_raises = False
+        self._ended: frozenset[int] = frozenset()
         self._levels, self._schedule = levels, (depth, warm_up, granularity, seed)
         self._rule: LevelRule = self._of_levels()
         self._forget()
@@ -280,7 +283,9 @@ class PartialBackprop(ModuleWrapper):
 
     def _is_time_to_compare(self) -> bool:
         is_first = self._last is None or self._last.iteration != self.iteration
-        return self._debug > 0 and self.workers > 1 and is_first and self.iteration % self._debug == 0
+        return (
+            self._debug > 0 and not self._joins and self.workers > 1 and is_first and self.iteration % self._debug == 0
+        )
 
     def _lower(self, module: nn.Module, outputs: Any) -> None:
         """Let what `module` made require a gradient require none, where the level does not reach the module."""
@@ -349,17 +354,88 @@ class PartialBackprop(ModuleWrapper):
         forward = running.forward
         exchange, turns = self._exchange(), turns_of(self._levels)
         turn = {} if turns is None else {"turn": partial(turns.transfer, forward.iteration)}
-        own = {"wrapper": f"number {self._number}", "iteration": str(forward.iteration), "levels": str(forward.levels)}
-        facts = own | self._facts
         earlier = [name for name, p in self.named_parameters() if p in running.earlier] if running.earlier else []
+        facts = self._pass_facts(forward.iteration, forward.levels, earlier)
+        agree = partial(self._agree, facts, forward.iteration, False)
+        return GradientAverage(
+            self._runs, exchange, forward.levels, forward.levels[self.rank], agree, hook=self._hook, **turn
+        )
+
+    def _pass_facts(self, iteration: int, levels: tuple[int, ...], earlier: Sequence[str]) -> dict[str, str]:
+        """Return what the processes must have alike in a backward pass."""
+        own = {"wrapper": f"number {self._number}", "iteration": str(iteration), "levels": str(levels)}
+        facts = own | self._facts
         facts["gradients of earlier passes"] = ", ".join(earlier) or "none"
         if self._broadcast_buffers:
             facts["broadcast_buffers"] += "".join(f", {name} {tuple(b.shape)}" for name, b in self.named_buffers())
         facts["communication hook"] = "none" if self._hook is None else self._hook.name
-        agree = partial(require_equal_passes, facts, self._trained[0].device, exchange.group)
-        return GradientAverage(
-            self._runs, exchange, forward.levels, forward.levels[self.rank], agree, hook=self._hook, **turn
-        )
+        return facts
+
+    def _agree(self, facts: dict[str, str], iteration: int, has_ended: bool) -> frozenset[int]:
+        """Return who has no batch left; raise where the processes differ, or where that is to end the training."""
+        ended = require_equal_passes(facts, self._trained[0].device, own_group(self._group), has_ended)
+        if self._join_raises and 0 < len(ended) < self.workers:
+            ranks = ", ".join(map(str, sorted(ended)))
+            where = f"rank{'s' * (len(ended) > 1)} {ranks}"
+            raise UsageError(
+                f"iteration {iteration}: no batch is left on {where}, and the others train on",
+                code="mismatch",
+                path="batches",
+            )
+        return ended
+
+    @contextmanager
+    def join(self, throw_on_early_termination: bool = False) -> Iterator[None]:
+        """Let processes have different numbers of batches, as `DistributedDataParallel.join` does.
+
+        A process whose loop ends within the block takes part in the exchanges of the others, to which it gives nothing:
+        gradients are means over the workers that reach them and have a batch. At the end all have the parameters and
+        buffers of those that trained longest.
+
+        Parameters
+        ----------
+        throw_on_early_termination
+            Raise in all processes, once one has no batch left and others have; the error has iteration and ranks.
+
+        Raises
+        ------
+        UsageError
+            This process has had no batch at all, or the processes follow a plan.
+        """
+        if turns_of(self._levels) is not None:
+            raise UsageError("processes that follow a plan have equally many batches", code="not-together", path="join")
+        self._joins, self._join_raises = True, throw_on_early_termination
+        try:
+            yield
+            if self.workers > 1:
+                self._follow_others()
+        finally:
+            self._joins = self._join_raises = False
+
+    def _follow_others(self) -> None:
+        """Take part in the passes of the others until nobody has a batch left, and take over what they have learnt."""
+        if not self._runs:
+            raise UsageError("this process has had no batch at all within join()", code="empty", path="batches")
+        stream, held = self._runs[0].stream, [*self.module.parameters(), *self.module.buffers()]
+        while len(ended := send(self._follow_one, stream).result()) < self.workers:
+            self._ended = ended
+            self.iteration += 1
+        last = min({*range(self.workers)} - self._ended)
+        send(partial(broadcast, held, own_group(self._group), last), stream).result()
+        self._ended = frozenset()
+
+    def _follow_one(self) -> frozenset[int]:
+        """Take part in one pass of the others, in the thread of transfers; return who has no batch left."""
+        levels, exchange = self._rule(self.iteration), self._exchange()
+        ended = self._agree(self._pass_facts(self.iteration, levels, ()), self.iteration, True)
+        if len(ended) < self.workers:
+            left = without(levels, ended)
+            for at, run in enumerate(self._runs):
+                if contributors(left, run.bucket):
+                    run.exchange(exchange, left, self._hook, at, at + 1 == len(self._runs))
+            if self._broadcast_buffers:
+                broadcast(list(self.module.buffers()), exchange.group, left.index(max(left)))
+        return ended
 
     def _exchange(self) -> GradientExchange:
         group = own_group(self._group)
@@ -375,8 +451,11 @@ class PartialBackprop(ModuleWrapper):
                 running.watch.require_unchanged()
             if running.average is not None:
                 running.average.finish()
+                self._ended = running.average.ended
                 if self._broadcast_buffers:
-                    told = partial(broadcast, list(self.module.buffers()), own_group(self._group))
+                    left = without(forward.levels, self._ended)
+                    source = left.index(max(left)) if self._ended else 0
+                    told = partial(broadcast, list(self.module.buffers()), own_group(self._group), source)
                     send(told, self._runs[0].stream).result()
             if turns is not None:
                 turns.end_iteration()
