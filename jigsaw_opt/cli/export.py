@@ -190,10 +190,11 @@ def _torch_csv(arguments: argparse.Namespace) -> bytes:
 
 def _tell_others(instance: Instance, pipeline: int) -> None:
     from jigsaw_opt.cli.output import note
+    from jigsaw_opt.text import agreeing
 
     others = [job.name for number, job in enumerate(instance.jobs) if number != pipeline]
     if others:
-        note(f"left out: job{'s' * (len(others) > 1)} {', '.join(others)}; the file has the pipeline alone")
+        note(f"left out: {agreeing(len(others), 'job', 'jobs')} {', '.join(others)}; the file has the pipeline alone")
 
 
 def _recomputing(stages: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.system.interrupts import INTERRUPTED, keeps
-from jigsaw_opt.text import json_text, printable
+from jigsaw_opt.text import counted, json_text, printable
 
 __all__ = [
     "answer",
@@ -77,7 +77,7 @@ def print_table(
 def print_error(error: JigsawError) -> None:
     """Print one clear error on standard error; an invalid input lists its problems."""
     if isinstance(error, InvalidInputError):
-        print(f"error: {len(error.problems)} problem{'s' * (len(error.problems) > 1)}", file=sys.stderr)
+        print(f"error: {counted(len(error.problems), 'problem')}", file=sys.stderr)
         print_problems(error.problems)
     else:
         first, *more = error.args if isinstance(error, UsageError) else (error,)

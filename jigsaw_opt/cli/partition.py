@@ -275,6 +275,8 @@ def _print_outer(found: Partition) -> None:
 
 def _reason(found: Partition) -> str:
     """Return what bounds the throughput."""
+    from jigsaw_opt.text import agreeing
+
     outer = [stage for stage in found.outer if stage.level == len(found.levels)]
     slowest = max(outer, key=lambda stage: stage.time_s)
     first, end = slowest.stages
@@ -283,5 +285,5 @@ def _reason(found: Partition) -> str:
     if slowest.time_s < found.time_s * (1 - 1e-9):
         return "outputs sent between stages bound the throughput"
     rest = 1 - compute / slowest.time_s
-    bounds = f"{name} bound{'s' * (end == first + 1)} the throughput"
+    bounds = f"{name} {agreeing(end - first, 'bounds', 'bound')} the throughput"
     return f"{bounds}; {100 * rest:.1f} % of the time is gradients and outputs sent"

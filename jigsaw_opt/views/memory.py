@@ -38,7 +38,7 @@ class MemoryUse(NamedTuple):
         return MemoryUse(self.bytes, (there._replace(start_us=0, end_us=length),))
 
 
-class _Resident(NamedTuple):
+class _MemoryTaken(NamedTuple):
     """What a worker or slot takes of its GPU while its job is present."""
 
     start_us: int
@@ -70,18 +70,19 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
     operations = compile_instance(instance)
     parts = _parts_of_phases(plan) if plan.is_phased else _parts(plan)
     end_us = max(end for own in parts.values() for _, end, _ in own)
-    changes, residents = defaultdict[str, Counter[int]](Counter), defaultdict[str, list[_Resident]](list)
+    changes, residents = defaultdict[str, Counter[int]](Counter), defaultdict[str, list[_MemoryTaken]](list)
     for graph in operations.task_graphs:
         for begin, end, own in parts[graph.job.name]:
             for slot, gpu in zip(graph.shape.slots, own.gpus, strict=True):
-                residents[gpu].append(_Resident(begin, end, slot.memory, 0, graph.job.name))
+                residents[gpu].append(_MemoryTaken(begin, end, slot.memory, 0, graph.job.name))
             for gpu, moment, size in _changes(graph, own, plan.period_us) if not plan.is_phased else ():
                 changes[gpu][moment] += size
     for job in operations.jobs:
         deepest = _deepest([own for _, _, own in parts[job.name]])
         for begin, end, own in parts[job.name]:
             for gpu, level in zip(own.gpus, deepest, strict=True):
-                residents[gpu].append(_Resident(begin, end, job.state_bytes, job.activation_bytes[level - 1], job.name))
+                activations = job.activation_bytes[level - 1]
+                residents[gpu].append(_MemoryTaken(begin, end, job.state_bytes, activations, job.name))
     for gpu, moment, size in _most_held(instance, plan) if plan.is_phased else ():
         changes[gpu][moment] += size
     cluster, found = instance.cluster, {}
@@ -155,7 +156,7 @@ def _changes(
             yield gpu, end, -hold.bytes
 
 
-def _steps(changes: Counter[int], residents: Sequence[_Resident], end_us: int) -> tuple[MemoryStep, ...]:
+def _steps(changes: Counter[int], residents: Sequence[_MemoryTaken], end_us: int) -> tuple[MemoryStep, ...]:
     """Return what is taken between two changes each."""
     moments = {moment for moment, size in changes.items() if size}
     times = sorted({0, end_us, *moments, *(time for resident in residents for time in resident[:2])})

@@ -21,7 +21,7 @@ from jigsaw_opt.documents.readers.shops_parts import (
     without_empty,
 )
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.text import counted
+from jigsaw_opt.text import agreeing, counted
 
 __all__ = ["read_psplib"]
 
@@ -245,7 +245,7 @@ class _Project:
                 for it in asked:
                     owned[it].append(name)
         for reason, names in unfit.items():
-            of = f"resource{'s' * (len(names) > 1)} {', '.join(names)} in {self.where}"
+            of = f"{agreeing(len(names), 'resource', 'resources')} {', '.join(names)} in {self.where}"
             lines.add(None, f"{of}: {reason}", code="does-not-fit")
         self.machines = {it: tuple(names) for it, names in owned.items()}
 

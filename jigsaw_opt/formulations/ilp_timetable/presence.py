@@ -43,7 +43,7 @@ def add_present_jobs(
     """
     tight = list(tight_gpus(eligibility, jobs))
     pairs = {(one.number, two.number) for _, inside in tight for one, two in combinations(inside, 2)}
-    present = _PresentJobs(model, [jobs[number] for number in sorted({number for pair in pairs for number in pair})])
+    present = _PresenceRows(model, [jobs[number] for number in sorted({number for pair in pairs for number in pair})])
     for j, k in sorted(pairs):
         present.add_pair(jobs[j], jobs[k], step)
     for g, inside in tight:
@@ -51,7 +51,7 @@ def add_present_jobs(
     return present.following
 
 
-class _PresentJobs:
+class _PresenceRows:
     """Which jobs are present when another one begins."""
 
     def __init__(self, model: AlgebraicModel, jobs: Iterable[JobVariables]) -> None:

@@ -19,6 +19,7 @@ from jigsaw_opt.problem.depth import Depth, DepthPlugin, plugins
 from jigsaw_opt.problem.rules.keyed import KINDS, Keyed
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
 from jigsaw_opt.problem.rules.schemas import Kind, depth_schema, shipped
+from jigsaw_opt.text import agreeing
 
 __all__ = ["Check", "compiled", "structure", "structure_of_part"]
 
@@ -124,7 +125,7 @@ class _Compiler:
         item_check = self.compile(keywords["items"]) if "items" in keywords else _anything
         first_checks = [self.compile(item) for item in keywords.get("prefixItems", ())]
         low, high = keywords.get("minItems", 0), keywords.get("maxItems")
-        count = f"{_how_many(low, high)} item{'s' if max(low, high or 0) > 1 else ''}"
+        count = f"{_how_many(low, high)} {agreeing(max(1, low, high or 0), 'item', 'items')}"
 
         def check(value: Any, place: Place, report: Report) -> None:
             if not isinstance(value, list | tuple):

@@ -25,7 +25,7 @@ from jigsaw_opt.documents.readers.times import slurm_time_s
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.option_values import whole_numbers
-from jigsaw_opt.text import named
+from jigsaw_opt.text import agreeing, named
 
 __all__ = [
     "DEFAULTS",
@@ -182,7 +182,7 @@ def _conf_problems(conf: SlurmConf, source: str) -> Iterable[Problem]:
             partition for partition, own in conf.partitions.items() if own.get(name, nothing[0]).lower() not in nothing
         ]
         if limited:
-            others.append(f"{name} of partition{'s' * (len(limited) > 1)} {named(limited)}")
+            others.append(f"{name} of {agreeing(len(limited), 'partition', 'partitions')} {named(limited)}")
     if others:
         _LOGGER.warning("%s: not simulated: %s", source, ", ".join(others))
 
