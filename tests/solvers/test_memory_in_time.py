@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from math import inf
+from random import Random
 
 import pytest
 
@@ -34,11 +36,13 @@ from jigsaw_opt.solvers.activities.heuristic import PlacedJobs, timetables_in_ti
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.presence import fit_at_once, flattened, job_orders, most_present
 from jigsaw_opt.solvers.activities.search_in_time import SearchInTime
+from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing
 from jigsaw_opt.solvers.explanation import explain
 from jigsaw_opt.solvers.explanation.changes import changes
 from jigsaw_opt.solvers.greedy.heuristic import greedy_timetable
 from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.views.memory import MemoryStep, MemoryUse, memory_use
 from tests.random_instances import random_instance, tight_instance
@@ -115,6 +119,49 @@ def test_annealed_orders_keep_memory() -> None:
             assert check(operations.instance, plan_of(operations, state.incumbent[1])) == ()
             better += state.incumbent[0] < first[0]
     assert better > 5
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_jobs_placed_one_after_the_other_keep_memory(seed: int) -> None:
+    operations = compile_instance(tight_instance(seed, GOALS[seed % 2]))
+    serial = SerialPlacing(operations)
+    for schedule in islice(serial.first_schedules(), 2):
+        changed = serial.neighbour(schedule, Random(seed))
+        for own in (schedule, *([changed] if changed else [])):
+            placement = own.placement(operations)
+            assert placement is not None
+            jobs = PlacedJobs(operations, placement)
+            timetable = jobs.timetable(jobs.starts_in_order(own.starts))
+            assert [v for v in check(operations.instance, plan_of(operations, timetable)) if v.rule != "deadline"] == []
+
+
+def test_a_job_goes_where_it_ends_first_beside_those_before_it() -> None:
+    # The fast GPU is free at 6, so that the last of four jobs ends there at 8 and would end at 7 on the slow one.
+    jobs = tuple(Job(name, "m", 1, 1) for name in "abcd")
+    operations = compile_instance(one_job_at_a_time({"fast": "f", "slow": "s"}, {"m": {"f": 2, "s": 7}}, jobs))
+    schedule = SerialPlacing(operations).schedule([2, 1, 0, 3])
+    assert schedule is not None
+    assert [job.gpus for job in schedule.jobs] == [((0, 0),), ((0, 0),), ((0, 0),), ((1, 0),)]
+    assert [(job.begin, job.end) for job in schedule.jobs] == [(4, 6), (2, 4), (0, 2), (0, 7)]
+    assert schedule.value == (7, 19)
+
+
+def test_a_job_does_not_begin_before_that_makes_it_end_sooner() -> None:
+    own = one_job_at_a_time({"s": "v"}, {"m": {"v": 6}}, (Job("a", "m", 1, 1), Job("b", "m", 1, 1)))
+    servers = tuple(replace(server, gpu_memory=8) for server in own.cluster.servers)
+    operations = compile_instance(replace(own, cluster=replace(own.cluster, servers=servers)))
+    schedule = SerialPlacing(operations).schedule([0, 1])
+    assert schedule is not None
+    # Each uses the GPU all the time, so that it is no use to begin before it is free.
+    assert [(job.begin, job.end) for job in schedule.jobs] == [(0, 6), (6, 12)]
+
+
+def test_every_step_in_time_counts() -> None:
+    operations = compile_instance(tight_instance(4))
+    state = SolveState("search", operations, Options(work_limit=0.1, threads=1), lambda event: None)
+    Driver(state).run()
+    steps = [record.calls for name, record in state.moves.items() if name != "opening"]
+    assert 0 < sum(steps) <= 50
 
 
 def test_jobs_wait_for_those_that_they_do_not_fit_beside() -> None:

@@ -12,13 +12,16 @@ from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
 from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Timetable, lateness_us, objective_of_ends
+from jigsaw_opt.solvers.activities.contraction import in_order
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, network_of
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.modulo import ModuloScheduler
 from jigsaw_opt.solvers.activities.moving import WorkerMoves
 from jigsaw_opt.solvers.activities.placing import SlotPlacement, placements
+from jigsaw_opt.solvers.activities.presence import job_orders, ordered
 from jigsaw_opt.solvers.activities.ranks import Ranks, Rule
 from jigsaw_opt.solvers.activities.repeating import repeated, repeated_as_it_is
+from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing
 from jigsaw_opt.solvers.activities.timetables import timetable_of
 
 __all__ = ["PlacedJobs", "task_graph_timetables", "timetables_in_time"]
@@ -71,8 +74,26 @@ def timetables_in_time(operations: Operations, seed: int, least: float) -> Itera
     least
         Objective to beat.
     """
-    for _, timetable in _lists(operations, seed, True, least) if operations.has_scarce_memory else ():
+    first = next(placements(operations, seed, in_time=True), None) if operations.has_scarce_memory else None
+    if first is None or not first.in_time:
+        return
+    for value, timetable in _serial(operations, least):
+        least = min(least, value)
         yield timetable
+    for _, timetable in _lists(operations, seed, True, least):
+        yield timetable
+
+
+def _serial(operations: Operations, least: float) -> Iterator[tuple[float, Timetable | None]]:
+    """Yield objectives of schedules in which jobs were placed one after the other, each with its timetable if best."""
+    serial = SerialPlacing(operations)
+    for schedule in serial.first_schedules():
+        placement = schedule.placement(operations)
+        if placement is not None:
+            jobs = PlacedJobs(operations, placement)
+            value, timetable = jobs.better(jobs.starts_in_order(schedule.starts), None, least)
+            least = min(least, value)
+            yield value, timetable
 
 
 def _lists(operations: Operations, seed: int, in_time: bool, least: float) -> Iterator[tuple[float, Timetable | None]]:
@@ -81,7 +102,7 @@ def _lists(operations: Operations, seed: int, in_time: bool, least: float) -> It
     placed: list[tuple[float, int, PlacedJobs, Rule]] = []
     size = operations.blocks + operations.transfers
     for placement in islice(placements(operations, seed, in_time), _PLACEMENTS):
-        if len(placed) * size > _MOST_LISTED or (in_time and not placed and not placement.in_time):
+        if len(placed) * size > _MOST_LISTED:
             break
         jobs = PlacedJobs(operations, placement)
         if not jobs.flat.keeps_caps_alone:
@@ -133,6 +154,7 @@ class PlacedJobs:
                 reserve += [begin + iteration * graph.size + operation for operation in order]
         # Milestones hold no memory, wherever they stand.
         reserve += self.network.milestones
+        self.reserve = reserve
         self.scheduler = ListScheduler(self.flat, reserve)
         self.ranks = Ranks(self.flat, operations.weights, reserve, operations.deadlines)
         # What a microsecond behind a deadline counts as: a schedule that keeps all is better.
@@ -164,7 +186,21 @@ class PlacedJobs:
             if found is None:
                 return inf, None
             period, starts = found
-        return self._better(starts, period, least)
+        return self.better(starts, period, least)
+
+    def starts_in_order(self, starts: Sequence[int]) -> list[int]:
+        """Return starts of a schedule in the order of given ones, in microseconds.
+
+        Parameters
+        ----------
+        starts
+            By activity, in microseconds. Jobs that memory does not hold at once follow one another as they do by these.
+        """
+        flat = ordered(self.flat, job_orders(self.flat, starts)) if self.placement.in_time else self.flat
+        rank = [0] * len(starts)
+        for place, activity in enumerate(in_order(flat, [*starts])):
+            rank[activity] = place
+        return ListScheduler(flat, self.reserve).run(rank)[0]
 
     def modulo_schedules(self, random: Random, most: int) -> Iterator[Timetable | None]:
         """Yield schedules whose iterations overlap, by bisection between the work of a GPU or link and the best period.
@@ -227,6 +263,15 @@ class PlacedJobs:
         placed, begins = self.placement, self.network.jobs
         return timetable_of(self.operations, begins, placed.gpus, starts, period, placed.levels)
 
-    def _better(self, starts: Sequence[int], period: int | None, least: float) -> tuple[float, Timetable | None]:
+    def better(self, starts: Sequence[int], period: int | None, least: float) -> tuple[float, Timetable | None]:
+        """Return the objective of a schedule, and the timetable where that is less than `least`.
+
+        Parameters
+        ----------
+        starts, period
+            As in `value`.
+        least
+            Objective to beat.
+        """
         value = self.value(starts, period)
         return value, self.timetable(starts, period) if value < least else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from random import Random
 
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.activities.contraction import in_order
@@ -12,14 +11,11 @@ from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.order_search import OrderSearch
 from jigsaw_opt.solvers.activities.ranks import Ranks
 from jigsaw_opt.solvers.activities.repeating import repeated
+from jigsaw_opt.solvers.activities.stepwise import SECONDS_OF_LISTING, SECONDS_OF_VISIT, StepwiseSearch
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["SECONDS_OF_LISTING", "SECONDS_OF_VISIT", "Annealing"]
+__all__ = ["Annealing"]
 
-SECONDS_OF_VISIT = 2e-8
-"""Deterministic seconds of an activity visited."""
-SECONDS_OF_LISTING = 1e-5
-"""Deterministic seconds of an activity in a list schedule."""
 _SHORTEST, _SHORTEST_ANEW, _LONGEST = 0.1, 1.0, 10.0
 """Deterministic seconds of a run: the first from the incumbent, the first from a list schedule, and the longest."""
 _SHARE = 0.1
@@ -32,50 +28,21 @@ _STEPS, _PATIENCE = 100, 400
 """Per square of the number of activities: most steps of a run, and steps without success that end the search."""
 
 
-class Annealing:
-    """Anneals orders on the GPUs of the incumbent, run by run, from its own one or from list schedules in turn.
+class Annealing(StepwiseSearch):
+    """Anneals orders on the GPUs of the incumbent, run by run, from its own one or from list schedules in turn."""
 
-    Parameters
-    ----------
-    solve_state
-        The solve under way; it has a plan, and may receive others from elsewhere at the same time.
-    operations
-        The compiled instance.
-    offer
-        Takes better plans; `SolveState.offer` where None.
-    stream
-        Number of this search among several on one incumbent; each has chance of its own.
-
-    Attributes
-    ----------
-    spent
-        Deterministic seconds so far.
-    exhausted
-        Whether there is no point in going on.
-    """
+    chance = "orders"
 
     def __init__(
         self, solve_state: SolveState, operations: Operations, offer: Offer | None = None, stream: int = 0
     ) -> None:
-        self.solve_state, self.operations, self.offer = solve_state, operations, offer or solve_state.offer
-        # The number of the stream is shifted beyond the bits of a seed, so that no other seed has the chance of this
-        # stream.
-        self.random = Random(f"orders/{solve_state.options.seed + (stream << 64)}")
+        super().__init__(solve_state, operations, offer, stream)
         self.current: CurrentPlan | None = None
-        self.spent, self.exhausted = 0.0, False
         self._length = {False: _SHORTEST, True: _SHORTEST_ANEW}
         self._idle, self._anew = 0, False
 
     def step(self, work: float, seconds: float) -> None:
-        """Make one run.
-
-        Parameters
-        ----------
-        work
-            Limit in deterministic seconds.
-        seconds
-            Limit in seconds of the clock.
-        """
+        """Make one run."""
         before = self.current
         self.current = current = adopted(self.solve_state, self.operations, before)
         if current is None:
@@ -83,12 +50,7 @@ class Annealing:
             return
         if before is None or before.flat is not current.flat:
             self._prepare(current)
-        limit, end = self.spent + work, self.solve_state.seconds + seconds
-
-        def stop(visits: int) -> bool:
-            self.spent += visits * SECONDS_OF_VISIT
-            return self.solve_state.reason() is not None or self.spent >= limit or self.solve_state.seconds >= end
-
+        limit, stop = self.spent + work, self._stop_after(work, seconds)
         if before is None:
             left = min(work, seconds, math.inf if self.solve_state.remaining is None else self.solve_state.remaining)
             self._length[True] = max(_SHORTEST_ANEW, min(_LONGEST, _SHARE * left if left < math.inf else 0.0))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import gcd
-from random import Random
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.activities.current import CurrentPlan, Offer, adopted, offer_times
+from jigsaw_opt.solvers.activities.stepwise import StepwiseSearch
 from jigsaw_opt.solvers.engines.cpsat import SECONDS_OF_EFFORT, configure, new_solver
 from jigsaw_opt.solvers.solve_state import SolveState
 
@@ -30,47 +30,20 @@ _PATIENCE = 300
 """Windows in a row without a better plan after which it ends."""
 
 
-class WindowSearch:
-    """Reorders one window of the incumbent after the other.
+class WindowSearch(StepwiseSearch):
+    """Reorders one window of the incumbent after the other."""
 
-    Parameters
-    ----------
-    solve_state
-        The solve under way; it has a plan, and may receive others from elsewhere at the same time.
-    operations
-        The compiled instance.
-    offer
-        Takes better plans; `SolveState.offer` where None.
-    stream
-        Number of this search among several on one incumbent; each has chance of its own.
-
-    Attributes
-    ----------
-    spent
-        Deterministic seconds so far.
-    exhausted
-        Whether there is no point in going on.
-    """
+    chance = "windows"
 
     def __init__(
         self, solve_state: SolveState, operations: Operations, offer: Offer | None = None, stream: int = 0
     ) -> None:
-        self.solve_state, self.operations, self.offer = solve_state, operations, offer or solve_state.offer
-        self.random = Random(f"windows/{solve_state.options.seed + (stream << 64)}")
+        super().__init__(solve_state, operations, offer, stream)
         self.current: CurrentPlan | None = None
-        self.size, self.spent, self.idle = float(_FIRST_SIZE), 0.0, 0
-        self.exhausted = False
+        self.size, self.idle = float(_FIRST_SIZE), 0
 
     def step(self, work: float, seconds: float) -> None:
-        """Reorder one window.
-
-        Parameters
-        ----------
-        work
-            Limit in deterministic seconds.
-        seconds
-            Limit in seconds of the clock.
-        """
+        """Reorder one window."""
         from ortools.sat.python import cp_model
 
         self.current = current = adopted(self.solve_state, self.operations, self.current)

@@ -14,11 +14,11 @@ from random import Random
 from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Gpu
-from jigsaw_opt.solvers.activities.flat import one_iteration
+from jigsaw_opt.solvers.activities.flat import FlatActivities, one_iteration
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory, serial_order
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
 
-__all__ = ["SlotPlacement", "complete", "placements"]
+__all__ = ["SlotPlacement", "complete", "most_held", "placements"]
 
 _Drawn = tuple[tuple[tuple[Gpu, ...], ...], tuple[PlacedWorkers, ...]]
 """GPU of each slot, by job with a task graph; and the data-parallel jobs."""
@@ -302,11 +302,24 @@ class _PlacementDraw:
 def _needs(graph: CompiledTaskGraph) -> list[int]:
     """Return, by slot, the most that its memory intervals take in an order in which memory counts."""
     flat = one_iteration(graph, [sum(hold.bytes for hold in graph.holds)] * len(graph.shape.slots))
+    return most_held(flat, serial_order(flat) or ())
+
+
+def most_held(flat: FlatActivities, order: Iterable[int]) -> list[int]:
+    """Return, by GPU, the most that memory intervals take where activities start in an order.
+
+    Parameters
+    ----------
+    flat
+        The activities.
+    order
+        Their order.
+    """
     memory, most = HeldMemory(flat), [0] * len(flat.room)
-    for activity in serial_order(flat) or ():
-        for slot, amount, end in flat.opens[activity]:
+    for activity in order:
+        for gpu, amount, end in flat.opens[activity]:
             if not memory.done[end]:
-                most[slot] = max(most[slot], memory.held[slot] + amount)
+                most[gpu] = max(most[gpu], memory.held[gpu] + amount)
         memory.do(activity)
     return most
 

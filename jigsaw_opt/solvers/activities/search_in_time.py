@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import islice
-from random import Random
 from typing import NamedTuple
 
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.activities.contraction import in_order
 from jigsaw_opt.solvers.activities.current import Offer
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
-from jigsaw_opt.solvers.activities.improving import SECONDS_OF_LISTING, SECONDS_OF_VISIT
 from jigsaw_opt.solvers.activities.moving import WorkerMoves
 from jigsaw_opt.solvers.activities.order_search import OrderSearch
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.presence import flattened
+from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing, SerialSchedule
+from jigsaw_opt.solvers.activities.stepwise import SECONDS_OF_LISTING, SECONDS_OF_VISIT, StepwiseSearch
 from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["SearchInTime"]
@@ -27,104 +27,111 @@ _DRAWS = 4
 """List schedules by drawn rules of each placement, the best of which is annealed."""
 _ANNEALING = 0.05
 """Deterministic seconds of annealing of an order."""
-_LEAST_WORK = 0.002
-"""Deterministic seconds that a step counts as at least, however small the instance."""
 _HOT = (0.05, 0.15, 0.5)
 """Initial temperatures, in mean durations of activities; one of them is drawn at random."""
 _MOVED = 0.7
 """Share of the steps that move a data-parallel job, where there is one; the others draw other schedules."""
+_SERIAL, _WALK, _LOSS = 0.7, 0.02, 0.01
+"""Share of the steps that vary a serial schedule, deterministic seconds of a walk from one of them to another, and mean
+share of the objective that a step of it may lose."""
 _PATIENCE = 400
 """Steps in a row without a better plan after which it ends."""
 
 
 class _Found(NamedTuple):
-    """Objective of the best schedule of a placement, its number among all, and the placement."""
+    """Objective of the best schedule of a placement, its number among all, and the placement.
+
+    With it is the serial schedule that it was made of, if it was.
+    """
 
     value: float
     number: int
     jobs: PlacedJobs
+    serial: SerialSchedule | None
 
 
-class SearchInTime:
-    """Changes one placement after the other and schedules it.
+class SearchInTime(StepwiseSearch):
+    """Changes one placement after the other and schedules it."""
 
-    Parameters
-    ----------
-    solve_state
-        The solve under way; it may receive other plans from elsewhere at the same time.
-    operations
-        The compiled instance.
-    offer
-        Takes better plans; `SolveState.offer` where None.
-    stream
-        Number of this search among several on one incumbent; each has chance of its own.
-
-    Attributes
-    ----------
-    spent
-        Deterministic seconds so far.
-    exhausted
-        Whether there is no point in going on.
-    """
+    chance = "placements"
 
     def __init__(
         self, solve_state: SolveState, operations: Operations, offer: Offer | None = None, stream: int = 0
     ) -> None:
-        self.solve_state, self.operations, self.offer = solve_state, operations, offer or solve_state.offer
-        self._seed = solve_state.options.seed + (stream << 64)
-        self.random, self.moves = Random(f"placements/{self._seed}"), WorkerMoves(operations)
-        self.spent, self.exhausted = 0.0, False
+        super().__init__(solve_state, operations, offer, stream)
+        self.moves, self.serial = WorkerMoves(operations), SerialPlacing(operations)
         self._pool: list[_Found] = []
-        self._waiting = islice(placements(operations, self._seed, in_time=True), _POOL)
+        self._first = self.serial.first_schedules()
+        self._waiting = islice(placements(operations, self.seed, in_time=True), _POOL)
         self._number, self._idle = 0, 0
 
     def step(self, work: float, seconds: float) -> None:
-        """Schedule one placement.
-
-        Parameters
-        ----------
-        work
-            Limit in deterministic seconds.
-        seconds
-            Limit in seconds of the clock.
-        """
-        limit, end = self.spent + min(work, _ANNEALING), self.solve_state.seconds + seconds
-        self.spent += _LEAST_WORK
-        jobs = self._next()
-        if jobs is None:
-            self.exhausted = True
+        """Schedule one placement."""
+        stop, before = self._stop_after(work, seconds), self.serial.spent
+        found = self._next(stop)
+        self.spent += self.serial.spent - before
+        if found is None:
+            self.exhausted = not self._pool
             return
-
-        def stop(visits: int) -> bool:
-            self.spent += visits * SECONDS_OF_VISIT
-            return self.solve_state.reason() is not None or self.spent >= limit or self.solve_state.seconds >= end
-
-        value, starts = self._scheduled(jobs)
+        jobs, serial = found
+        # Annealing has a limit of its own.
+        stop = self._stop_after(min(work, _ANNEALING), seconds)
+        if serial is None:
+            value, starts = self._scheduled(jobs)
+        else:
+            starts = jobs.starts_in_order(serial.starts)
+            value = jobs.value(starts)
+        # To make all that annealing needs takes about as long as two list schedules.
+        self.spent += 2 * len(starts) * SECONDS_OF_LISTING
         value, starts = min((value, starts), self._annealed(jobs, starts, stop))
         best = self.solve_state.objective
         self._idle = 0 if best is None or value < best else self._idle + 1
         self.exhausted = self._idle > _PATIENCE
         if best is None or value < best:
             self.offer(jobs.timetable(starts))
-        self._pool = sorted([*self._pool, _Found(value, self._number, jobs)], key=lambda found: found[:2])[:_POOL]
+        self._pool = sorted([*self._pool, _Found(value, self._number, jobs, serial)], key=lambda own: own[:2])[:_POOL]
         self._number += 1
 
-    def _next(self) -> PlacedJobs | None:
-        """Return the first placements, then a good one or what a move makes of it; None where there is none."""
-        first = next(self._waiting, None)
+    def _next(self, stop: Callable[[int], bool]) -> tuple[PlacedJobs, SerialSchedule | None] | None:
+        """Return the first placements, then what is made of a good one; None where that is none."""
+        first = next(self._first, None)
         if first is not None:
-            return self._keeping_caps(PlacedJobs(self.operations, first)) or self._next()
+            return self._of_serial(first)
+        waiting = next(self._waiting, None)
+        if waiting is not None:
+            return self._keeping_caps(PlacedJobs(self.operations, waiting)) or self._next(stop)
         if not self._pool:
             return None
-        jobs = self._pool[min(len(self._pool) - 1, int(self.random.expovariate(0.5)))].jobs
+        drawn = self._pool[min(len(self._pool) - 1, int(self.random.expovariate(0.5)))]
+        serials = [found.serial for found in self._pool if found.serial is not None]
+        if serials and self.random.random() < _SERIAL:
+            return self._of_serial(self._varied(drawn.serial or self.random.choice(serials), stop))
         if self.random.random() < _MOVED:
-            moved = self.moves.moved(jobs.placement, self.random)
-            self.spent += len(jobs.flat.job) * SECONDS_OF_LISTING
-            return jobs if moved is None else self._keeping_caps(PlacedJobs(self.operations, moved)) or jobs
-        return jobs
+            moved = self.moves.moved(drawn.jobs.placement, self.random)
+            self.spent += len(drawn.jobs.flat.job) * SECONDS_OF_LISTING
+            changed = None if moved is None else self._keeping_caps(PlacedJobs(self.operations, moved))
+            return changed or (drawn.jobs, None)
+        return drawn.jobs, None
 
-    def _keeping_caps(self, jobs: PlacedJobs) -> PlacedJobs | None:
-        return jobs if jobs.flat.keeps_caps_alone else None
+    def _varied(self, serial: SerialSchedule, stop: Callable[[int], bool]) -> SerialSchedule:
+        """Return the best of the serial schedules that a walk from one of them comes by."""
+        current, best, limit = serial, serial, self.serial.spent + _WALK
+        while self.serial.spent < limit and not stop(0):
+            found = self.serial.neighbour(current, self.random)
+            if found is None:
+                continue
+            if found.value[0] <= current.value[0] * (1 + _LOSS * self.random.expovariate(1)):
+                current = found
+            if best is serial or found.value < best.value:
+                best = found
+        return best
+
+    def _of_serial(self, serial: SerialSchedule) -> tuple[PlacedJobs, SerialSchedule] | None:
+        placement = serial.placement(self.operations)
+        return None if placement is None else (PlacedJobs(self.operations, placement), serial)
+
+    def _keeping_caps(self, jobs: PlacedJobs) -> tuple[PlacedJobs, None] | None:
+        return (jobs, None) if jobs.flat.keeps_caps_alone else None
 
     def _scheduled(self, jobs: PlacedJobs) -> tuple[float, list[int]]:
         """Return objective and starts of the best of some list schedules."""

@@ -13,7 +13,7 @@ from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Layout, demands, shapes
 from jigsaw_opt.solvers.assignments.levels import by_caps
-from jigsaw_opt.solvers.assignments.placement import balanced, packed
+from jigsaw_opt.solvers.assignments.placement import balanced, level_caps, packed
 
 __all__ = ["PlacedWorkers", "WorkerPlacing"]
 
@@ -52,6 +52,9 @@ class WorkerPlacing:
     def __init__(self, operations: Operations, in_time: bool = False) -> None:
         self.operations, self.in_time = operations, in_time
         self.forms = [shapes(demand) for demand in demands(operations) or ()]
+        self.layout = Layout(operations, in_time)
+        self._number = {gpu: g for g, gpu in enumerate(self.layout.gpus)}
+        self._table = AssignmentTable(operations, self.layout, [forms[0] for forms in self.forms])
 
     def place(
         self,
@@ -90,6 +93,24 @@ class WorkerPlacing:
             if found is not None:
                 return self._with_levels(random, layout, found)
         return None
+
+    def on(self, job: int, gpus: Sequence[Gpu]) -> PlacedWorkers | None:
+        """Return a job alone on given GPUs; None where memory or routes do not admit it.
+
+        Parameters
+        ----------
+        job
+            Which job.
+        gpus
+            GPU of each worker, those that take deep levels first.
+        """
+        if not self.forms:
+            return None
+        demand, numbers = self.forms[job][0], [self._number[gpu] for gpu in gpus]
+        state = [demand.job.state_bytes] * len(self.layout.gpus)
+        caps = level_caps(self.layout, demand, numbers, state)
+        found = self._table.assignment(job, demand, numbers, caps)
+        return None if found is None else self._with_levels(None, self.layout, {job: found})[job]
 
     def _assigned(
         self, table: AssignmentTable, placement: list[list[int]], order: Sequence[int]

@@ -19,7 +19,7 @@ _PATIENCE = 25
 """Placements in a row without a better plan after which construction ends: moves then gain more for the same work."""
 _SHARE_IN_TIME, _SHARE_WITHOUT_PLAN = 0.02, 0.2
 """Share of the limits for list schedules in which jobs follow one another for their memory, from the last better one
-on: where there is a plan in which all jobs fit at once, and where there is none."""
+on: where there is a plan, and where there is none."""
 _STEPS = 60
 """Most steps of annealing of the best placement: it only smooths the start, since the moves anneal at length."""
 
@@ -47,7 +47,7 @@ def open_search(context: Context, begun: Event) -> None:
         context.propose(context.candidate(inserted[1]))
     _construct(context)
     if context.operations.has_scarce_memory:
-        context.shared(Trials).make_in_time(_SHARE_WITHOUT_PLAN if context.incumbent is None else _SHARE_IN_TIME)
+        context.shared(Trials).make_in_time(_SHARE_WITHOUT_PLAN if solve_state.best is None else _SHARE_IN_TIME)
 
 
 def _construct(context: Context) -> None:

@@ -8,10 +8,14 @@ from jigsaw_opt.solvers.activities.improving import Annealing
 from jigsaw_opt.solvers.activities.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.presence import fit_at_once
 from jigsaw_opt.solvers.activities.search_in_time import SearchInTime
+from jigsaw_opt.solvers.activities.stepwise import StepwiseSearch
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 
 __all__ = ["AnnealActivities", "PlaceInTime", "ReorderWindow"]
+
+_LEAST_WORK = 0.002
+"""Deterministic seconds that a step in time counts as at least, however small the instance."""
 
 
 class _OrderMove:
@@ -19,7 +23,7 @@ class _OrderMove:
 
     task_graphs: ClassVar[bool] = True
     in_time: ClassVar[bool] = True
-    search: ClassVar[type[Annealing | WindowSearch | SearchInTime]]
+    search: ClassVar[type[StepwiseSearch]]
 
     def __init__(self, context: Context) -> None:
         self._search = self.search(context.solve_state, context.operations, context.offer, context.stream)
@@ -39,7 +43,8 @@ class _OrderMove:
         """Make a step; what it finds is offered on the way."""
         before = self._search.spent
         self._search.step(*budget.left)
-        budget.spend(self._search.spent - before)
+        least = _LEAST_WORK if self._search.operations.has_scarce_memory else 0.0
+        budget.spend(max(least, self._search.spent - before))
         return None
 
 

@@ -8,7 +8,7 @@ from math import inf
 from typing import ClassVar
 
 from jigsaw_opt.solvers.activities.heuristic import timetables_in_time
-from jigsaw_opt.solvers.activities.improving import SECONDS_OF_LISTING
+from jigsaw_opt.solvers.activities.stepwise import SECONDS_OF_LISTING
 from jigsaw_opt.solvers.greedy.evaluation import Outcome
 from jigsaw_opt.solvers.greedy.heuristic import trials
 from jigsaw_opt.solvers.search.budget import Budget
@@ -17,8 +17,8 @@ from jigsaw_opt.solvers.search.context import Candidate, Context, ListSchedule
 __all__ = ["Heuristic", "Trials"]
 
 _SHARE_IN_TIME, _SHARE_WITHOUT_PLAN = 0.1, 0.5
-"""Share of the limits of a call for schedules in which jobs follow one another for memory, where there is a plan in
-which all fit at once, and where there is none."""
+"""Share of the limits of a call for schedules in which jobs follow one another for memory, where there is a plan, and
+where there is none."""
 
 
 class Trials:
@@ -111,5 +111,5 @@ class Heuristic:
         trials = self.context.shared(Trials)
         found = trials.make()
         if self.context.incumbent is None or trials.gains_in_time:
-            trials.make_in_time(_SHARE_WITHOUT_PLAN if self.context.incumbent is None else _SHARE_IN_TIME)
+            trials.make_in_time(_SHARE_WITHOUT_PLAN if self.context.solve_state.best is None else _SHARE_IN_TIME)
         return found
