@@ -34,10 +34,10 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import is_long, solve_phased
+from jigsaw_opt.solvers.phased import is_long, solve_phased, solver
 from jigsaw_opt.solvers.phased.phases import compact
 from jigsaw_opt.solvers.phased.shelves import cyclic_part, iteration_counts, sharing_groups
-from jigsaw_opt.solvers.phased.timer import PhaseTimer
+from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.result import Status, StoppedBy
 from tests.phased_referee import accepts
 
@@ -117,6 +117,22 @@ def test_time_that_is_left_is_used() -> None:
     result = solve_phased(asked, Options(threads=1, time_limit=4))
     assert result.stopped_by is StoppedBy.TIME or result.status is Status.OPTIMAL
     assert result.plan is not None and check(asked, result.plan) == ()
+
+
+def test_placements_of_other_seeds_follow_until_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs with all placings behind them: by a clock of calls, the turns go on, each with a seed of its own."""
+    turns: list[int] = []
+
+    def placed(timer: PhaseTimer, name: str, share: float, part: Instance, turn: int = 0) -> None:
+        turns.append(turn)
+        raise UntimedError("no plan is needed")
+
+    monkeypatch.setattr(PhaseTimer, "placed", placed)
+    monkeypatch.setattr(PhaseTimer, "is_over", property(lambda _: len(turns) > 40))
+    monkeypatch.setattr(solver, "_searched", lambda *_: iter(()))
+    jobs = [Job(f"j{k}", "net", 2, 1000 + k) for k in range(2)]
+    assert solve_phased(instance(*jobs), Options(threads=1, time_limit=1000)).plan is None
+    assert sorted(set(turns)) == [0, 1, 2]
 
 
 def test_a_time_limit_is_kept() -> None:

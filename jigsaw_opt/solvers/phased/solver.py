@@ -185,22 +185,28 @@ def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: 
 def _more(
     instance: Instance, timer: PhaseTimer, rounds: Iterator[Callable[[], Iterator[PlacedGroups]]], bound: int
 ) -> Iterator[PlacedGroups]:
-    """Yield groups with all policies as long as time is left: placed at other ratios of iterations, and searched."""
-    for most in range(_MOST_AGAIN, 1, -1):
-        if most not in {known for _, known in _PLACINGS}:
-            with suppress(UntimedError):
-                for one in _placed(instance, timer, ("auto", most)):
-                    improve(one.groups, bound)
-                    yield one
-        for more in islice(rounds, _ROUNDS):
-            yield from more()
+    """Yield groups with all policies as long as time is left: placed at other ratios of iterations, and searched.
+
+    Each turn through the ratios has seeds of its own.
+    """
+    for turn in count():
+        for most in range(_MOST_AGAIN, 1, -1):
+            if timer.is_over:
+                return
+            if turn > 0 or most not in {known for _, known in _PLACINGS}:
+                with suppress(UntimedError):
+                    for one in _placed(instance, timer, ("auto", most), turn):
+                        improve(one.groups, bound)
+                        yield one
+            for more in islice(rounds, _ROUNDS):
+                yield from more()
 
 
-def _placed(instance: Instance, timer: PhaseTimer, placing: tuple[str, int]) -> Iterator[PlacedGroups]:
+def _placed(instance: Instance, timer: PhaseTimer, placing: tuple[str, int], turn: int = 0) -> Iterator[PlacedGroups]:
     """Yield the groups of one placement, each with phases; nothing where there is none."""
     name, most = placing
     share = _PLACING_SHARE if name == "auto" else 1.0
-    shelves = placed_shelves(instance, instance.jobs, partial(timer.placed, name, share), most)
+    shelves = placed_shelves(instance, instance.jobs, partial(timer.placed, name, share, turn=turn), most)
     if shelves is None:
         return
     gpus = {job.name: job.gpus for shelf in shelves for job in shelf.jobs}

@@ -84,7 +84,7 @@ class PhaseTimer:
         late = self.deadline(share)
         return lambda: self.is_over or (self.first and late())
 
-    def placed(self, solver: str, share: float, part: Instance) -> Plan | None:
+    def placed(self, solver: str, share: float, part: Instance, turn: int = 0) -> Plan | None:
         """Return a cyclic plan of some jobs, on any GPUs, within their part of a share of the time that is left.
 
         Parameters
@@ -95,6 +95,8 @@ class PhaseTimer:
             Share of the time that all jobs together may take.
         part
             The cyclic instance of these jobs.
+        turn
+            How often it was asked before, by which the seed differs.
 
         Raises
         ------
@@ -105,7 +107,8 @@ class PhaseTimer:
         # Placing halves the jobs where they do not fit together. By number of jobs, the shares of all halves of one
         # depth add up to one.
         own = len(part.jobs) / len(self._instance.jobs)
-        return solve_listed(part, solver, self._within(share * own)).plan
+        within = self._within(share * own)
+        return solve_listed(part, solver, replace(within, seed=(within.seed + turn) % 2**31)).plan
 
     def timed(self, shelves: Sequence[Plan], counts: Mapping[str, int], gpus: Gpus) -> Plan:
         """Return a cyclic plan of jobs that run together.
