@@ -22,8 +22,12 @@ from jigsaw_opt.solvers.result import Report, Result, Status
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.resolve import Fix
+    from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["solve"]
+
+_MOST_OFFERED = 200_000
+"""Operations up to which a listed solve begins with the iterations of a phased plan, one by one."""
 
 
 @takes_former_arguments
@@ -108,7 +112,7 @@ def _started(
     begun: float,
 ) -> Result:
     """Return the result from a plan of the instance, or of another one."""
-    from jigsaw_opt.solvers.phased import resolve_phased, solve_phased
+    from jigsaw_opt.solvers.phased import resolve_phased, solve_from_phased, solve_phased
     from jigsaw_opt.solvers.resolve import Fix
     from jigsaw_opt.solvers.resolve.kept_order import timetable_in
 
@@ -120,10 +124,13 @@ def _started(
     if not start.is_phased:
         opening = offering([timetable_in(_in_order(instance, start))])
         result = _solved(instance, method, asked, on_event, opening, begun)
-    elif instance.task_graph_jobs or instance.cluster.power_caps:
-        result = solve_phased(instance, asked)
     else:
-        result = resolve_phased(instance, start, Fix(), asked)
+        anew = bool(instance.task_graph_jobs or instance.cluster.power_caps)  # Of such, none is carried over.
+        phased = partial(solve_phased, instance) if anew else partial(resolve_phased, instance, start, Fix())
+        if method == "auto":
+            result = solve_from_phased(instance, asked, phased, on_event, _listing(instance, start), begun)
+        else:
+            result = phased(asked)
     return _no_worse(result, start) if asked.condition is None else result
 
 
@@ -169,14 +176,19 @@ def _resolved(
     instance: Instance, method: str | Solver, options: Options, start: Plan, fix: Fix, on_event: Report | None
 ) -> Result:
     """Return the result from the plan of another instance: repaired by `resolve`, or as a start for another method."""
-    from jigsaw_opt.solvers.phased import PHASED, resolve_phased
+    from jigsaw_opt.solvers.phased import PHASED, resolve_phased, solve_from_phased
     from jigsaw_opt.solvers.resolve import resolve
     from jigsaw_opt.solvers.resolve.warm import Warm, offer_repaired
 
     if method == PHASED.name and not start.is_phased and fix.empty:
         return solve_listed(instance, method, options)  # What a phased plan keeps, it keeps of another one.
     if start.is_phased or method == PHASED.name:
-        return resolve_phased(instance, start, fix, options)
+        phased = partial(resolve_phased, instance, start, fix)
+        return (
+            solve_from_phased(instance, options, phased, on_event)
+            if method == "auto" and fix.empty
+            else phased(options)
+        )
     if method != "auto" and not fix.empty:
         name = find_solver(method).name
         raise UsageError(
@@ -217,6 +229,24 @@ def _require_correct(instance: Instance, start: Plan) -> None:
                 for violation in broken
             ]
         )
+
+
+def _listing(instance: Instance, start: Plan) -> Opening | None:
+    """Return an opening that offers a phased plan with its iterations listed; None where jobs move or it is too long.
+
+    Only moves make a difference (specification: phased-plans).
+    """
+    from jigsaw_opt.solvers.phased import is_long
+    from jigsaw_opt.solvers.resolve.kept_order import timetable_in
+    from jigsaw_opt.solvers.resolve.remaining import listed
+
+    if instance.moving_jobs or is_long(instance, _MOST_OFFERED):
+        return None
+
+    def offer(solve_state: SolveState) -> None:
+        solve_state.offer(timetable_in(_in_order(instance, listed(start))))
+
+    return offer
 
 
 def _in_order(instance: Instance, plan: Plan) -> Plan:

@@ -12,13 +12,16 @@ from typing import Any, Literal
 import pytest
 
 import jigsaw_opt as jo
+from jigsaw_opt.checking import check
 from jigsaw_opt.documents import decode_instance, encode_instance, encoding, instance_decoding, parsing
 from jigsaw_opt.instances import generate
-from jigsaw_opt.problem import Cluster, Instance, Job, Model, Plan, Segment, Server
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segment, Server
 from jigsaw_opt.problem.rules import part
 from jigsaw_opt.solvers.options import GivenOptions, Options
+from jigsaw_opt.solvers.phased import either
 from jigsaw_opt.solvers.registry import find, ignored, loadable_solvers, names
 from jigsaw_opt.solvers.resolve import Fix
+from jigsaw_opt.solvers.resolve.remaining import listed
 from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from tests.random_instances import random_instance
@@ -183,6 +186,31 @@ def test_a_phased_plan_starts_what_makes_phased_ones() -> None:
         assert again is not None and again <= plan.objective
     with misuse("unsupported start", naming=["'greedy'"]):
         solve(instance, "greedy", start=plan)
+
+
+def test_listed_plans_are_tried_from_a_phased_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs whose blocks and transfers overlap best where no period is repeated."""
+    net = Model((Segment("l", {"v": 3}, {"v": 4}, 5, 6),))
+    jobs = (Job("a", "net", 2, 3), Job("b", "net", 2, 2, release_us=5))
+    link = Link("xy", ("x", "y"), 10**6)
+    instance = Instance(
+        "short",
+        Cluster((Server("x", "v", 1, 100, 10**6), Server("y", "v", 1, 100, 10**6)), (), (link,)),
+        {"net": net},
+        jobs,
+    )
+    plan = solve(instance, "phased", threads=1).plan
+    assert plan is not None and plan.is_phased
+    # The phased plan with its iterations listed is where the other methods begin.
+    listing = listed(plan)
+    assert not check(instance, replace(listing, bound=plan.bound)) and listing.objective == plan.objective
+    result = solve(instance, "auto", start=plan, threads=1)
+    alone = solve(instance, "auto", threads=1)
+    assert result.objective is not None and result.objective == alone.objective
+    monkeypatch.setattr(either, "solve_listed", lambda *_: pytest.fail("a plan that cannot be listed was begun"))
+    monkeypatch.setattr(either, "is_long", lambda *_: True)
+    again = solve(instance, "auto", start=plan, threads=1)
+    assert again.plan is not None and again.plan.is_phased
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from jigsaw_opt.problem.instance import Instance
@@ -14,7 +15,7 @@ from jigsaw_opt.solvers.result import Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.solvers.stop import NoPlan
 
-__all__ = ["is_listed_first", "solve_either"]
+__all__ = ["is_listed_first", "solve_either", "solve_from_phased"]
 
 _MANY_OPERATIONS = 1_000_000
 """Above so many operations a plan that lists them takes long, and a phased one is made as well."""
@@ -70,6 +71,42 @@ def solve_either(
         return found
     # The listed plan took less than its time, which helps the phased one.
     return _better(found, solve_phased(instance, left))
+
+
+def solve_from_phased(
+    instance: Instance,
+    options: Options,
+    phased: Callable[[Options], Result],
+    on_event: Report | None = None,
+    opening: Opening | None = None,
+    started: float | None = None,
+) -> Result:
+    """Solve by ``auto`` from a phased plan: as a phased plan, and by listed ones where these can be made.
+
+    Parameters
+    ----------
+    instance
+        A valid one, of the finite horizon.
+    options
+        Limits, seed and cores.
+    phased
+        Makes a phased plan from the one at hand.
+    on_event, opening, started
+        As for `solve_either`.
+
+    Returns
+    -------
+    Result
+        The better of both.
+    """
+    started = time.monotonic() if started is None else started
+    if not _is_listed(instance, options.time_limit):
+        return phased(_within(options, 1.0, started))
+    found = phased(_within(options, _SHARE, started))
+    within = _within(options, 1.0, started)
+    if _is_proven(found) or options.cancel.is_set() or (within.time_limit is not None and not within.time_limit):
+        return found
+    return _better(solve_listed(instance, "auto", within, on_event, opening), found)
 
 
 def is_listed_first(instance: Instance, options: Options) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeVar
 
 from jigsaw_opt.errors import InvalidInputError, Problem, TooLargeError
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
@@ -19,9 +21,10 @@ from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.problem.timetable import job_end
 
-__all__ = ["RemainingWork", "in_progress_at", "remaining_at", "shifted_jobs"]
+__all__ = ["RemainingWork", "in_progress_at", "listed", "remaining_at", "shifted_jobs"]
 
 _Iteration = TypeVar("_Iteration", WorkerIteration, TaskGraphIteration)
+_JobPlan = TypeVar("_JobPlan", JobPlan, TaskGraphJobPlan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,37 @@ def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
     weighted = sum(weights[name] * end for name, end in ended.items())
     done = max(ended.values(), default=0) if instance.objective == "makespan" else weighted
     return RemainingWork(altered(instance, jobs=jobs), rest, ended, done)
+
+
+def listed(plan: Plan) -> Plan:
+    """Return a phased plan with its iterations listed one by one.
+
+    Parameters
+    ----------
+    plan
+        A correct one, of which no job moves or pauses with a restart.
+
+    Raises
+    ------
+    OutOfTimeError
+        The time of the solve is over.
+    """
+    found: list[JobPlan | TaskGraphJobPlan] = [*_listed(plan, JobPlan), *_listed(plan, TaskGraphJobPlan)]
+    return Plan.of_jobs(
+        plan.instance, plan.instance_sha256, plan.status, plan.objective, plan.bound, None, tuple(found)
+    )
+
+
+def _listed(plan: Plan, kind: type[_JobPlan]) -> Iterator[_JobPlan]:
+    """Yield the jobs of a kind with the iterations of all their phases."""
+    parts: dict[str, list[_JobPlan]] = {}
+    for _, _, phase in plan.all_phases():
+        for job in phase.jobs:
+            if isinstance(job, kind):
+                starts = (phase.start_us + turn * phase.cycle_us for turn in checking_deadline(range(phase.count)))
+                parts.setdefault(job.name, []).extend(_plan_from(job, -start_us) for start_us in starts)
+    for found in parts.values():
+        yield replace(found[0], iterations=tuple(chain.from_iterable(part.iterations for part in found)))
 
 
 def _rest_of(phases: Sequence[Phase], moment: int) -> Iterator[Phase]:
@@ -235,7 +269,7 @@ def _job_from(job: Job | TaskGraphJob, origin: int) -> Job | TaskGraphJob:
     return altered(job, release_us=max(0, job.release_us - origin), deadline_us=deadline)
 
 
-def _plan_from(job: JobPlan, origin: int) -> JobPlan:
+def _plan_from(job: _JobPlan, origin: int) -> _JobPlan:
     return replace(job, iterations=tuple(_later(iteration, -origin) for iteration in job.iterations))
 
 
