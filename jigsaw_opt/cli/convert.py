@@ -401,10 +401,10 @@ def _gpu(arguments: argparse.Namespace) -> GpuType:
     from dataclasses import replace
 
     from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.instances.gpus import GPU_TYPES, GpuType
+    from jigsaw_opt.instances.gpus import GPU_TYPES, GpuType, data_sheet
 
     peak, bandwidth = arguments.peak_flops, arguments.memory_bandwidth
-    gpu = GPU_TYPES.get(arguments.gpu_type)
+    gpu = data_sheet(arguments.gpu_type)
     if gpu is None and (peak is None or bandwidth is None):
         known = ", ".join(GPU_TYPES)
         raise UsageError(

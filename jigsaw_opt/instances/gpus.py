@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.gpu_types import is_part, matching_types
 
-__all__ = ["GPU_TYPES", "GpuType", "server", "type_name"]
+__all__ = ["GPU_TYPES", "GpuType", "data_sheet", "memory_in", "nvlink_bandwidth", "server", "type_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,48 @@ GPU* and *AMD Instinct MI300X Accelerator*. The fabric is one direction of NVLin
 """
 
 
+_PCIE_BANDWIDTH: Mapping[str, int] = {"v100": 16 * 10**9, "a100": 32 * 10**9, "h100": 64 * 10**9}
+"""The fabric of cards: a slot of PCI Express 3.0, 4.0 or 5.0 with 16 lanes, one direction."""
+_PCIE = re.compile(r"(?<![a-z])pcie(?![a-z])")
+_MEMORY = re.compile(r"(?<![0-9])([0-9]{1,4})gb(?![a-z0-9])")
+_SUPERCHIP = re.compile(r"(?<![a-z])g[hb][0-9]")
+"""Names of these tell the memory of the processor, as ``nvidia_gh200_480gb``."""
+_NVLINK = 25 * 10**9
+_NVLINK_5 = 50 * 10**9
+_FIFTH_GENERATION = re.compile(r"(?<![a-z])g?b[23]00(?![0-9])")
+
+
+def data_sheet(name: str) -> GpuType | None:
+    """Return the figures of the type that a name means by its words; None where it has no data sheet.
+
+    Memory and PCI Express in the name replace those of the data sheet, as in ``nvidia_a100-sxm4-80gb`` and
+    ``nvidia_h100_pcie``. A part of a GPU (MIG) has no data sheet.
+
+    Parameters
+    ----------
+    name
+        Name of a type of GPU, as Slurm, Kubernetes or ``nvidia-smi`` spell it.
+    """
+    found = () if is_part(name) else matching_types(name, GPU_TYPES)
+    if len(found) != 1:
+        return None
+    figures = GPU_TYPES[found[0]]
+    is_card = _PCIE.search(name.lower()) and found[0] in _PCIE_BANDWIDTH
+    fabric = _PCIE_BANDWIDTH[found[0]] if is_card else figures.fabric_bandwidth
+    return replace(figures, memory=memory_in(name) or figures.memory, fabric_bandwidth=fabric)
+
+
+def memory_in(name: str) -> int | None:
+    """Return the bytes of memory that the name of a type tells, as in ``a100_3g.20gb``; None where it tells none."""
+    found = [] if _SUPERCHIP.search(name.lower()) else _MEMORY.findall(name.lower())
+    return int(found[-1]) * 10**9 or None if found else None
+
+
+def nvlink_bandwidth(name: str) -> int:
+    """Return the bytes a second of one NVLink of a type, one direction: of the fifth generation, or of those before."""
+    return _NVLINK_5 if _FIFTH_GENERATION.search(name.lower()) else _NVLINK
+
+
 def type_name(text: str) -> str:
     """Return the name of a type of GPU: in small letters where it has a data sheet, as ``A100``; else as it is."""
     return text.lower() if text.lower() in GPU_TYPES else text
@@ -81,9 +125,16 @@ def server(name: str, gpu_type: str, gpus: int) -> Server:
     name
         Its name.
     gpu_type
-        A name in `GPU_TYPES`.
+        A name that has a data sheet.
     gpus
         Number of its GPUs.
+
+    Raises
+    ------
+    KeyError
+        It has none.
     """
-    figures = GPU_TYPES[gpu_type]
+    figures = data_sheet(gpu_type)
+    if figures is None:
+        raise KeyError(gpu_type)
     return Server(name, gpu_type, gpus, figures.memory, figures.fabric_bandwidth, fabric_latency_us=5)

@@ -21,7 +21,7 @@ from itertools import accumulate, pairwise
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances.architectures import ARCHITECTURES, Unit
-from jigsaw_opt.instances.gpus import GPU_TYPES, GpuType
+from jigsaw_opt.instances.gpus import GPU_TYPES, GpuType, data_sheet
 from jigsaw_opt.instances.layers import Layer
 from jigsaw_opt.problem.costs import ceil_fraction
 from jigsaw_opt.problem.layers import MeasuredLayer
@@ -62,7 +62,7 @@ def profile(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> M
     batch
         Samples a worker and iteration.
     gpu_types
-        ``v100``, ``a100`` or ``h200``, one or more.
+        Types with a data sheet, one or more.
     segments
         Number of segments, cut where the forward operations are shared most evenly.
 
@@ -72,7 +72,7 @@ def profile(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> M
         For an unknown name, or a number out of range.
     """
     units = _units(name, batch, gpu_types, segments)
-    gpus = {gpu_type: GPU_TYPES[gpu_type] for gpu_type in gpu_types}
+    gpus = {gpu_type: figures for gpu_type in gpu_types if (figures := data_sheet(gpu_type)) is not None}
     parts = estimate(units, batch, gpus, segments)
     return Model(parts, executor={"zoo": name, "arguments": {}, "batch_size": batch})
 
@@ -143,11 +143,12 @@ def estimate_layers(
 
 
 def _units(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> tuple[Unit, ...]:
-    for path, key, known in (
-        ("name", name, ARCHITECTURES),
-        *(("gpu_types", gpu_type, GPU_TYPES) for gpu_type in gpu_types),
+    known: Mapping[str, object]
+    for path, key, known, found in (
+        ("name", name, ARCHITECTURES, ARCHITECTURES.get(name)),
+        *(("gpu_types", gpu_type, GPU_TYPES, data_sheet(gpu_type)) for gpu_type in gpu_types),
     ):
-        if key not in known:
+        if found is None:
             raise UsageError(f"no profile of {key!r}; {nearest(key, known)}", code="unknown-name", path=path)
     units = ARCHITECTURES[name]()
     if batch < 1 or not 1 <= segments <= len(units) or not gpu_types:

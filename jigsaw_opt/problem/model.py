@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
+from jigsaw_opt.problem.gpu_types import is_part, matching_types
 from jigsaw_opt.problem.rules.part import CheckedPart
 
 __all__ = ["Model", "Segment"]
@@ -77,6 +78,29 @@ class Model(CheckedPart, definition="model"):
     def state_bytes(self) -> int:
         """Bytes that a resident worker holds for weights, gradients and optimiser state (specification: memory)."""
         return self.state_factor * sum(s.parameter_bytes for s in self.segments)
+
+    def names_matching(self, names: Iterable[str]) -> dict[str, str]:
+        """Return those of some names that mean one type of the model, and are not its own, each with that type."""
+        own = self.gpu_types
+        found = {name: matching_types(name, own) for name in names if name not in own}
+        return {name: one[0] for name, one in found.items() if len(one) == 1 and is_part(name) == is_part(one[0])}
+
+    def also_named(self, names: Mapping[str, str]) -> Model:
+        """Return the model with its times and powers under further names of its types of GPU too.
+
+        Parameters
+        ----------
+        names
+            Types of the model, by their further names.
+        """
+
+        def named(table: Mapping[str, int]) -> dict[str, int]:
+            return {**table, **{name: table[own] for name, own in names.items() if own in table}}
+
+        if not names:
+            return self
+        segments = (replace(s, forward_us=named(s.forward_us), backward_us=named(s.backward_us)) for s in self.segments)
+        return replace(self, segments=tuple(segments), power_w=None if self.power_w is None else named(self.power_w))
 
     def block_us(self, gpu_type: str) -> tuple[int, ...]:
         """Return the duration of a block on `gpu_type`, by level (specification: block)."""

@@ -1,7 +1,9 @@
 """Clusters from what others write: ``sinfo`` of Slurm, ``nvidia-smi topo -m``, and GraphML.
 
 ``sinfo:FILE`` is what ``sinfo -N -o "%N|%G"`` prints: a node a line under a header, with its generic resources as in
-``gpu:a100:8(S:0-1)``. Nodes without a GPU are left out; all others stand behind one switch.
+``gpu:a100:8(S:0-1)``. Nodes without a GPU are left out; all others stand behind one switch. A node with GPUs of several
+types, or with parts of GPUs (MIG) beside whole ones, is a server for each, as ``node1.a100``, behind a switch of the
+node.
 
 ``graphml:FILE`` is a graph. A node with ``gpus`` is a server, any other a switch; ``gpu_type``, ``gpu_memory`` and
 ``fabric_bandwidth`` may be stated. An edge is a link with ``bandwidth`` in bytes a second and ``latency_us``.
@@ -12,17 +14,19 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
 from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.readers.lines import Lines
+from jigsaw_opt.documents.readers.slurm_nodes import nodes_of
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.simulation.clusters import LINK_BANDWIDTH, behind_one_switch, grid, typed_server
-from jigsaw_opt.simulation.gpu_topology import read_gpu_topology
+from jigsaw_opt.simulation.gpu_topology import BANDWIDTHS, read_gpu_topology
 from jigsaw_opt.text import suggestion
 
 __all__ = ["FORMATS", "cluster_in_words"]
@@ -77,7 +81,7 @@ def read_sinfo(data: bytes | str, source: str) -> Cluster:
         Lines are wrong; the error lists them all.
     """
     lines = Lines(data, source)
-    servers: dict[str, Server] = {}
+    nodes: dict[str, tuple[Server, ...]] = {}
     for number, line in lines:
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) != 2:
@@ -87,25 +91,39 @@ def read_sinfo(data: bytes | str, source: str) -> Cluster:
                 code="wrong-count",
             )
         elif cells != ["NODELIST", "GRES"]:
-            _add_node(lines, number, cells, servers)
-    if not servers:
+            _add_nodes(lines, number, cells, nodes)
+    if not any(nodes.values()) and not lines.problems:
         lines.add(None, "has no node with a GPU", code="empty")
     lines.raise_if_any()
-    return behind_one_switch(tuple(servers.values()))
+    return _switched({name: servers for name, servers in nodes.items() if servers})
 
 
-def _add_node(lines: Lines, number: int, cells: list[str], servers: dict[str, Server]) -> None:
-    name, resources = cells
-    found = [(match["type"] or "gpu", int(match["gpus"])) for match in _GPUS.finditer(resources)]
-    found = [(kind, gpus) for kind, gpus in found if gpus]
-    if not name or any(mark in name for mark in "[]/"):
-        lines.add(number, f"{name!r} is no name of one node; sinfo -N has a line for each", code="malformed")
-    elif len(found) > 1:
-        lines.add(number, f"node {name!r} has GPUs of {len(found)} types, and a server has one", code="contradiction")
-    elif found:
-        made = typed_server(name, found[0][0].lower(), found[0][1])
-        if servers.setdefault(name, made) != made:
+def _add_nodes(lines: Lines, number: int, cells: list[str], nodes: dict[str, tuple[Server, ...]]) -> None:
+    """Add the nodes of a line, which may be a list as ``gpu[1-4]``."""
+    names = nodes_of(cells[0])
+    counts = Counter[str]()
+    for match in _GPUS.finditer(cells[1]):
+        counts[(match["type"] or "gpu").lower()] += int(match["gpus"])
+    if names is None or "/" in cells[0]:
+        lines.add(number, f"{cells[0]!r} is no name of a node, and no list of them", code="malformed")
+        return
+    counts = +counts
+    for name in names:
+        several = len(counts) > 1
+        made = tuple(typed_server(f"{name}.{kind}" if several else name, kind, gpus) for kind, gpus in counts.items())
+        if nodes.setdefault(name, made) != made:
             lines.add(number, f"node {name!r} has other GPUs than in a line before", code="contradiction")
+
+
+def _switched(nodes: Mapping[str, tuple[Server, ...]]) -> Cluster:
+    """Return all nodes behind one switch; the servers of a node of several share a switch of their own."""
+    servers = tuple(server for own in nodes.values() for server in own)
+    if len(servers) == len(nodes):
+        return behind_one_switch(servers)
+    inner = {name: f"{name}-sys" for name, own in nodes.items() if len(own) > 1}
+    links = [Link(one.name, (one.name, inner[name]), BANDWIDTHS["SYS"]) for name in inner for one in nodes[name]]
+    links += [Link(name, (inner.get(name, name), "switch"), LINK_BANDWIDTH) for name in nodes]
+    return Cluster(servers, (*inner.values(), "switch"), tuple(links))
 
 
 def read_graphml(data: bytes | str, source: str) -> Cluster:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.instances.gpus import GPU_TYPES, server, type_name
+from jigsaw_opt.instances.gpus import data_sheet, memory_in, server, type_name
 from jigsaw_opt.instances.topologies import star
 from jigsaw_opt.problem.cluster import Cluster, Server
 
@@ -72,8 +72,8 @@ def require_count(gpus: int, text: str) -> None:
 def grid(text: str) -> Cluster | None:
     """Return a cluster from text as in ``16x4:v100`` or ``6x4:aws+3x8:rtx``: servers x GPUs of each, and their type.
 
-    All servers stand behind one switch at 10 Gb/s. A type with a data sheet here, in letters of any case, has its
-    memory and fabric, any other 16 GB and 12 GB/s.
+    All servers stand behind one switch at 10 Gb/s. A type that means one with a data sheet, by its words, has
+    its memory and fabric, any other 16 GB and 12 GB/s.
 
     Returns
     -------
@@ -109,6 +109,8 @@ def behind_one_switch(servers: Sequence[Server]) -> Cluster:
 def typed_server(name: str, gpu_type: str, gpus: int) -> Server:
     """Return a server with the memory and fabric of its type's data sheet, or else 16 GB and 12 GB/s.
 
+    The name of a type without a data sheet may tell its memory.
+
     Parameters
     ----------
     name
@@ -119,6 +121,6 @@ def typed_server(name: str, gpu_type: str, gpus: int) -> Server:
         Number of its GPUs.
     """
     gpu_type = type_name(gpu_type)
-    if gpu_type in GPU_TYPES:
+    if data_sheet(gpu_type) is not None:
         return server(name, gpu_type, gpus)
-    return Server(name, gpu_type, gpus, _GPU_MEMORY, _FABRIC_BANDWIDTH)
+    return Server(name, gpu_type, gpus, memory_in(gpu_type) or _GPU_MEMORY, _FABRIC_BANDWIDTH)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.errors import Problem, UsageError
+from jigsaw_opt.instances.gpus import nvlink_bandwidth
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.simulation.clusters import LINK_BANDWIDTH, require_count, typed_server
 
@@ -29,7 +30,8 @@ BANDWIDTHS: Mapping[str, int] = {
     "SYS": 10 * _GB,
 }
 """Bytes a second of a class, one direction, where nothing is stated: an NVLink of the second to the fourth generation,
-of which ``NV4`` has four; PCI Express 3.0 with 16 lanes; the link between two sockets."""
+of which ``NV4`` has four (one of the fifth is twice as fast); PCI Express 3.0 with 16 lanes; the link between two
+sockets."""
 _APART = "SYS"
 _FORMER_NAMES = {"SOC": _APART}
 """How older drivers call a class."""
@@ -47,11 +49,16 @@ Pairs = Mapping[tuple[int, int], str]
 class _Unstated:
     """Values that the text does not state: bytes a second, and bytes; None for the usual of the type."""
 
-    rates: Mapping[str, int]
+    stated_rates: Mapping[str, int] = field(default_factory=dict)
     machines: int = 1
     gpu_type: str = "gpu"
     memory: int | None = None
     network: int = LINK_BANDWIDTH
+
+    @property
+    def rates(self) -> Mapping[str, int]:
+        """Bytes a second of each class."""
+        return {**BANDWIDTHS, "NV": nvlink_bandwidth(self.gpu_type), **self.stated_rates}
 
 
 def read_gpu_topology(data: bytes | str, source: str, options: str = "") -> Cluster:
@@ -84,7 +91,7 @@ def read_gpu_topology(data: bytes | str, source: str, options: str = "") -> Clus
 
 def _options(text: str) -> _Unstated:
     wrong: list[Problem] = []
-    chosen = _Unstated(dict(BANDWIDTHS))
+    chosen = _Unstated()
     for word in text.split(",") if text else ():
         found = _OPTION.fullmatch(word)
         changed = None if found is None else _with(chosen, found["key"], found["value"])
@@ -108,7 +115,7 @@ def _with(options: _Unstated, key: str, value: str) -> _Unstated | None:
     if not amount:
         return None
     if key in BANDWIDTHS:
-        return replace(options, rates={**options.rates, key: amount})
+        return replace(options, stated_rates={**options.stated_rates, key: amount})
     if key == "memory":
         return replace(options, memory=amount)
     return replace(options, network=amount) if key == "net" else None

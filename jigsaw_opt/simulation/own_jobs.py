@@ -11,7 +11,7 @@ from typing import Any, get_args
 from jigsaw_opt.documents import InstanceBuilder
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.instances.architectures import ARCHITECTURES
-from jigsaw_opt.instances.gpus import GPU_TYPES
+from jigsaw_opt.instances.gpus import GPU_TYPES, data_sheet
 from jigsaw_opt.instances.profiles import estimate_name, profile
 from jigsaw_opt.instances.recipes import BATCHES
 from jigsaw_opt.problem.cluster import Cluster
@@ -223,7 +223,7 @@ def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]
     networks = _networks(request, cluster, problems)
     if problems or cluster is None:
         raise InvalidInputError(problems)
-    drawn = _drawn(request, cluster, networks)
+    drawn, spelt = _spelt_as_cluster(_drawn(request, cluster, networks))
     performance = Profiled(drawn.cluster, drawn.models)
     alone = [TraceJob(job.name, 0, job.model, job.workers, 1) for job in drawn.data_parallel]
     for index, job in enumerate(alone):
@@ -241,8 +241,20 @@ def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]
         replace(job, iterations=n, depth=chosen_depth(request.depth, job.workers, drawn.models[job.model].depth, n))
         for job, n in zip(drawn.data_parallel, counts, strict=True)
     )
-    assumed = (*_of_cluster(request, cluster), *_of_models(request, networks), *_of_jobs(request, counts, times_us))
-    return replace(drawn, jobs=jobs), assumed
+    assumed = [*_of_cluster(request, cluster), *spelt, *_of_models(request, networks)]
+    return replace(drawn, jobs=jobs), (*assumed, *_of_jobs(request, counts, times_us))
+
+
+def _spelt_as_cluster(instance: Instance) -> tuple[Instance, list[Assumption]]:
+    """Give models the cluster's names of their types of GPU, and tell which were taken for which."""
+    types = tuple(dict.fromkeys(server.gpu_type for server in instance.cluster.servers))
+    models, assumed = {}, []
+    for name, model in instance.models.items():
+        taken = model.names_matching(types)
+        models[name] = model.also_named(taken)
+        told = ", ".join(f"{own} for {other}" for other, own in taken.items())
+        assumed += [Assumption(f"model {name}", f"its times on {told}")] if taken else []
+    return replace(instance, models=models), assumed
 
 
 def _why(performance: Profiled, name: str, path: str) -> Problem | None:
@@ -351,7 +363,7 @@ def _network(word: str) -> tuple[str, int]:
 
 def _data_sheets(word: str, cluster: Cluster, problems: list[Problem]) -> bool:
     """Return whether all types of GPUs have figures to estimate from."""
-    unknown = sorted({server.gpu_type for server in cluster.servers} - set(GPU_TYPES))
+    unknown = sorted({server.gpu_type for server in cluster.servers if data_sheet(server.gpu_type) is None})
     for kind in unknown:
         hint = f"known are {', '.join(GPU_TYPES)}; others take a measured profile"
         problems.append(
@@ -400,7 +412,10 @@ def _of_cluster(request: OwnRequest, cluster: Cluster) -> list[Assumption]:
     assumed = [
         *(() if drawn else (Assumption("topology", "all servers behind one switch"),)),
         *(
-            Assumption(f"GPUs of type {kind}", f"{memory / 1e9:g} GB of memory, {fabric / 1e9:g} GB/s within a server")
+            Assumption(
+                f"GPUs of type {kind}{'' if data_sheet(kind) else ', which has no data sheet here'}",
+                f"{memory / 1e9:g} GB of memory, {fabric / 1e9:g} GB/s within a server",
+            )
             for kind, memory, fabric in dict.fromkeys(
                 (server.gpu_type, server.gpu_memory, server.fabric_bandwidth) for server in cluster.servers
             )

@@ -14,6 +14,7 @@ from jigsaw_opt.simulation.cluster_files import FORMATS, cluster_in_words
 from tests.refusals import carries
 
 DATA = Path(__file__).parents[1] / "data"
+GB = 10**9
 
 
 def problems(name: str, text: str) -> list[str]:
@@ -32,14 +33,69 @@ def test_nodes_of_slurm() -> None:
 
 
 def test_every_problem_of_sinfo() -> None:
-    text = "NODELIST|GRES\nn[1-4]|gpu:2\nm|gpu:a100:2,gpu:v100:1\nk\no|gpu:2\no|gpu:4\n"
+    text = "NODELIST|GRES\nn[1-|gpu:2\nk\no|gpu:2\no|gpu:4\n"
     assert problems("sinfo", text) == [
-        "f:2: 'n[1-4]' is no name of one node; sinfo -N has a line for each",
-        "f:3: node 'm' has GPUs of 2 types, and a server has one",
-        "f:4: 1 cells; they are NODELIST|GRES, as sinfo -N -o '%N|%G' prints them",
-        "f:6: node 'o' has other GPUs than in a line before",
+        "f:2: 'n[1-' is no name of a node, and no list of them",
+        "f:3: 1 cells; they are NODELIST|GRES, as sinfo -N -o '%N|%G' prints them",
+        "f:5: node 'o' has other GPUs than in a line before",
     ]
     assert problems("sinfo", "NODELIST|GRES\nn|(null)\n") == ["f: has no node with a GPU"]
+
+
+def test_a_node_with_several_types_of_gpu_is_a_server_for_each() -> None:
+    text = "NODELIST|GRES\nm|gpu:a100:6(S:0-1),gpu:a100_3g.20gb:4(S:0),mps:400\nn[1-2]|gpu:v100:4\nc|(null)\n"
+    cluster = FORMATS["sinfo"](text, "f")
+    assert [(s.name, s.gpu_type, s.gpus, s.gpu_memory // GB, s.fabric_bandwidth // GB) for s in cluster.servers] == [
+        ("m.a100", "a100", 6, 40, 300),
+        ("m.a100_3g.20gb", "a100_3g.20gb", 4, 20, 12),
+        ("n1", "v100", 4, 32, 150),
+        ("n2", "v100", 4, 32, 150),
+    ]
+    assert cluster.switches == ("m-sys", "switch")
+    assert [(link.ends, link.bandwidth / GB) for link in cluster.links] == [
+        (("m.a100", "m-sys"), 10),
+        (("m.a100_3g.20gb", "m-sys"), 10),
+        (("m-sys", "switch"), 1.25),
+        (("n1", "switch"), 1.25),
+        (("n2", "switch"), 1.25),
+    ]
+    assert [one.name for one in FORMATS["sinfo"]("NODELIST|GRES\nm|gpu:a100:2,gpu:v100:1\n", "f").servers] == [
+        "m.a100",
+        "m.v100",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spelling", "memory", "fabric"),
+    [
+        ("nvidia_a100-sxm4-80gb", 80, 300),
+        ("nvidia_h100_80gb_hbm3", 80, 450),
+        ("NVIDIA-A100-PCIE-40GB", 40, 32),
+        ("nvidia_h100_pcie", 80, 64),
+        ("tesla_v100-sxm2-16gb", 16, 150),
+        ("tesla_t4", 16, 16),
+        ("nvidia_a40_48gb", 48, 12),  # no data sheet
+        ("nvidia_gh200_480gb", 16, 12),  # the memory of its processor
+        ("a100_1g.5gb", 5, 12),
+    ],
+)
+def test_types_mean_data_sheets_by_their_words(spelling: str, memory: int, fabric: int) -> None:
+    (server,) = FORMATS["sinfo"](f"NODELIST|GRES\nn|gpu:{spelling}:4\n", "f").servers
+    assert (server.gpu_type, server.gpu_memory, server.fabric_bandwidth) == (spelling.lower(), memory * GB, fabric * GB)
+
+
+@pytest.mark.parametrize("model", ["model_a100", "model_nvidia_a100-sxm4-80gb"])
+def test_models_of_a_type_in_another_spelling(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes, made = tmp_path / "n.txt", tmp_path / "i.json"
+    lines = (DATA / "cases" / "field" / "sinfo_long.txt").read_text().splitlines(keepends=True)
+    nodes.write_text("".join(line for line in lines if "v100" not in line))
+    profile = f"big={DATA / 'cases' / 'field' / model}.json"
+    of_nodes = ["new", "--cluster", f"sinfo:{nodes}"]
+    assert main([*of_nodes, "--profile", profile, "--job", "a:big:2:3", "-o", str(made)]) == 0
+    assert load_instance(made).cluster.servers[0].gpu_memory == 80 * GB
+    told = "assumed: model big: its times on a100 for nvidia_a100-sxm4-80gb" in capsys.readouterr().err
+    assert told == (model == "model_a100")
+    assert main([*of_nodes, "--job", "a:resnet50:2:3", "-o", str(tmp_path / "e.json")]) == 0
 
 
 def test_a_graph() -> None:

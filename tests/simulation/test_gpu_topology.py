@@ -85,6 +85,16 @@ def test_matrices_from_the_field(name: str, servers: list[tuple[str, int, int]])
     assert [(server.name, server.gpus, server.fabric_bandwidth) for server in cluster.servers] == servers
 
 
+@pytest.mark.parametrize(
+    ("options", "fabric"),
+    [("type=b200", 900), ("type=nvidia_gb200", 900), ("type=h100", 450), ("type=b200,NV=25", 450)],
+)
+def test_links_of_the_fifth_generation_are_twice_as_fast(options: str, fabric: int) -> None:
+    text = (FILE.parent / "cases" / "field" / "topo_gb200.txt").read_text()
+    (server,) = read_gpu_topology(text, "f", options).servers
+    assert server.fabric_bandwidth == fabric * GB
+
+
 def test_every_problem_of_the_text() -> None:
     text = (
         "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\nGPU0\tX\tNV2\tFOO\tSYS\t0\nGPU1\tNV2\n"
