@@ -25,7 +25,7 @@ _FORMATS = (
     "jsplib, fjsplib and psplib are shops and projects, with options --name and -o alone"
 )
 _SHOPS = ("jsplib", "fjsplib", "psplib")
-_LONGEST = 15
+_LONGEST, _LARGEST = 15, 2**53 - 1
 _ESTIMATE = ("tokens", "peak_flops", "memory_bandwidth", "efficiency")
 _MOST_SEGMENTS = 6
 _COUNTS = ("servers", "gpus", "gpu_memory", "bandwidth", "fabric_bandwidth", "workers", "iterations")
@@ -176,15 +176,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.iterations is None:
         arguments.iterations = 1 if arguments.format == "chakra" else 3
     for name in (*_COUNTS, *(each for each in (*_ESTIMATE, "state_factor") if getattr(arguments, each) is not None)):
-        if getattr(arguments, name) < 1:
+        if not 1 <= getattr(arguments, name) <= _LARGEST:
             raise UsageError(
-                f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}",
+                f"--{name.replace('_', '-')} is from 1 to 2^53 - 1, not {getattr(arguments, name)}",
                 code="out-of-range",
                 path=f"--{name.replace('_', '-')}",
             )
-    if arguments.latency_us < 0:
+    if not 0 <= arguments.latency_us <= _LARGEST:
         raise UsageError(
-            f"--latency-us is at least 0, not {arguments.latency_us}", code="out-of-range", path="--latency-us"
+            f"--latency-us is from 0 to 2^53 - 1, not {arguments.latency_us}", code="out-of-range", path="--latency-us"
         )
     _check_options(arguments)
     if arguments.to == "layers":

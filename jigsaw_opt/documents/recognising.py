@@ -15,7 +15,7 @@ from jigsaw_opt.errors import InvalidInputError, Problem
 __all__ = ["FORMS", "Form", "expecting", "likely_form", "stated_kind"]
 
 _HEAD = 65_536
-_TOPOLOGY = re.compile(r"\s*(?:\x1b\[[0-9;]*m)*\s*GPU0\s")
+_TOPOLOGY = re.compile(r"(?:\s|\x1b\[[0-9;]*m)*GPU0\s")
 _MODEL = re.compile(r'\s*\{.*"segments"\s*:', re.DOTALL)
 _OF_MORE = re.compile(r'"(format|cluster|jobs)"\s*:')
 """Keys of documents that a model may be a part of."""

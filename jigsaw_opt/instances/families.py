@@ -16,6 +16,7 @@ from jigsaw_opt.instances.crowded import crowded, shortened
 from jigsaw_opt.instances.gpus import server
 from jigsaw_opt.instances.profiles import estimate_name, profile
 from jigsaw_opt.instances.recipes import FAMILIES, Recipe
+from jigsaw_opt.instances.sizes import require_size
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.costs import staircase
@@ -28,7 +29,6 @@ from jigsaw_opt.text import nearest
 
 __all__ = ["Draft", "HiddenPlace", "draft", "families", "generate"]
 
-_MOST_WORKERS = 1_000_000
 _DRAWN: Mapping[str, Callable[[int, Mapping[str, Any]], Recipe]] = {"crowded": crowded}
 """Families without fixed recipes: each makes one from a seed and the fields that are set otherwise."""
 
@@ -122,12 +122,7 @@ def _recipe(family: str, seed: int, changes: Mapping[str, Any]) -> Recipe:
 def _require_size(recipe: Recipe) -> None:
     gpus = recipe.servers * recipe.gpus
     workers = gpus * recipe.load // 100
-    if max(gpus, workers) > _MOST_WORKERS:
-        asked = f"{gpus:,} GPUs and {workers:,} workers"
-        raise UsageError(
-            f"an instance is made with {_MOST_WORKERS:,} GPUs and as many workers at most, not {asked}",
-            code="too-large",
-        )
+    require_size(gpus, workers)
 
 
 @dataclass(slots=True)

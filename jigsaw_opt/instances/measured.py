@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.instances.sizes import require_size
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.depth import CHOICES, Depth, chosen_depth
@@ -65,17 +66,18 @@ def instance_of(name: str, models: Mapping[str, Model], setting: MeasuredSetting
     Raises
     ------
     UsageError
-        Where the topology or the depth rule does not exist.
+        Where the topology or the depth rule does not exist, or there are too many GPUs or workers.
     """
     if setting.depth not in CHOICES:
         raise UsageError(
             f"no depth rule {setting.depth!r}; {nearest(setting.depth, CHOICES)}", code="unknown-name", path="depth"
         )
+    cluster = _cluster(setting, len(models))
     jobs = tuple(
         Job(key, key, setting.workers, setting.iterations, depth=_depth(setting, model))
         for key, model in models.items()
     )
-    return Instance(name, _cluster(setting), models, jobs, _horizon(setting), setting.objective)
+    return Instance(name, cluster, models, jobs, _horizon(setting), setting.objective)
 
 
 def instance_of_task_graph(name: str, graph: TaskGraph, setting: MeasuredSetting) -> Instance:
@@ -93,13 +95,14 @@ def instance_of_task_graph(name: str, graph: TaskGraph, setting: MeasuredSetting
     Raises
     ------
     UsageError
-        Where the topology does not exist.
+        Where the topology does not exist, or there are too many GPUs.
     """
     job = TaskGraphJob(name, graph, setting.iterations)
     return Instance(name, _cluster(setting), {}, (job,), _horizon(setting), setting.objective)
 
 
-def _cluster(setting: MeasuredSetting) -> Cluster:
+def _cluster(setting: MeasuredSetting, jobs: int = 0) -> Cluster:
+    require_size(setting.servers * setting.gpus, setting.workers * jobs)
     if setting.topology not in TOPOLOGIES:
         raise UsageError(
             f"no topology {setting.topology!r}; {nearest(setting.topology, TOPOLOGIES)}",

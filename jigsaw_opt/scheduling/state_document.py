@@ -233,7 +233,8 @@ def _check(tree: Plain, state: ClusterState, report: Report) -> None:
             report.add(("$.jobs", k), "has done all its work", code="contradiction")
         elif job.submit_us > tree["time_us"]:
             report.add(("$.jobs", k), "is submitted only later", code="contradiction")
-    news, gone = tree["news"], set(range(tree["next_job"])) - set(numbers)
+    news = tree["news"]
+    gone = set(news["ended"]) - set(numbers)  # every number below `next_job` is of a job that there was
     active = {one["figures"]["job"] for one in tree["jobs"] if not one["held"]}
     for key, among in (("arrived", active), ("ended", gone), ("stopped", active - set(news["arrived"]))):
         _check_once(news[key], among, f"$.news.{key}", report)

@@ -9,6 +9,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances.gpus import data_sheet, memory_in, server, type_name
 from jigsaw_opt.instances.topologies import star
 from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.workload import MOST_GPUS
 
 __all__ = [
     "LINK_BANDWIDTH",
@@ -27,7 +28,6 @@ _GPU_MEMORY = 16 * 10**9
 _FABRIC_BANDWIDTH = 12 * 10**9
 LINK_BANDWIDTH = 1_250_000_000
 """Bytes a second of a server's link where nothing is stated: 10 Gb/s."""
-_MOST_GPUS = 1_000_000
 
 
 def require_size(cluster: Cluster, text: str) -> None:
@@ -63,9 +63,9 @@ def require_count(gpus: int, text: str) -> None:
     UsageError
         There are none, or more than a million.
     """
-    if not 1 <= gpus <= _MOST_GPUS:
+    if not 1 <= gpus <= MOST_GPUS:
         raise UsageError(
-            f"cluster {text}: between 1 and {_MOST_GPUS} GPUs, not {gpus}", code="out-of-range", path="cluster"
+            f"cluster {text}: between 1 and {MOST_GPUS} GPUs, not {gpus}", code="out-of-range", path="cluster"
         )
 
 

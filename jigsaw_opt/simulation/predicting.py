@@ -19,6 +19,8 @@ from jigsaw_opt.simulation.taken_over import TakenOver
 
 __all__ = ["predict_start_live", "predict_starts"]
 
+_MOST_NUMBERED = 1_000_000
+"""Jobs of a queue and of those that left it: a simulation has a place for each number."""
 _DAY_US = 86_400_000_000
 _HOUR_US = 3_600_000_000
 
@@ -60,7 +62,8 @@ def predict_starts(
     Raises
     ------
     UsageError
-        There is nothing to draw from, the number of simulations is below 1, or the policy refuses a job.
+        There is nothing to draw from, the number of simulations is below 1, the queue has numbered too many jobs,
+        or the policy refuses a job.
     """
     if samples < 1:
         raise UsageError(f"there is at least 1 simulation, not {samples}", code="out-of-range", path="samples")
@@ -68,6 +71,9 @@ def predict_starts(
         raise UsageError("no job has ended before, so there is nothing to tell how long jobs last", code="empty")
     if past is None:
         samples = 1
+    if queue.next_job > _MOST_NUMBERED:
+        told = f"the queue has numbered {queue.next_job:,} jobs, and at most {_MOST_NUMBERED:,} are simulated"
+        raise UsageError(told, code="too-large")
     draws = _Draws(setting, queue, past)
     starts: list[dict[int, int]] = []
     while len(starts) < samples and not (starts and stop()):

@@ -29,6 +29,25 @@ def test_a_trace_without_times_makes_no_document(
     assert not written.exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "code"),
+    [
+        (["--servers", "99999999999"], "2: too-large"),
+        (["--workers", "1000001"], "2: too-large"),
+        (["--gpus", "500001"], "2: too-large"),
+        (["--gpu-memory", str(2**53)], "2: out-of-range --gpu-memory"),
+        (["--latency-us", str(2**60)], "2: out-of-range --latency-us"),
+    ],
+)
+def test_sizes_have_a_limit(option: list[str], code: str) -> None:
+    ends(code, "convert", "pipedream", DATA / "pipedream/base.graph.txt", "--gpu-type", "a100", *option)
+
+
+def test_one_trace_stands_for_a_limited_number_of_ranks() -> None:
+    trace = DATA / "field/chakra_ring.0.et"
+    ends(f"3: too-large {trace}", "convert", "chakra", trace, "--gpu-type", "a100", "--workers", str(2**53 - 1))
+
+
 def test_a_graph_without_its_edges_makes_no_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = (DATA / "pipedream/base.graph.txt").read_text().splitlines()
     cut = tmp_path / "cut.graph.txt"

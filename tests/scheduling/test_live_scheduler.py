@@ -282,6 +282,17 @@ def test_policies_that_cannot_run_are_named() -> None:
             LiveScheduler(star("v"), policy, models=MODELS)
 
 
+def test_a_state_may_have_numbered_more_jobs_than_memory_holds() -> None:
+    live = submitted(4)
+    live.step(0)
+    fresh = submitted()
+    fresh.restore(in_json(live.state()) | {"next_job": 2**53 - 1})
+    fresh.handle(JobSubmitted(0, TraceJob("next", 0, "small", 2, 1000)))
+    assert fresh.state()["next_job"] == 2**53
+    with pytest.raises(UsageError, match="9,007,199,254,740,992 jobs"):
+        fresh.when("next", samples=3)
+
+
 def test_all_problems_of_a_state_are_told() -> None:
     live = submitted(4, 2)
     live.step(0)

@@ -33,6 +33,8 @@ from jigsaw_opt.text import counted
 
 __all__ = ["read_chakra"]
 
+_MOST_OF_ALL = 1_000_000
+"""Nodes of all ranks for which one trace stands."""
 _MOST_KEPT = 50_000
 """What waits for what is worked out with a bit for each pair of nodes."""
 _LONGEST_NAME = 48
@@ -116,6 +118,9 @@ def read_chakra(
     if problems:
         raise InvalidInputError(problems)
     if len(ranks) == 1:
+        if len(ranks[0].kept) * workers > _MOST_OF_ALL:
+            told = f"has {len(ranks[0].kept)} nodes of a GPU for each of {workers} ranks; at most {_MOST_OF_ALL:,} fit"
+            raise InvalidInputError([Problem(ranks[0].source, told, code="too-large")])
         ranks = [ranks[0].again(number) for number in range(workers)]
     graph, kinds = _task_graph(ranks, gpu_type)
     if tell is not None:

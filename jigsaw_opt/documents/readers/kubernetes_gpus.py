@@ -9,7 +9,7 @@ from jigsaw_opt.documents.readers.tree import Tree
 __all__ = ["PodNeeds", "counts_whole_gpus"]
 
 _WHOLE = re.compile(r"[^/]+/gpu|gpu\.intel\.com/(?:i915|xe)|volcano\.sh/gpu-number")
-_PART = re.compile(r"[^/]+/(?:mig-.*|.*gpu.*|vcuda.*)|gpu\.intel\.com/.*")
+_PART = re.compile(r"[^/]+/(?:mig-|vcuda|(?=.*gpu)).*|gpu\.intel\.com/.*", re.DOTALL)
 _NO_GPU = re.compile(r"monitoring$")
 
 

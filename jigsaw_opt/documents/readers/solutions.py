@@ -15,7 +15,7 @@ __all__ = ["EngineSolution", "read_solution"]
 _Line = tuple[int, str]
 _MOST_LINES = 50_000_000
 """HiGHS lists columns and rows, of which a program that may be written has more than a trace has jobs."""
-_OBJECTIVE = re.compile(r"objective(?: value)?\s*[:=]?\s+(\S+)", re.IGNORECASE)
+_OBJECTIVE = re.compile(r"objective(?: value)?(?:\s*[:=])?\s+(\S+)", re.IGNORECASE)
 _CBC = re.compile(r"^[A-Za-z].* - objective value\s")
 _NOTHING = re.compile(r"infeasible|unbounded|no (?:integer )?solution|not solved", re.IGNORECASE)
 _FORMATS = "known are the solution files of HiGHS (raw, of write_solution_style 0), SCIP, CBC and Gurobi"

@@ -19,7 +19,7 @@ _SLURM_TIME = re.compile(
     r"|(?:(?P<h>[0-9]{1,6}):)?(?P<m>[0-9]{1,9})(?::(?P<s>[0-9]{1,6}))?"
 )
 _SINCE_1970 = re.compile(r"[0-9]{9,10}(?:\.[0-9]{1,9})?")
-_ZONE_APART = re.compile(r" +(?:([+-][0-9]{2}:?[0-9]{2})|UTC|GMT)$")
+_ZONE_APART = re.compile(r" {1,20}(?:([+-][0-9]{2}:?[0-9]{2})|UTC|GMT)$")
 """A zone behind a space, as ``date`` and database systems write it."""
 _EPOCH = datetime(1970, 1, 1)
 

@@ -39,7 +39,7 @@ _HARMLESS = re.compile(
     | (\w+_)?(dropout(_prob|_rate)?|pdrop|layerdrop) | \w+_eps(ilon)? | init(ializer)?_\w+ | mask_(time|feature)_\w+
     | gradient_checkpointing | router_\w+ | apply_spec_augment | output_past | pretraining_tp | chunk_size_feed_forward
     # how texts are generated
-    | \w+_token_ids? | \w*(suppress|beam|length_penalty|repetition_penalty|no_repeat_ngram)\w* | (max|min)_length
+    | \w+_token_ids? | (?=\w*(suppress|beam|length_penalty|repetition_penalty|no_repeat_ngram))\w+ | (max|min)_length
     | use_cache | cache_implementation | do_sample | early_stopping | temperature | top_[kp] | typical_p | bad_words_ids
     | diversity_penalty | num_return_sequences | remove_invalid_values | forced_decoder_ids | return_dict\w*
     | output_(attentions|hidden_states|scores|router_logits) | tokenizer_class | model_max_length | median_filter_width
