@@ -81,6 +81,11 @@ class TraceJob:
         Names of jobs, or of arrays, that must have ended before it may start.
     array, array_limit
         The array of which it is a task, and at most how many of its tasks run at a time.
+    nodes
+        Names of the nodes on which it ran or runs.
+    held_by
+        What holds it back although there is room, such as ``begin`` or ``reservation``. Its waiting tells nothing of a
+        policy, so measures of waiting leave it out.
     """
 
     name: str
@@ -107,6 +112,8 @@ class TraceJob:
     after: tuple[str, ...] | None = None
     array: str | None = None
     array_limit: int | None = None
+    nodes: tuple[str, ...] | None = None
+    held_by: str | None = None
 
     def __post_init__(self) -> None:
         for name in STATED_LISTS:
@@ -175,12 +182,13 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "array_limit": (1, LARGEST),
 }
 """The least and the greatest of the whole numbers of a job."""
-_STATED_TEXTS = ("user", "account", "queue", "qos", "ran_on", "array")
-STATED_LISTS = ("gpu_types", "after")
+_STATED_TEXTS = ("user", "account", "queue", "qos", "ran_on", "array", "held_by")
+STATED_LISTS = ("gpu_types", "after", "nodes")
 """Fields of a job that a trace may state as several names."""
+_IF_NONE = {"gpu_types": "any type", "after": "no job", "nodes": "that they are not known"}
 STATED = (
     *("time_limit_us", "start_us", "end_us", "user", "account", "queue", "qos", "priority"),
-    *("gpu_types", "ran_on", "preemptible", "after", "array", "array_limit"),
+    *("gpu_types", "ran_on", "preemptible", "after", "array", "array_limit", "nodes", "held_by"),
 )
 """Fields of a job that a trace may state beyond its work; each is None where it does not."""
 _MAY_BE_NONE = frozenset({"iterations", "batch_size", *STATED})
@@ -218,7 +226,7 @@ def job_problems(job: TraceJob) -> Iterator[Problem]:
     for name in STATED_LISTS:
         value = getattr(job, name)
         if value is not None and not (type(value) is tuple and value and all(map(_is_listed, value))):
-            is_empty = "empty, and None means " + ("any type" if name == "gpu_types" else "no job")
+            is_empty = f"empty, and None means {_IF_NONE[name]}"
             found = is_empty if value == () else _shown(value)
             told = f"must be names of 1 to {LONGEST_NAME} characters, none with a bar; is {found}"
             yield Problem(name, told, code="empty" if value == () else "wrong-type")

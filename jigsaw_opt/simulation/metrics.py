@@ -119,7 +119,8 @@ class SimulationSummary:
 def _longest_wait(setting: Setting, outcome: SimulationOutcome) -> tuple[int, int]:
     """Return for how long a job held no GPUs, up to its end or that of the simulation, at most, and its GPUs."""
     held, jobs = outcome.held_us(), setting.workload.jobs
-    ends = ((outcome.end_us if record.finish_us is None else record.finish_us, record.index) for record in outcome.jobs)
+    free = (record for record in outcome.jobs if jobs[record.index].held_by is None)
+    ends = ((outcome.end_us if record.finish_us is None else record.finish_us, record.index) for record in free)
     return max(((us - jobs[k].submit_us - held[k], jobs[k].gpus) for us, k in ends), default=(0, 0))
 
 
@@ -137,7 +138,8 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
     ended = [record for record in outcome.jobs if record.finish_us is not None]
     completions = [completion_us(setting, record) / _HOUR_US for record in ended]
     weights = [jobs[record.index].weight for record in ended]
-    waits = [(r.start_us - jobs[r.index].submit_us) / _HOUR_US for r in outcome.jobs if r.start_us is not None]
+    free = [record for record in outcome.jobs if jobs[record.index].held_by is None]
+    waits = [(r.start_us - jobs[r.index].submit_us) / _HOUR_US for r in free if r.start_us is not None]
     longest_us, gpus = _longest_wait(setting, outcome)
     ratios = [fairness(setting, record) for record in ended]
     span_us = max(1, outcome.end_us - jobs[0].submit_us)
@@ -156,8 +158,8 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
         mean_waiting_h=_mean(waits),
         median_waiting_h=median(waits),
         p99_waiting_h=quantile(waits, 0.99),
-        longest_waiting_h=longest_us / _HOUR_US if outcome.jobs else None,
-        longest_waiting_gpus=gpus if outcome.jobs else None,
+        longest_waiting_h=longest_us / _HOUR_US if free else None,
+        longest_waiting_gpus=gpus if free else None,
         makespan_h=span_us / _HOUR_US,
         gpu_hours=held_us / _HOUR_US,
         mean_gpu_hours=held_us / _HOUR_US / max(1, len(outcome.jobs)),

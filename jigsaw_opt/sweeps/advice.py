@@ -175,11 +175,14 @@ class Advisor:
         self.seeds, self.measure = tuple(dict.fromkeys(_SEEDS if seeds is None else seeds)), measure
         # Only the seed changes what jobs there are: everything is read once a seed, and variants share it.
         found = read_settings({"policy": "fifo", **base, "seed": seed} for seed in self.seeds)
-        recorded = "policy" not in base and why_no_record(found[0].workload) is None
+        why_not = why_no_record(found[0].workload)
+        recorded = "policy" not in base and why_not is None
         self.today = RECORDED.name if recorded else str(base.get("policy", "fifo"))
         self.settings = {seed: setting.under(self.today) for seed, setting in zip(self.seeds, found, strict=True)}
         self.words = {**self.settings[self.seeds[0]].words, "seed": base.get("seed", 0)}
         self.left_out: dict[str, str] = {}
+        if "policy" not in base and why_not is not None:
+            self.left_out[RECORDED.name] = f"not the baseline, for which {self.today} stands in: {why_not}"
         for words in policies or ():
             self.settings[self.seeds[0]].under(words)
         others = policies if policies is not None else tuple(self._fitting())

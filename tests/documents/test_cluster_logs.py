@@ -170,22 +170,24 @@ def test_tasks_of_an_array_that_wait_count_each() -> None:
 @pytest.mark.parametrize("separator", [",", "  "])
 def test_accounting_without_bars_says_how_to_print_it(separator: str) -> None:
     last = problems("slurm", SLURM.replace("|", separator))[-1]
-    assert last.startswith("t:1: no bars between columns (print it with sacct -X -P -o JobID,State,Submit,")
+    assert last.startswith("t:1: no bars between columns (print it with TZ=UTC sacct -X -P -o JobID,State,Submit,")
 
 
 def test_every_problem_of_slurm() -> None:
     good = f"1|{START}|{START}|{START}|gres/gpu=1\n"
-    text = (
-        SLURM
-        + good
-        + good
-        + f"2|yesterday|{START}|{START}|gres/gpu=1\n3|{START}|{START}|2026-01-30T08:00:00|gres/gpu=2\n4|{START}\n"
-    )
-    assert problems("slurm", text) == [
-        "t:4: Submit is a date and time as 2026-01-31 08:30, not 'yesterday'",
-        "t:5: End is before Start",
-        "t:6: 2 cells under 5 columns",
+    wrong = f"2|yesterday|{START}|{START}|gres/gpu=1\n3|{START}|{START}|2026-01-30T08:00:00|gres/gpu=2\n4|{START}\n"
+    assert problems("slurm", SLURM + wrong) == [
+        "t:2: Submit is a date and time as 2026-01-31 08:30, not 'yesterday'",
+        "t:3: End is before Start",
+        "t:4: 2 cells under 5 columns",
     ]
+    workload = read_trace("slurm", SLURM + good + wrong, "t")
+    assert [job.name for job in workload.jobs] == ["1"]
+    assert workload.left_out == {
+        "with more or fewer cells than there are columns": 1,
+        "with a record that is wrong: Submit is a date and time as 2026-01-31 08:30": 1,
+        "with a record that is wrong: End is before Start": 1,
+    }
     assert problems("slurm", SLURM + f"1|{START}|Unknown|Unknown|gres/gpu=1\n") == [
         "t: has no job (1 of 1 jobs left out: 1 never started)"
     ]

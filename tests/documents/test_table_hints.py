@@ -40,9 +40,11 @@ def test_lines_of_empty_cells_are_no_jobs() -> None:
 
 def test_sacct_without_our_columns_is_told_how_to_print_them() -> None:
     (problem,) = problems("slurm", "JobID|JobName|Start|End\n1|a|b|c\n")
-    assert problem.startswith("t:1: no column 'Submit', 'AllocTRES' (print it with sacct -X -P -o JobID,State,Submit")
+    assert problem.startswith(
+        "t:1: no column 'Submit', 'AllocTRES' (print it with TZ=UTC sacct -X -P -o JobID,State,Submit"
+    )
     (problem,) = problems("slurm", "JobID     Submit\n1   b\n")
-    assert problem.startswith("t:1: no bars between columns (print it with sacct -X -P -o ")
+    assert problem.startswith("t:1: no bars between columns (print it with TZ=UTC sacct -X -P -o ")
 
 
 def test_dates_under_a_column_of_numbers_lead_to_the_column_of_dates() -> None:

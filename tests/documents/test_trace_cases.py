@@ -17,6 +17,8 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.simulation.recorded import why_no_record
+from jigsaw_opt.simulation.simulate import simulate
 from tests.refusals import carries, refuses
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
@@ -125,6 +127,81 @@ def test_an_end_before_the_start_is_refused_but_for_a_change_of_the_clocks() -> 
     assert job.duration_us == HOUR_US // 6
     with refuses("wrong-order t:2"):
         slurm(f"1|COMPLETED|{A}|{C}|{A}|00:10:00|{gpu}")
+
+
+def test_elapsed_tells_the_end_over_a_change_of_the_clocks() -> None:
+    gpu = "gres/gpu=1|gres/gpu=1"
+    workload = slurm(
+        f"1|COMPLETED|{A}|{B}|2024-03-02T14:00:00|02:00:00|{gpu}",  # the clocks were put forward
+        f"2|COMPLETED|{A}|{B}|{C}|02:00:00|{gpu}",  # or back
+        f"3|COMPLETED|{B}|{A}|{C}|01:00:00|{gpu}",  # between submission and start
+        f"4|COMPLETED|{A}|{A}|{C}|01:59:00|{gpu}",  # was suspended for a minute
+        f"5|COMPLETED|{C}|2024-03-02T09:00:00|{C}|03:00:00|{gpu}",
+    )
+    assert [(job.name, (job.start_us or 0) / HOUR_US, (job.end_us or 0) / HOUR_US) for job in workload.jobs] == [
+        ("1", 1, 3),
+        ("2", 1, 3),
+        ("4", 0, 2),
+        ("3", 1, 2),
+    ]
+    assert why_no_record(workload) is None
+    assert workload.left_out == {"with a record that is wrong: Start is before Submit": 1}
+    assert sorted(workload.remarks.values()) == [1, 1, 3]
+
+
+def test_bars_and_line_breaks_in_names_and_commands() -> None:
+    assert told(read("slurm", "field/sacct_multiline.txt")) == [
+        ("911", 0, 2, 3600),
+        ("912", 600, 1, 1800),
+        ("913", 1200, 4, 7200),
+    ]
+    head = "JobID|JobName|State|Submit|Start|End|Elapsed|AllocTRES|ReqTRES|User|SubmitLine"
+    rest = f"COMPLETED|{A}|{B}|{C}|01:00:00|gres/gpu=1|gres/gpu=1|ann"
+    workload = slurm(
+        f"1|a|b|{rest}|sbatch -d afterok:7 x.sh",
+        f"2|a|b||{rest}|sbatch --wrap 'x | y || z'",
+        f"3|plain|{rest}|sbatch --wrap 'cat <<E",
+        "1|2|3",  # in the command, as a record that is too short
+        "E'",
+        "4|two",
+        f"lines|{rest}|",
+        f"5|a|{rest}|srun|sh",
+        head=head,
+    )
+    assert [job.name for job in workload.jobs] == ["1", "2", "3", "4", "5"]
+    assert workload.left_out == {"with more or fewer cells than there are columns": 1}
+    assert workload.jobs[0].after == ("7",)
+    assert {job.user for job in workload.jobs} == {"ann"}
+
+
+def test_jobs_that_wait_for_a_time_or_a_reservation_tell_nothing_of_waiting() -> None:
+    head = "JobID|State|Submit|Start|End|Elapsed|AllocTRES|ReqTRES|NodeList|Reservation|SubmitLine"
+    rest = f"COMPLETED|{A}|{B}|{C}|01:00:00|gres/gpu=1|gres/gpu=1"
+    workload = slurm(
+        f"1|{rest}|n[01-02]||sbatch -b 11:00 a.sh",
+        f"2|{rest}|None assigned||sbatch --reservation=big a.sh",
+        f"3|{rest}|n1|maint|sbatch a.sh",
+        f"4|COMPLETED|{A}|{A}|{C}|02:00:00|gres/gpu=1|gres/gpu=1|n1||sbatch --begin=now a.sh",
+        head=head,
+    )
+    assert [(job.held_by, job.nodes) for job in workload.jobs] == [
+        ("begin", ("n01", "n02")),
+        ("reservation", None),
+        ("reservation", ("n1",)),
+        (None, ("n1",)),
+    ]
+    summary = simulate(workload, "1x8:a100", "recorded").summary
+    assert (summary.mean_waiting_h, summary.longest_waiting_h) == (0, 0)
+    assert (
+        workload.remarks["jobs that a time (--begin) or a reservation holds back, which are left out of waiting times"]
+        == 3
+    )
+
+
+def test_shares_of_mps_have_words_of_their_own() -> None:
+    whole = f"1|COMPLETED|{A}|{B}|{C}|01:00:00|gres/gpu=1|gres/gpu=1"
+    workload = slurm(whole, f"2|COMPLETED|{A}|{B}|{C}|01:00:00|cpu=1,gres/mps:a100=50|cpu=1,gres/mps=50")
+    assert workload.left_out == {"with a share of a GPU only (gres/mps)": 1}
 
 
 @pytest.mark.parametrize("amount", ["", "4.5", "-1", "x", "99999999"])

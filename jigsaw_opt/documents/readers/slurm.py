@@ -5,8 +5,9 @@ Cells stand between bars under a header, in any order; more columns do no harm, 
 ``Start`` to ``End``. ``ReqTRES`` stands in for an empty ``AllocTRES`` only where the job ran. Of several records of a
 job (``sacct -D``) the last counts, and the components of a heterogeneous job (``102+0``, ``102+1``) are one job. Steps,
 jobs without a GPU, and those that never ran or have not ended are left out. The first submission is time 0.
-``Timelimit`` (or ``TimelimitRaw``), ``User``, ``Account``, ``Partition``, ``QOS`` and ``Priority`` are read where they
-are there. `requests_of` says what is read of types of GPU, dependencies and arrays.
+``Timelimit`` (or ``TimelimitRaw``), ``User``, ``Account``, ``Partition``, ``QOS``, ``Priority`` and ``NodeList`` are
+read where they are there. A record that is wrong is left out and counted. `requests_of` says what is read of types of
+GPU, dependencies and arrays.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from jigsaw_opt.documents.readers.slurm_requests import LAST, requests_of, settle_requests, wait_in_turn
+from jigsaw_opt.documents.readers.slurm_records import LAST, records_of
+from jigsaw_opt.documents.readers.slurm_requests import requests_of, settle_requests, wait_in_turn
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished
 from jigsaw_opt.documents.readers.times import duration_us
@@ -27,7 +29,7 @@ __all__ = ["read_slurm", "resembles"]
 _COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
 _ASKED = ("JobID", "State", "Submit", "Start", "End", "Elapsed", "AllocTRES", "ReqTRES")
 _TEXTS = {"user": "User", "account": "Account", "queue": "Partition", "qos": "QOS"}
-_STATED = ("Timelimit", *_TEXTS.values(), "Priority", "JobName", LAST)
+_STATED = ("Timelimit", *_TEXTS.values(), "Priority", "NodeList", "JobName", LAST)
 _COMPONENT = re.compile(r"(?P<job>[^+]+)\+[0-9]+")
 _ARRAY = re.compile(r"(?P<array>[^_]+)_\[(?P<tasks>[0-9,:-]+)(?:%[0-9]+)?\]")
 """Tasks of an array that have not started stand in one record."""
@@ -35,7 +37,7 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?::([0-9]{1,9}))?")
 _MOST_TASKS = 10**6
 _MIG = re.compile(r"gres/gpu:[^=]*[0-9]g\.[0-9]+gb")
 _CANCELLED, _PENDING = "cancelled while pending", "still pending"
-_SHARE = "with a share of a GPU only (gres/shard)"
+_SHARES = ("gres/shard", "gres/mps")
 _UNKNOWN_END = "ended, with no End and no Elapsed that is a time"
 _ENDED = (
     *("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "BOOT_FAIL"),
@@ -44,6 +46,9 @@ _ENDED = (
 """States in which a job has ended, also where no End is told."""
 _CLOCKS_CHANGE_US = 2 * 3_600_000_000
 """Local clocks are set back by two hours at most."""
+_CHANGED = "jobs over a change of the clocks, which end Elapsed after their Start (TZ=UTC sacct tells the times right)"
+_CLOCK_STEP_US = 1_800_000_000
+"""Local clocks are moved by multiples of this."""
 _MOST_DIGITS = 8
 _MINUTE_US = 60_000_000
 _NO_LIMIT = frozenset({"unlimited", "partition_limit", "infinite", "invalid"})
@@ -82,10 +87,11 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
     InvalidInputError
         With every line that is wrong.
     """
-    table = JobTable(data, source, (), "|", last=LAST)
+    table = JobTable(data, source, (), "|", records=records_of)
     if missing := [repr(name) for name in _COLUMNS if not table.has(name)]:
         what = "no bars between columns" if len(table.columns) == 1 else f"no column {', '.join(missing)}"
-        table.lines.add(1, what, f"print it with sacct -X -P -o {','.join((*_ASKED, *_STATED))}", code="missing-field")
+        hint = f"print it with TZ=UTC sacct -X -P -o {','.join((*_ASKED, *_STATED))}"
+        table.lines.add(1, what, hint, code="missing-field")
     records: dict[str, _SacctLine] = {}
     for row in table:
         name = row.text("JobID")
@@ -94,7 +100,9 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
             continue
         if name and records.pop(name, None) is not None:
             table.tally.remark("earlier records of a job passed over, as its last one counts (sacct -D)")
-        records[name] = _record(name, row, table.tally)
+        record = _record(name, row, table.tally)
+        wrong = f"with a record that is wrong: {row.wrong.partition(', not')[0]}"
+        records[name] = record if row.good else _SacctLine(row.number, 0, 0, 0, wrong)
     found = {name: one.stated for name, one in records.items() if one.stated}
     settled = settle_requests(found, table.tally)
     for name, after in wait_in_turn(found, sorted(found, key=lambda name: records[name].submit_us)):
@@ -143,6 +151,7 @@ def _stated_by_all(components: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "end_us": max(one["end_us"] for one in components),
         "time_limit_us": None if None in limits else max(limits),
         "gpu_types": None if None in asked else tuple(dict.fromkeys(name for own in asked for name in own or ())),
+        "nodes": tuple(dict.fromkeys(name for one in components for name in one["nodes"] or ())) or None,
         "ran_on": components[0]["ran_on"] if len({one["ran_on"] for one in components}) == 1 else None,
     }
 
@@ -167,7 +176,8 @@ def _record(name: str, row: Row, tally: Tally) -> _SacctLine:
     gpus = _gpus(resources)
     reason, elapsed_us = "", None
     if resources and gpus == 0:
-        reason = _SHARE if "gres/shard" in resources else NO_GPU
+        share = next((name for name in _SHARES if any(one.partition(":")[0] == name for one in resources)), "")
+        reason = f"with a share of a GPU only ({share})" if share else NO_GPU
     elif row.is_missing("Start") or state.startswith("PENDING"):
         cancelled = state.startswith("CANCELLED")
         reason = _CANCELLED if cancelled else _PENDING if state.startswith("PENDING") else NEVER_STARTED
@@ -185,7 +195,9 @@ def _record(name: str, row: Row, tally: Tally) -> _SacctLine:
         return _SacctLine(row.number, 0, 0, 0, reason)
     lasted_us = _duration_us(row, tally) if elapsed_us is None else elapsed_us
     submit_us = row.moment("Submit")
-    if row.good and not allocated and lasted_us == 0:
+    if not row.good:
+        return _SacctLine(row.number, 0, 0, 0)
+    if not allocated and lasted_us == 0:
         unknown = not state or state.startswith("CANCELLED")
         return _SacctLine(row.number, 0, 0, 0, _CANCELLED if unknown else NEVER_STARTED)
     if gpus == 0:
@@ -194,26 +206,38 @@ def _record(name: str, row: Row, tally: Tally) -> _SacctLine:
         tally.remark("jobs whose AllocTRES is empty though they ran, with the GPUs of ReqTRES")
     if any(map(_MIG.fullmatch, resources)):
         tally.remark("jobs with parts of GPUs (MIG), each of which counts as one GPU")
-    stated = _stated(row, lasted_us, tally) | requests_of(name, row, allocated, requested, tally)
+    stated = _stated(row, submit_us, lasted_us, tally) | requests_of(name, row, allocated, requested, tally)
     return _SacctLine(row.number, submit_us, gpus, lasted_us, "", stated)
 
 
-def _stated(row: Row, lasted_us: int, tally: Tally) -> dict[str, Any]:
+def _stated(row: Row, submit_us: int, lasted_us: int, tally: Tally) -> dict[str, Any]:
     """Return what a record states beyond the work of its job."""
-    start_us = row.moment("Start")
+    told_us = row.moment("Start")
+    gap_us = 0 if row.is_missing("End") else row.moment("End") - told_us - lasted_us
+    start_us = _start_us(row, submit_us, told_us, tally)
+    end_us = start_us + lasted_us
     if row.is_missing("End"):
-        end_us = start_us + lasted_us
         tally.remark("jobs that have ended without an End, which is taken to be Start and Elapsed")
-    else:
-        end_us = row.moment("End")
-    if row.good and end_us < min(start_us, start_us + lasted_us - _CLOCKS_CHANGE_US):
+    elif gap_us < -_CLOCKS_CHANGE_US and gap_us < -lasted_us:
         row.add("End is before Start", code="wrong-order")
-    elif row.good and end_us - start_us != lasted_us:
-        tally.remark("jobs whose End is not Start and Elapsed: they were suspended, or the clocks changed")
+    elif gap_us > 0 and (gap_us % _CLOCK_STEP_US or gap_us > _CLOCKS_CHANGE_US):
+        end_us += gap_us
+        tally.remark("jobs that were suspended, as their End is later than Start and Elapsed")
+    elif gap_us:
+        tally.remark(_CHANGED)
     limit_us = _limit_us(row)
     if limit_us is not None and lasted_us > limit_us:
         tally.remark("jobs that ran longer than their Timelimit")
     return {"start_us": start_us, "end_us": end_us, "time_limit_us": limit_us, **_texts(row)}
+
+
+def _start_us(row: Row, submit_us: int, start_us: int, tally: Tally) -> int:
+    """Return the start, which a change of the clocks may have put before the submission."""
+    if row.good and start_us < submit_us - _CLOCKS_CHANGE_US:
+        row.add("Start is before Submit", code="wrong-order")
+    elif row.good and start_us < submit_us:
+        tally.remark("jobs with a Start before their Submit, as by a change of the clocks, which start when submitted")
+    return max(start_us, submit_us)
 
 
 def _texts(row: Row) -> dict[str, Any]:

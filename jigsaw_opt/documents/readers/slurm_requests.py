@@ -7,16 +7,16 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from jigsaw_opt.documents.readers.slurm_nodes import nodes_of
+from jigsaw_opt.documents.readers.slurm_records import LAST
 from jigsaw_opt.documents.readers.table import Row
 from jigsaw_opt.documents.readers.tally import Tally
 from jigsaw_opt.problem.gpu_types import matching_types
 
-__all__ = ["LAST", "requests_of", "settle_requests", "types_in", "wait_in_turn"]
+__all__ = ["requests_of", "settle_requests", "types_in", "wait_in_turn"]
 
-LAST = "SubmitLine"
-"""The column of commands, in which a bar may stand; other columns stand before it."""
 _TYPED = re.compile(r"gres/gpu:(?P<type>[^=]+)")
-_SHORT = {"d": "dependency", "C": "constraint", "a": "array", "G": "gpus", "J": "job-name"}
+_SHORT = {"d": "dependency", "b": "begin", "C": "constraint", "a": "array", "G": "gpus", "J": "job-name"}
 _GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
 _FEATURE = re.compile(r"[A-Za-z0-9_.\-]+")
 _LIMIT = re.compile(r"%([0-9]{1,9})")
@@ -24,6 +24,7 @@ _TASK = re.compile(r"(?P<array>[^_]+)_(?P<task>[0-9]+|\[.*\])")
 _AFTER = re.compile(r"(?P<kind>after[a-z]*):(?P<jobs>[^,?]+)")
 _JOB = re.compile(r"[0-9]+(?:_[0-9]+)?")
 _ENDED = ("afterany", "afterok", "afternotok")
+_HELD = "jobs that a time (--begin) or a reservation holds back, which are left out of waiting times"
 _BY_PARTITION = "jobs that name no type of GPU, which are taken to need those on which jobs of their partition ran"
 
 
@@ -58,7 +59,12 @@ def requests_of(
     task = _TASK.fullmatch(name)
     limit = _LIMIT.search(name) or _LIMIT.search(options.get("array", ""))
     dependency = row.optional_text("Dependency") if row.has("Dependency") else options.get("dependency", "")
+    held_by = _held_by(row, options)
+    if held_by is not None:
+        tally.remark(_HELD)
     return {
+        "nodes": nodes_of(row.optional_text("NodeList")) if row.has("NodeList") else None,
+        "held_by": held_by,
         "gpu_types": asked or None,
         "ran_on": ran_on[0] if len(ran_on) == 1 else None,
         "after": tuple(dict.fromkeys(_after(dependency, task, tally))) or None,
@@ -158,6 +164,13 @@ def _options(line: str) -> Iterator[tuple[str, str]]:
         if not equals and words and not words[0].startswith("-"):
             value = words.pop(0)
         yield name, value
+
+
+def _held_by(row: Row, options: Mapping[str, str]) -> str | None:
+    """Return why a job waits although there is room for it; None where nothing is stated."""
+    if options.get("reservation") or (row.has("Reservation") and not row.is_missing("Reservation")):
+        return "reservation"
+    return "begin" if options.get("begin") and options["begin"] != "now" else None
 
 
 def _types_of_options(options: Mapping[str, str]) -> Iterator[str]:

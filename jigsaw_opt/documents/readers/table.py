@@ -23,6 +23,8 @@ __all__ = ["Accept", "JobTable", "Row", "anything", "from_first", "headed"]
 
 Accept = Callable[[TraceJob], Sequence[str]]
 """What is wrong with a job that is well written: larger than the cluster, say, or of an unknown model."""
+_Numbered = tuple[int, list[str]]
+"""The number of a line, and its cells."""
 _MOST = Decimal(2**53 - 1)
 _MOST_REAL = Decimal("1e300")
 _LONGEST_QUOTE, _LONGEST_LIST = 40, 300
@@ -97,8 +99,9 @@ class JobTable:
         Names of the columns of a text without a header.
     names
         What the text calls columns, by the names that they have here; those not in it have the same name.
-    last
-        Name of a column whose cells may hold what stands between cells, where it is the last one.
+    records
+        Makes records of the header and the lines, which were split without regard to free text; None where each line
+        is one. Of such texts a line that is wrong is left out and counted, unless no job is left.
 
     Attributes
     ----------
@@ -116,9 +119,10 @@ class JobTable:
         separator: str = "",
         columns: Sequence[str] | None = None,
         names: Mapping[str, str] | None = None,
-        last: str = "",
+        records: Callable[[Sequence[str], Iterator[_Numbered]], Iterator[_Numbered]] | None = None,
     ) -> None:
         self.lines = Lines(data, source)
+        self._spared = None if records is None else Lines("", source)
         self.tally, self._zone = Tally(), Zone()
         lines = iter(self.lines)
         number, head = (1, "") if columns is not None else next(lines, (1, ""))
@@ -126,10 +130,11 @@ class JobTable:
         named = _NAMED_SEPARATOR.fullmatch(head) if columns is None else None
         if named:
             number, head = next(lines, (2, ""))
-        self._last, self._read = last, set[str]()
+        self._read = set[str]()
         self._separator = separator or (named[1] if named else _separator_of(head))
         self._header = list(columns or ()) or (self._cells(number, head) if head else [])
-        self._rows = ((number, self._cells(number, line)) for number, line in lines)
+        rows: Iterator[_Numbered] = ((number, self._cells(number, line)) for number, line in lines)
+        self._rows = rows if records is None else records(self._header, rows)
         self.stated = tuple(self._header)
         self._rename(names or {})
         for name in required:
@@ -182,17 +187,17 @@ class JobTable:
     def __iter__(self) -> Iterator[Row]:
         self.lines.raise_if_any()  # without its columns no line can be read
         for number, cells in self._rows:
-            if self._last and self._last == self._header[-1] and len(cells) > len(self._header):
-                most = len(self._header) - 1
-                cells = [*cells[:most], self._separator.join(cells[most:])]
             if not any(cells):
                 self.tally.remark("lines of empty cells passed over")
             elif len(cells) == len(self._header):
                 row = _Cells(zip(self._header, cells, strict=True))
                 row.read = self._read
-                yield Row(self.lines, number, row, self._zone, self._separator == ";")
+                yield Row(self._spared or self.lines, number, row, self._zone, self._separator == ";")
             else:
-                self.lines.add(number, f"{len(cells)} cells under {len(self._header)} columns", code="wrong-count")
+                wrong = f"{len(cells)} cells under {len(self._header)} columns"
+                (self._spared or self.lines).add(number, wrong, code="wrong-count")
+                if self._spared:
+                    self.tally.leave_out("with more or fewer cells than there are columns")
 
     def workload(
         self,
@@ -260,6 +265,8 @@ class JobTable:
         for _ in unread:
             self.tally.remark(f"columns that are not read ({', '.join(map(printable, unread))[:_LONGEST_LIST]})")
         self._refuse_repeats(jobs, numbers)
+        if not jobs and self._spared:
+            self._spared.raise_if_any()
         if not jobs:
             self.lines.add(None, "has no job", self.tally.told(), code="empty")
         self.lines.raise_if_any()
@@ -320,12 +327,17 @@ class Row:
     def __init__(self, lines: Lines, number: int, cells: dict[str, str], zone: Zone, decimal_comma: bool) -> None:
         self._lines, self.number, self._cells = lines, number, cells
         self._zone, self._decimal_comma = zone, decimal_comma
-        self.good = True
+        self.wrong = ""
 
     def add(self, message: str, *, code: Code) -> None:
         """Note a problem of this line."""
         self._lines.add(self.number, message, code=code)
-        self.good = False
+        self.wrong = self.wrong or message
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong so far; else `wrong` has the first problem."""
+        return not self.wrong
 
     def has(self, column: str) -> bool:
         """Return whether there is such a column."""
