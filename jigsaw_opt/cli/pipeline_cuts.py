@@ -101,7 +101,7 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.joint import plan_pipeline
-    from jigsaw_opt.planning.joint.comparison import partition_of
+    from jigsaw_opt.planning.joint.comparison import partition_of, step_range_us
     from jigsaw_opt.planning.partition.document import partition_tree
     from jigsaw_opt.solvers.interruptible import interruptible
     from jigsaw_opt.text import json_text
@@ -127,6 +127,7 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     options = effort(arguments, time_limit=limit)
     with interruptible(options), progress(arguments.quiet, arguments.verbose) as report:
         found = plan_pipeline(graph, choices, options, name=arguments.name, report=report)
+    scatter = step_range_us(found)
     made: dict[Path | None, Callable[[], bytes]] = {
         arguments.output: lambda: encode_instance(found.instance),
         arguments.plan: lambda: encode_plan(found.plan),
@@ -135,7 +136,7 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     # All of them are made before one is written.
     for path, data in [(path, make()) for path, make in made.items() if path is not None]:
         emit(data, path)
-    _print(arguments, found)
+    _print(arguments, found, scatter)
     return ended(options.cancel.is_set(), "the best pipeline found so far, with its bound")
 
 
@@ -193,12 +194,12 @@ def _choices(arguments: argparse.Namespace) -> PipelineChoices:
     )
 
 
-def _print(arguments: argparse.Namespace, found: JointPlan) -> None:
+def _print(arguments: argparse.Namespace, found: JointPlan, scatter: tuple[int, int] | None) -> None:
     from jigsaw_opt.cli.output import print_json
     from jigsaw_opt.planning.joint.comparison import baseline_us
     from jigsaw_opt.text import counted
 
-    document = _document(found)
+    document = _document(found) | ({} if scatter is None else {"makespan_range_us": list(scatter)})
     other = None
     if arguments.baseline is not None:
         other = baseline_us(found, arguments.baseline)
@@ -207,7 +208,10 @@ def _print(arguments: argparse.Namespace, found: JointPlan) -> None:
         print_json(document)
         return
     _print_tables(document)
-    print(f"\n{found.makespan_us} us a step, {counted(document['micro_batches'], 'micro-batch', 'es')}", end="")
+    between = "" if scatter is None else f" ({scatter[0]} to {scatter[1]} us by the scatter of the layers)"
+    print(
+        f"\n{found.makespan_us} us a step{between}, {counted(document['micro_batches'], 'micro-batch', 'es')}", end=""
+    )
     print(f"; no pipeline that was allowed is below {found.bound_us} us (gap {100 * found.gap:.1f} %)")
     if other is not None:
         # The baseline has a layout of its own, which may not have been allowed.

@@ -101,7 +101,7 @@ def decode_trace(data: bytes, source: str = "trace.et") -> list[ChakraNode]:
     metadata, node, _ = _messages()
     found: list[ChakraNode] = []
     try:
-        for number, message in enumerate(_framed(unpacked(data, source))):
+        for number, message in enumerate(_framed(unpacked(data, source, is_text=False))):
             if number:
                 found.append(_decoded(node.FromString(message)))
             else:

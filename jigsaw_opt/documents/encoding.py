@@ -69,7 +69,7 @@ def encode_layers(graph: LayerGraph) -> bytes:
             tree[key] = value
     tree["layers"] = [{k: v for k, v in asdict(layer).items() if v not in (None, ())} for layer in graph.layers]
     for layer in tree["layers"]:
-        layer |= {"modules": list(layer["modules"])} if "modules" in layer else {}
+        layer |= {key: list(value) for key, value in layer.items() if isinstance(value, tuple)}
     if not graph.is_chain:
         tree["edges"] = [list(edge) for edge in graph.edges]
     report = Report()

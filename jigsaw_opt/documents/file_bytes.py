@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import os
 import stat
@@ -21,6 +22,7 @@ MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE = 64 * 2**20, 10
 _MOST_STREAMED = 256 * 2**20
 """Of a pipe, a device or a compressed file, which do not say beforehand how much there is."""
 _GZIP = b"\x1f\x8b"
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PART = 2**20
 
 
@@ -71,8 +73,8 @@ def _too_large(path: str | os.PathLike[str], found: str, most: int) -> InvalidIn
     )
 
 
-def unpacked(data: bytes, source: str, most: int = _MOST_STREAMED) -> bytes:
-    """Return what bytes hold that gzip has compressed; others as they are.
+def unpacked(data: bytes, source: str, most: int = _MOST_STREAMED, *, is_text: bool = True) -> bytes:
+    """Return what bytes hold that gzip has compressed, a text of UTF-16 with its mark as UTF-8; others as they are.
 
     Parameters
     ----------
@@ -80,14 +82,26 @@ def unpacked(data: bytes, source: str, most: int = _MOST_STREAMED) -> bytes:
         The bytes, and what problems call them.
     most
         The most bytes that they may hold.
+    is_text
+        Whether they hold a text.
 
     Raises
     ------
     InvalidInputError
         They hold more, end too early, or are broken.
     """
-    if not data.startswith(_GZIP):
+    data = _inflated(data, source, most) if data.startswith(_GZIP) else data
+    if not is_text or not data.startswith(_UTF_16):
         return data
+    try:
+        return data.decode("utf-16").encode()
+    except UnicodeDecodeError as error:
+        told = f"not UTF-16, which its first bytes state: {error.reason} at byte {error.start}"
+        raise InvalidInputError([Problem(source, told, "save it as UTF-8", code="not-text")]) from error
+
+
+def _inflated(data: bytes, source: str, most: int) -> bytes:
+    """Return what gzip has compressed, within a limit."""
     try:
         found = gzip.GzipFile(fileobj=BytesIO(data)).read(most + 1)
     except (OSError, EOFError, zlib.error) as error:

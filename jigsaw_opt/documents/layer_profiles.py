@@ -68,10 +68,16 @@ def decode_layers(data: bytes | str, source: str = "$") -> LayerGraph:
         With every problem of the document and its path.
     """
     tree = parsed(data, source, _check)
-    layers = tuple(MeasuredLayer(**{**layer, "modules": tuple(layer.get("modules", ()))}) for layer in tree["layers"])
+    layers = tuple(_decoded(layer) for layer in tree["layers"])
     stated = tree.get("edges")
     edges = chain_edges(len(layers)) if stated is None else tuple((tail, head) for tail, head in stated)
     return LayerGraph(layers, edges, tree.get("batch"), tree.get("state_factor", 1), tree.get("gpu_type"))
+
+
+def _decoded(tree: Json) -> MeasuredLayer:
+    """Return a layer, whose lists are tuples."""
+    fields: Json = {key: tuple(value) if isinstance(value, list) else value for key, value in tree.items()}
+    return MeasuredLayer(**fields)
 
 
 def _check(tree: Json, report: Report) -> None:

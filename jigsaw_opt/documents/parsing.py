@@ -141,7 +141,7 @@ def _text(data: bytes | str, source: str, report: Report, top: str) -> str | Non
         if isinstance(data, str) and not data.isascii():
             data.encode()
     except UnicodeDecodeError as error:
-        report.add(source, f"not UTF-8: {error.reason} at byte {error.start}", code="not-text")
+        report.add(source, f"not UTF-8: {error.reason} at byte {error.start}", "save it as UTF-8", code="not-text")
         return None
     except UnicodeEncodeError as error:
         report.add(source, f"not Unicode text: lone surrogate at character {error.start}", code="not-text")

@@ -32,6 +32,8 @@ class MeasuredLayer:
         `activation_bytes` is known.
     modules
         Paths of the modules that it is made of; empty where its name is the path of one, or none is known.
+    forward_range_us, backward_range_us
+        The least and the greatest time of each pass over the measured iterations; None where that is not known.
     """
 
     name: str
@@ -42,6 +44,8 @@ class MeasuredLayer:
     weight_us: int | None = None
     output_bytes: int | None = None
     modules: tuple[str, ...] = ()
+    forward_range_us: tuple[int, int] | None = None
+    backward_range_us: tuple[int, int] | None = None
 
     @property
     def time_us(self) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.documents import file_bytes, load_instance, load_plan
-from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents import decode_instance, file_bytes, load_instance, load_plan
+from jigsaw_opt.documents.file_bytes import read_file, unpacked
 from jigsaw_opt.documents.readers import lines
 from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.errors import InvalidInputError
@@ -102,6 +103,18 @@ def test_lines_are_as_many_as_memory_for_their_text_allows(monkeypatch: pytest.M
     assert len(list(lines.Lines(b"a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r\n" * 1000, "f"))) == 1000
     with refuses("too-large f:323"):
         list(lines.Lines(b"a,b,c,d,e\n" * 1000, "f"))
+
+
+@pytest.mark.parametrize("form", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_text_of_utf_16_is_read_by_its_mark(form: str) -> None:
+    marked = "é\n" if form == "utf-16" else "\ufeffé\n"
+    for data in (marked.encode(form), gzip.compress(marked.encode(form))):
+        assert unpacked(data, "file") == "é\n".encode()
+        assert unpacked(data, "file", is_text=False) == marked.encode(form)
+    with pytest.raises(InvalidInputError, match="not UTF-16"):
+        unpacked(marked.encode(form)[:-1], "file")
+    with pytest.raises(InvalidInputError, match="save it as UTF-8"):
+        decode_instance(marked.encode(form))
 
 
 def test_an_empty_name_is_the_folder_at_hand() -> None:

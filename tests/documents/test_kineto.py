@@ -120,6 +120,19 @@ def test_median_of_the_steps() -> None:
     assert (a.backward_us, b.backward_us) == (10 + 1 + 1, 2 + 8 + 1 + 6)  # the step's 7 us, shared out as 10 to 60
 
 
+def test_the_scatter_of_a_layer_over_the_steps_is_kept_and_told() -> None:
+    told: list[str] = []
+    a, b = read_kineto_layers(trace(*step(1, 0), *step(2, 200, 0.5), *step(3, 400, 1.75)), source="t", tell=told.append)
+    for layer in (a, b):
+        for time, ends in ((layer.forward_us, layer.forward_range_us), (layer.backward_us, layer.backward_range_us)):
+            assert ends is not None and ends[0] <= time <= ends[1]
+    assert a.forward_range_us == (2, 7)
+    (about,) = [one for one in told if "medians of 3 steps" in one]
+    assert '"a" scatters most, 14 to 19 us' in about
+    (alone, _), none = read_kineto_layers(trace(*step(1, 0)), tell=told.append), len(told)
+    assert alone.forward_range_us is None and not [one for one in told[none:] if "medians" in one]
+
+
 def test_kernels_count_where_there_are_some_and_communication_does_not() -> None:
     def launched(name: str, launch: float, tid: int, length: float, number: int) -> list[Event]:
         return [
@@ -466,7 +479,8 @@ def test_backward_passes_of_a_step_are_added_up() -> None:
 
 def test_without_marks_a_step_ends_with_the_optimiser_s() -> None:
     events = [one for k in (1, 2, 3) for one in step(k, 200 * k) if not one["name"].startswith("ProfilerStep")]
-    assert read_kineto_layers(trace(*events)) == read_kineto_layers(trace(*step(1, 0)))
+    marked = [one for k in (1, 2, 3) for one in step(k, 200 * k)]
+    assert read_kineto_layers(trace(*events)) == read_kineto_layers(trace(*marked))
 
 
 def test_steps_without_both_passes_are_left_out() -> None:

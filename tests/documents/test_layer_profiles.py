@@ -114,6 +114,18 @@ def test_every_problem_is_told_with_its_path(change: dict[str, Any], problems: l
         assert any(problem in one for one in told), (problem, told)
 
 
+def test_ranges_of_times_hold_the_times() -> None:
+    layer = MeasuredLayer("a", 5, 7, 1, 1, forward_range_us=(4, 9), backward_range_us=(7, 7))
+    graph = LayerGraph((layer,), ())
+    assert decode_layers(encode_layers(graph)) == graph
+    with pytest.raises(InvalidInputError) as raised:
+        encode_layers(replace(graph, layers=(replace(layer, forward_range_us=(6, 9), backward_range_us=(1, 6)),)))
+    assert [problem.path.split(".")[-1] for problem in raised.value.problems] == [
+        "forward_range_us",
+        "backward_range_us",
+    ]
+
+
 def test_a_graph_of_pipedream_knows_what_is_sent() -> None:
     layers = (
         MeasuredLayer("node2", 1000, 2000, 100, 800, output_bytes=800),

@@ -13,7 +13,7 @@ from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.joint import PipelineChoices, plan_pipeline
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.choices import FirstStage, Recompute, StagePlacement, configurations
-from jigsaw_opt.planning.joint.comparison import partition_of
+from jigsaw_opt.planning.joint.comparison import partition_of, step_range_us
 from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
 from jigsaw_opt.planning.joint.cut_search import search_cuts
 from jigsaw_opt.planning.joint.limits_left import LimitsLeft
@@ -53,6 +53,35 @@ def chain(random: Random, size: int, split: bool) -> LayerGraph:
             )
         )
     return LayerGraph(tuple(layers), tuple((k, k + 1) for k in range(size - 1)))
+
+
+def test_the_scatter_of_layers_is_carried_into_the_step() -> None:
+    """Whatever times of their ranges the layers take, the step of the plan is within its own."""
+    random = Random("scatter")
+    for split in (False, True):
+        graph = chain(random, 6, split)
+        assert step_range_us(plan_pipeline(graph, PipelineChoices(2, (4,)), LIMITS)) is None
+        ranged = tuple(
+            replace(layer, forward_range_us=(layer.forward_us - 1, layer.forward_us + 3))
+            if number % 2
+            else replace(layer, backward_range_us=(layer.backward_us, layer.backward_us + 5))
+            for number, layer in enumerate(graph.layers)
+        )
+        plan = plan_pipeline(replace(graph, layers=ranged), PipelineChoices(2, (4,)), LIMITS)
+        ends = step_range_us(plan)
+        assert ends is not None and ends[0] < plan.makespan_us < ends[1]
+        for _ in range(20):
+            layers = tuple(
+                replace(
+                    layer,
+                    forward_us=random.randint(*(layer.forward_range_us or (layer.forward_us,) * 2)),
+                    backward_us=random.randint(*(layer.backward_range_us or (layer.backward_us,) * 2)),
+                )
+                for layer in ranged
+            )
+            positions = positions_of(replace(graph, layers=layers))
+            table = stage_table(positions, plan.table.choices, plan.table.configuration)
+            assert ends[0] <= makespan_us(table.problem(plan.cut), plan.orders) <= ends[1]
 
 
 def case(seed: int) -> tuple[LayerGraph, PipelineChoices]:

@@ -9,7 +9,6 @@ What belongs to no layer is told.
 
 from __future__ import annotations
 
-import shlex
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,11 +32,11 @@ from jigsaw_opt.documents.readers.kineto_layers import (
     unlayered,
 )
 from jigsaw_opt.documents.readers.kineto_steps import Owners, ProfiledStep
+from jigsaw_opt.documents.readers.kineto_told import Tell, tell_scatter, tell_without_gradient
 from jigsaw_opt.documents.readers.layers import MOST_LINES, model_of
 from jigsaw_opt.problem import Model
 from jigsaw_opt.problem.layers import MeasuredLayer
 from jigsaw_opt.problem.rules.report import Report, quoted
-from jigsaw_opt.text import counted
 
 __all__ = ["read_kineto", "read_kineto_layers"]
 
@@ -51,8 +50,6 @@ _MOST_TOLD = 5
 _LARGE_PERCENT = 80
 """Of the time: a layer that has so much of it is worth dividing."""
 _UNMARKED = "the trace"
-Tell = Callable[[str], None]
-"""Takes what is said of a trace that can be read, in one line."""
 
 
 def _say_nothing(message: str) -> None:
@@ -163,7 +160,7 @@ def read_kineto_layers(
     kept = _sizes("activations", first.activation_bytes, names, activation_bytes, source, report)
     report.raise_if_any()
     _tell_calls(calls, sizes, source, tell)
-    _tell_without_gradient(first, [name for name in names if name not in (parameter_bytes or {})], source, tell)
+    tell_without_gradient(first, [name for name in names if name not in (parameter_bytes or {})], source, tell)
     passes = [step.passes if of_a_pass else 1 for step in whole]
     _tell_passes(whole, of_a_pass, f"{source}: ", tell)
     _tell_rest(whole, len(steps), outside_us + trace.unknown_us, f"{source}: ", tell)
@@ -171,23 +168,20 @@ def read_kineto_layers(
         tell(f"{source}: bytes of activations are estimated from shapes; `jigsaw profile` measures them")
     optimiser = 0 if of_a_pass else _optimiser_us(whole, f"{source}: ", tell)
     total = sum(sizes.values()) + first.gradient_bytes("")
-    found = tuple(
-        MeasuredLayer(
-            name,
-            round(median(step.forward_us[name] / of for step, of in zip(whole, passes, strict=True))),
-            round(
-                median(step.backward_us[name] / of for step, of in zip(whole, passes, strict=True))
-                + (optimiser * sizes[name] / total if total else 0)
-            ),
-            sizes[name],
-            kept[name],
-            output_bytes=first.output_bytes(name, following),
+    found = []
+    for name, following in zip(names, (*names[1:], ""), strict=True):
+        shared = optimiser * sizes[name] / total if total else 0
+        forward = [step.forward_us[name] / of for step, of in zip(whole, passes, strict=True)]
+        backward = [step.backward_us[name] / of + shared for step, of in zip(whole, passes, strict=True)]
+        times = round(median(forward)), round(median(backward))
+        ranges = [(round(min(each)), round(max(each))) if len(whole) > 1 else None for each in (forward, backward)]
+        found.append(
+            MeasuredLayer(name, *times, sizes[name], kept[name], None, first.output_bytes(name, following), (), *ranges)
         )
-        for name, following in zip(names, (*names[1:], ""), strict=True)
-    )
+    tell_scatter(found, len(whole), f"{source}: ", tell)
     if not layers:
         _tell_undivided(trace, chosen, found, f"{source}: ", tell)
-    return found
+    return tuple(found)
 
 
 def _tell_undivided(
@@ -239,16 +233,6 @@ def _tell_calls(calls: Mapping[str, Sequence[str]], sizes: Mapping[str, int], so
             f"{source}: {quoted(one)} adds up no gradients and {quoted(other)} does: if they share weights, "
             "both belong in one stage of a pipeline"
         )
-
-
-def _tell_without_gradient(step: ProfiledStep, names: Iterable[str], source: str, tell: Tell) -> None:
-    """Tell which layers have parameters that got no gradient, so that their bytes are not known."""
-    for name in names:
-        if count := step.gradients_without_value(name):
-            tell(
-                f"{source}: {counted(count, 'parameter')} of layer {quoted(name)} got no gradient and counts 0 bytes: "
-                f"state all of the layer's with --parameters {shlex.quote(f'{name}=BYTES')}"
-            )
 
 
 def _tell_passes(steps: Sequence[ProfiledStep], of_a_pass: bool, source: str, tell: Tell) -> None:

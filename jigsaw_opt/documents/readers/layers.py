@@ -79,4 +79,12 @@ def one_layer(group: Sequence[MeasuredLayer]) -> MeasuredLayer:
         sum(weights) if len(weights) == len(group) else None,
         last.output_bytes,
         tuple(path for layer in group for path in layer.modules or (layer.name,)),
+        _sum_of([layer.forward_range_us for layer in group]),
+        _sum_of([layer.backward_range_us for layer in group]),
     )
+
+
+def _sum_of(ranges: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
+    """Return the least and the greatest sum of times of which each has its range; None where one has none."""
+    known = [one for one in ranges if one is not None]
+    return (sum(low for low, _ in known), sum(high for _, high in known)) if len(known) == len(ranges) else None

@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 
 from jigsaw_opt.planning.joint.balance import balanced_cut
 from jigsaw_opt.planning.joint.planning import JointPlan
+from jigsaw_opt.planning.joint.positions import positions_of
 from jigsaw_opt.planning.joint.stage_table import stage_table
 from jigsaw_opt.planning.partition import Level, OuterStage, Partition, Stage
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders
 from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes
 from jigsaw_opt.planning.pipeline.search import names_of
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
+from jigsaw_opt.problem.layers import MeasuredLayer
 
-__all__ = ["ScheduleRow", "baseline_us", "partition_of", "rows_of"]
+__all__ = ["ScheduleRow", "baseline_us", "partition_of", "rows_of", "step_range_us"]
 
 _NO_TIME = 2**53 - 1
 """Bytes per second where sending takes no time."""
@@ -85,6 +87,45 @@ def baseline_us(plan: JointPlan, name: str) -> int | None:
     names = names_of(layout) if name == "slowest-stage" else [name]
     rows = [row for order in names if (row := _row(pipeline, order, ORDERS[order](layout))).fits]
     return min((row.makespan_us for row in rows), default=None)
+
+
+def step_range_us(plan: JointPlan) -> tuple[int, int] | None:
+    """Return the step of a plan where each layer takes its least time, and where each takes its greatest.
+
+    The order of the passes stays as it is, so that no step with times of these ranges lies outside. A layer without
+    ranges takes its stated time.
+
+    Returns
+    -------
+    tuple of int, or None
+        Microseconds; None where no layer has a range.
+
+    Raises
+    ------
+    UsageError
+        Sums of the greatest times are beyond the largest integer of a document.
+    """
+    graph, table = plan.table.positions.graph, plan.table
+    if all(layer.forward_range_us is None and layer.backward_range_us is None for layer in graph.layers):
+        return None
+    low, high = (
+        makespan_us(
+            stage_table(positions_of(replace(graph, layers=layers)), table.choices, table.configuration).problem(
+                plan.cut
+            ),
+            plan.orders,
+        )
+        for layers in (tuple(_at_end(layer, end) for layer in graph.layers) for end in (0, 1))
+    )
+    return low, high
+
+
+def _at_end(layer: MeasuredLayer, end: int) -> MeasuredLayer:
+    """Return a layer with the least times of its ranges, or with the greatest."""
+    forward = layer.forward_us if layer.forward_range_us is None else layer.forward_range_us[end]
+    backward = layer.backward_us if layer.backward_range_us is None else layer.backward_range_us[end]
+    weight = None if layer.weight_us is None else min(layer.weight_us, backward)
+    return replace(layer, forward_us=forward, backward_us=backward, weight_us=weight)
 
 
 def partition_of(plan: JointPlan) -> Partition:

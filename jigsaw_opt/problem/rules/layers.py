@@ -34,9 +34,18 @@ def check_layers(tree: dict[str, Any], place: Place, report: Report) -> None:
 
 
 def _check_times(layer: Any, place: Place, report: Report) -> Any:
-    """Report a part of the backward pass that is longer than all of it; return the time of the forward pass."""
+    """Report a part of the backward pass that is longer than all of it, and times outside of their range.
+
+    Return the time of the forward pass.
+    """
     if not isinstance(layer, dict):
         return None
+    for key in ("forward", "backward"):
+        time, ends = layer.get(f"{key}_us"), list_at(layer, f"{key}_range_us")
+        known = len(ends) == 2 and all(type(one) is int for one in (time, *ends))
+        if known and sorted((ends[0], time, ends[1])) != [ends[0], time, ends[1]]:
+            told = f"must hold {key}_us, which is {time}; is from {ends[0]} to {ends[1]}"
+            report.add((place, f"{key}_range_us"), told, code="contradiction")
     whole, part = layer.get("backward_us"), layer.get("weight_us")
     if type(whole) is int and type(part) is int and part > whole:
         report.add(
