@@ -105,6 +105,11 @@ def test_lines_are_as_many_as_memory_for_their_text_allows(monkeypatch: pytest.M
         list(lines.Lines(b"a,b,c,d,e\n" * 1000, "f"))
 
 
+def test_a_mark_at_the_head_of_lines_is_no_part_of_them() -> None:
+    for data in ("\ufeffa\nb", "\ufeffa\nb".encode()):
+        assert list(lines.Lines(data, "file")) == [(1, "a"), (2, "b")]
+
+
 @pytest.mark.parametrize("form", ["utf-16", "utf-16-le", "utf-16-be"])
 def test_a_text_of_utf_16_is_read_by_its_mark(form: str) -> None:
     marked = "é\n" if form == "utf-16" else "\ufeffé\n"

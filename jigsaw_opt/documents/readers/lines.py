@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import count
@@ -27,7 +28,7 @@ class Lines:
     Parameters
     ----------
     data
-        The text; bytes are UTF-8.
+        The text; bytes are UTF-8. A byte order mark at its head is no part of it.
     source
         What the problems call the text: usually the name of its file.
     most
@@ -46,10 +47,11 @@ class Lines:
         self._report = Report()
         try:
             # Only to find out whether it can be read: a second copy would stay for long.
-            self._data = data if isinstance(data, str) or data.decode() else b""
+            text = data if isinstance(data, str) or data.decode() else b""
         except UnicodeDecodeError as error:
             wrong = f"not UTF-8: {error.reason} at byte {error.start}"
             raise InvalidInputError([Problem(source, wrong, _SAVE, code="not-text")]) from error
+        self._data = text.removeprefix("\ufeff") if isinstance(text, str) else text.removeprefix(BOM_UTF8)
 
     @property
     def problems(self) -> list[Problem]:

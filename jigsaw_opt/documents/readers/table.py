@@ -33,7 +33,6 @@ _NAMED_SEPARATOR = re.compile(r"sep=([,;\t])")
 _ZERO = re.compile(r"0+(\.0*)?")
 _QUOTING = ",;"
 """Separators between cells that may stand in quotes; between others a quote is a character as any."""
-_BYTE_ORDER_MARK = "\ufeff"
 
 
 def anything(_job: TraceJob) -> Sequence[str]:
@@ -126,7 +125,6 @@ class JobTable:
         self.tally, self._zone = Tally(), Zone()
         lines = iter(self.lines)
         number, head = (1, "") if columns is not None else next(lines, (1, ""))
-        head = head.removeprefix(_BYTE_ORDER_MARK)
         named = _NAMED_SEPARATOR.fullmatch(head) if columns is None else None
         if named:
             number, head = next(lines, (2, ""))
