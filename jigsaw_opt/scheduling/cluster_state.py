@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
@@ -34,6 +35,13 @@ from jigsaw_opt.scheduling.policy import JobState, Observation, PolicySetting
 from jigsaw_opt.system.former_names import former_attribute
 
 __all__ = ["ClusterState"]
+
+
+class CountedProgress(NamedTuple):
+    """What was counted at a time: run time, GPU time and work done of the jobs that run, by number."""
+
+    now_us: int
+    counted: dict[int, tuple[int, int, int]]
 
 
 class ClusterState:
@@ -127,8 +135,13 @@ class ClusterState:
 
     moment = former_attribute("moment", "observation")
 
-    def advance(self, now_us: int) -> None:
+    def advance(self, now_us: int) -> CountedProgress:
         """Count progress and service up to now.
+
+        Returns
+        -------
+        CountedProgress
+            What was counted before, for `go_back`.
 
         Raises
         ------
@@ -137,13 +150,28 @@ class ClusterState:
         """
         if now_us < self.now_us:
             raise UsageError(f"time goes back from {self.now_us} to {now_us} us", code="wrong-order", path="now_us")
-        held = now_us - self.now_us
+        held, before = now_us - self.now_us, CountedProgress(self.now_us, {})
         for share in self.shares:
-            for job in map(self.jobs.__getitem__, share.jobs):
+            for index, job in ((index, self.jobs[index]) for index in share.jobs):
+                before.counted[index] = job.active.run_us, job.active.gpu_us, job.active.done
                 job.active.run_us += held
                 job.active.gpu_us += held * len(share.gpus) // len(share.jobs)
                 job.estimate(now_us)
         self.now_us = now_us
+        return before
+
+    def go_back(self, before: CountedProgress) -> None:
+        """Undo the last `advance`, since which nothing has happened.
+
+        Parameters
+        ----------
+        before
+            What it returned.
+        """
+        self.now_us = before.now_us
+        for index, counted in before.counted.items():
+            active = self.jobs[index].active
+            active.run_us, active.gpu_us, active.done = counted
 
     # Events -------------------------------------------------------------------------------------------------
 

@@ -109,14 +109,21 @@ class LivePolicy:
         """
         if budget_s is not None:
             self._worker = self._worker or ThreadPoolExecutor(1, "policy")
-            self._question = self._worker.submit(self._answer, observation)
+            self._question = self._worker.submit(self._answer, self._scheduler, observation)
             return
         answer: Future[PolicyAnswer] = Future()
         try:
-            answer.set_result(self._answer(observation))
+            answer.set_result(self._answer(self._scheduler, observation))
         except PluginError as error:
             answer.set_exception(error)
         self._question = answer
+
+    def withdraw(self) -> None:
+        """Forget the question, whoever is answering it; the policy is to begin anew."""
+        self._question = None
+        if self._worker is not None:
+            self._worker.shutdown(wait=False, cancel_futures=True)
+            self._worker = None
 
     def is_late(self, budget_s: float | None) -> bool:
         """Return whether the answer is not there after so long; None for as long as it takes."""
@@ -199,10 +206,10 @@ class LivePolicy:
         with failures_of(f"{self.name} has no state of plain values"):
             return json.loads(json.dumps(scheduler.state(), allow_nan=False))
 
-    def _answer(self, observation: Observation) -> PolicyAnswer:
+    def _answer(self, scheduler: PolicyAtWork, observation: Observation) -> PolicyAnswer:
         """Return what the policy decides, without the jobs that it fails with."""
         try:
-            return self._decided(self._scheduler, observation, {})
+            return self._decided(scheduler, observation, {})
         except PluginError as error:
             found = self._without_culprits(observation, str(error))
             if found is None:

@@ -68,8 +68,12 @@ class LiveScheduler:
     round_us, restart_us
         Microseconds between decisions of a policy that decides again and again, and of a start on other GPUs.
     journal
-        Called with every event that is found right, before it is taken in, and with every step, as an object of JSON
-        that `replay` takes. What it raises comes out, and the event has not been taken in.
+        Called with every event that is found right, and with every step, before either is taken in, as an object of
+        JSON that `replay` takes. What it raises comes out, and then the event or step has not been.
+    clock
+        Returns the time in microseconds. It is read while the lock is held, and what is read is the time of events and
+        steps, whatever they say: so threads never find that time goes back. A clock that is set back stands still.
+        Without a clock, events and steps state the time.
 
     Raises
     ------
@@ -89,6 +93,7 @@ class LiveScheduler:
         round_us: int = 60 * _SECOND_US,
         restart_us: int = 30 * _SECOND_US,
         journal: Callable[[Plain], None] | None = None,
+        clock: Callable[[], int] | None = None,
     ) -> None:
         require_a(Cluster, cluster)
         require_no_caps(cluster.power_caps, "a live scheduler keeps none")
@@ -96,7 +101,7 @@ class LiveScheduler:
         if performance is None:
             performance = _default_performance(models)
         self._policy, self._options = choose(policy)
-        self._perform, self._journal = performance, journal
+        self._perform, self._journal, self._clock = performance, journal, clock
         self._again = partial(
             LiveScheduler,
             cluster,
@@ -138,17 +143,19 @@ class LiveScheduler:
             report = Report()
             try:
                 entry = entry_of(event, report)
+                if entry and self._clock is not None:
+                    entry["time_us"] = self._read_clock(self._clock)
                 return self._take_in(entry, report)
             except InvalidInputError as error:
                 raise UsageError(*error.problems) from None
 
-    def step(self, now_us: int, budget_s: float | None = None) -> PlanChange:
+    def step(self, now_us: int | None = None, budget_s: float | None = None) -> PlanChange:
         """Ask the policy if there is something to decide, and tell what changes.
 
         Parameters
         ----------
         now_us
-            The time, on the clock of the events.
+            The time, on the clock of the events; needed where the scheduler has no clock, and not read where it has.
         budget_s
             How long to wait for the policy, which then decides in a thread of its own; None for as long as it takes,
             in this thread. A decision that comes later is taken by a later step, as far as it still holds, and until
@@ -164,8 +171,12 @@ class LiveScheduler:
         UsageError
             Time goes back, or an argument is no such number.
         """
-        check_arguments(now_us=(now_us, TIME), budget_s=(budget_s, _BUDGET))
+        shape = TIME if self._clock is None else optional(TIME)
+        check_arguments(now_us=(now_us, shape), budget_s=(budget_s, _BUDGET))
         with self._lock:
+            if self._clock is not None:
+                now_us = self._read_clock(self._clock)
+            assert now_us is not None
             return self._step(now_us, budget_s, None)
 
     def explain(self, job: str, seconds: float = 2.0) -> LiveExplanation:
@@ -243,8 +254,7 @@ class LiveScheduler:
         """
         with self._lock:
             if self._asked.is_asked:
-                self._take()
-                self._note({"event": "taken"})
+                self._take_late({"event": "taken"})
             return self._encoded()
 
     def restore(self, state: Plain) -> None:
@@ -284,13 +294,17 @@ class LiveScheduler:
                 check_step(entry)
                 return self._step(entry["time_us"], None, entry["late"])
             if kind == "taken":
-                if self._asked.is_asked:
-                    self._take()
-                self._note(entry)
+                self._take_late(entry)
                 return None
             event = decode_event(entry)
             self._take_in(encode_event(event), Report())
             return None
+
+    def _read_clock(self, clock: Callable[[], int]) -> int:
+        """Return the time on a clock, or the latest time that is known where the clock was set back."""
+        now_us = clock()
+        check_arguments(clock=(now_us, TIME))
+        return max(now_us, self._state.now_us)
 
     def _note(self, entry: Plain) -> None:
         if self._journal is not None:
@@ -309,6 +323,7 @@ class LiveScheduler:
         setting = None
         if isinstance(event, ServerAdded):
             setting = enlarged_setting(event, self._state, self._perform, self._policy, self._options)
+            self._asked.is_late(None)  # waits for a decision, which is taken after all that may be interrupted
         self._note(entry)
         if setting is not None:
             self._set_up(setting)
@@ -318,18 +333,23 @@ class LiveScheduler:
     def _step(self, now_us: int, budget_s: float | None, late: bool | None) -> PlanChange:
         """Return a step; `late` tells, of one that is done again, whether its policy was late."""
         state = self._state
-        state.advance(now_us)
-        if not self._asked.is_asked and state.due:
-            try:
+        before = state.advance(now_us)
+        asking = not self._asked.is_asked and state.due
+        try:
+            if asking:
                 self._asked.ask(state.observation(), budget_s)
-            except BaseException:  # Ctrl-C: the policy has not been asked
+            if late is None:
+                late = self._asked.is_late(budget_s)
+            self._note({"event": "step", "time_us": now_us, "late": late})
+        except BaseException:  # Ctrl-C, or a journal that cannot be written: there was no step
+            state.go_back(before)
+            if asking:
+                self._asked.withdraw()
                 self._begin_anew()
-                raise
+            raise
+        if asking:
             self._told_news, state.news, state.asked, state.wake_us = state.news, News(), False, None
-        if late is None:
-            late = self._asked.is_late(budget_s)
         failure = "" if late or not self._asked.is_asked else self._take()
-        self._note({"event": "step", "time_us": now_us, "late": late})
         return self._change(late, failure)
 
     def _change(self, late: bool, failure: str) -> PlanChange:
@@ -370,6 +390,13 @@ class LiveScheduler:
         if answer.decision.wake_us is not None:
             state.wake_us = self._round_up(min(LARGEST, max(answer.decision.wake_us, state.now_us + 1)))
         return "; ".join(failures)
+
+    def _take_late(self, entry: Plain) -> None:
+        """Wait for a decision that is late, if there is one, note that it is taken, and take it."""
+        self._asked.is_late(None)
+        self._note(entry)
+        if self._asked.is_asked:
+            self._take()
 
     def _take_back(self) -> None:
         """Have a policy that failed forget the question, and ask again after a round."""
