@@ -285,6 +285,73 @@ def test_workloads_of_kueue_and_what_belongs_to_another_item() -> None:
     assert workload.remarks == {"items that belong to a job of the list, counted with it": 1}
 
 
+def test_the_jobs_of_a_jobset_are_one_gang() -> None:
+    workload = read("kubernetes", "field/jobset_children.json")
+    assert told(workload) == [("ml/rival", 0, 4, 3600), ("ml/big", 10, 8, 3600)]
+    starts = [job.start_us for job in simulate(workload, "1x8:a100", "priority:blocked=pass", restart_s=0).outcome.jobs]
+    assert starts == [0, HOUR_US]
+    tree = json.loads((CASES / "field" / "jobset_children.json").read_text())
+    child = tree["items"][-1]
+    own = [{"kind": "JobSet", "name": "big"}]
+    tree["items"] += [
+        item("JobSet", "jobset.x-k8s.io/v1alpha2", "big", {}, {}),
+        item("Workload", "kueue.x-k8s.io/v1beta1", "w", {"podSets": []}, {}, ownerReferences=own),
+    ]
+    assert kubernetes(*tree["items"]).remarks == {"items that belong to a job of the list, counted with it": 2}
+    del child["status"]["completionTime"], child["status"]["conditions"]
+    assert [(job.name, job.gpus) for job in kubernetes(*tree["items"]).unfinished] == [("ml/big", 2)]
+
+
+def test_pods_that_were_evicted_or_lost() -> None:
+    right = [("ml/evi", 0, 2, 4800), ("ml/oth", 300, 1, 1800)]
+    by_condition = read("kubernetes", "field/pods_evicted_condition.json")
+    assert told(by_condition) == right and not by_condition.remarks
+    untold = read("kubernetes", "field/pods_evicted.json")
+    assert told(untold) == right
+    assert list(untold.remarks.values()) == [1]
+    lost = pod("a", 1, 30, phase="Failed")
+    lost["status"]["containerStatuses"] = [
+        {"state": {"terminated": {"reason": "ContainerStatusUnknown", "finishedAt": None}}}
+    ]
+    again = pod("b", 20, 30)
+    assert kubernetes(lost, pod("c", 1, 2, "other")).left_out == {"ended without a time of end": 1}
+    lost["status"]["conditions"] = [{"type": "Ready", "status": "False", "lastTransitionTime": at(11)}]
+    assert told(kubernetes(lost)) == [("ml/train", 0, 2, 600)]
+    assert told(kubernetes(lost, again)) == [("ml/train", 0, 2, 1740)]
+    lost["status"] |= {"phase": "Unknown", "containerStatuses": None}
+    assert kubernetes(lost, pod("c", 1, 2, "other")).left_out == {"not ended": 1}
+    lost["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "lastTransitionTime": at(21)}]
+    assert told(kubernetes(lost)) == [("ml/train", 0, 2, 1200)]
+
+
+def test_workloads_of_kueue_that_were_preempted() -> None:
+    sets = {"podSets": [{"name": "main", "count": 1, "template": {"spec": {"containers": [container()]}}}]}
+
+    def conditions(**status: tuple[str, int]) -> list[dict[str, str]]:
+        return [{"type": kind, "status": told, "lastTransitionTime": at(k)} for kind, (told, k) in status.items()]
+
+    again = conditions(Admitted=("True", 30), Evicted=("False", 30), Finished=("True", 40))
+    released = conditions(Admitted=("False", 40), Finished=("True", 40))
+    api = "kueue.x-k8s.io/v1beta2"
+    workload = kubernetes(
+        item("Workload", api, "last", sets, {"conditions": again}),
+        item("Workload", api, "all", sets, {"conditions": again, "accumulatedPastExecutionTimeSeconds": 300}),
+        item("Workload", api, "once", sets, {"conditions": released, "accumulatedPastExexcutionTimeSeconds": 1200}),
+    )
+    assert told(workload) == [("ml/last", 0, 2, 600), ("ml/all", 0, 2, 900), ("ml/once", 0, 2, 1200)]
+    assert workload.remarks == {
+        "Workloads of Kueue that were admitted several times, of which only the last counts": 1,
+        "Workloads of Kueue that were admitted several times, which last as long as all admissions together": 1,
+    }
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_texts_with_a_byte_order_mark(encoding: str) -> None:
+    for name, path in (("kubernetes", "field/jobset_children.json"), ("slurm", "slurm/sacct_basic.txt")):
+        data = (CASES / path).read_text().encode(encoding)
+        assert told(read_trace(name, data, "t")) == told(read(name, path))
+
+
 def test_kinds_that_are_not_read_are_named() -> None:
     good = item("Job", "batch/v1", "x", {"template": {"spec": {"containers": [container()]}}}, {})
     good["status"] = {"startTime": at(1), "completionTime": at(2)}

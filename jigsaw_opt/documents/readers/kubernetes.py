@@ -1,10 +1,10 @@
 """Jobs of Kubernetes: ``kubectl get jobs -A -o json``, or another kind of them, or pods, or several kinds together.
 
 A job of ``batch/v1`` has ``parallelism`` pods at a time, no more than ``completions``; one of Kubeflow or Volcano the
-``replicas`` of each of its replica specs or tasks, a ``Workload`` of Kueue the pods that were admitted. Pods of one
-owner are a job of their own where the owner is not in the list. `PodNeeds` says which GPUs count. A job lasts from its
-start to its end, well or not, to the second. Jobs without a GPU, and those that have not ended, are left out. The first
-creation is time 0.
+``replicas`` of each of its replica specs or tasks, a ``Workload`` of Kueue the pods that were admitted. The jobs of a
+JobSet are one job. Pods of one owner are a job of their own where the owner is not in the list. `PodNeeds` says which
+GPUs count. A job lasts from its start to its end, well or not, to the second. Jobs without a GPU, and those that have
+not ended, are left out. The first creation is time 0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
-from jigsaw_opt.documents.readers.kubernetes_kinds import is_read, job_of_item, job_of_pods, kind_of_item, name_of
+from jigsaw_opt.documents.readers.kubernetes_kinds import is_read, job_of_item, kind_of_item, name_of
+from jigsaw_opt.documents.readers.kubernetes_pods import job_of_gang, job_of_pods
 from jigsaw_opt.documents.readers.table import Accept, anything, from_first
 from jigsaw_opt.documents.readers.tally import Tally, Unfinished
 from jigsaw_opt.documents.readers.tree import Tree, accepted_jobs
@@ -22,8 +23,11 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["read_kubernetes", "resembles"]
 
+_JOBSET = "jobset.sigs.k8s.io/jobset-name"
+_GANGS = ("JobSet", "TrainJob")
+"""Kinds that make jobs which run together; a JobSet has the name of the TrainJob that it belongs to."""
 _LABELS = (
-    "jobset.sigs.k8s.io/jobset-name",
+    _JOBSET,
     "training.kubeflow.org/job-name",
     "volcano.sh/job-name",
     "batch.kubernetes.io/job-name",
@@ -72,18 +76,30 @@ def read_kubernetes(data: bytes | str, source: str = "jobs.json", accept: Accept
 
 def _jobs(items: list[Tree], tally: Tally) -> Iterator[tuple[Tree, TraceJob | Unfinished | str]]:
     """Yield the jobs of a list, or why there is none, with the items that they stand in."""
-    known = {
-        (kind_of_item(item)[0], _beside(item, item.at("metadata", "name").value)) for item in filter(_is_job, items)
-    }
+    jobs = [item for item in items if _is_job(item)]
+    known = {(kind_of_item(item)[0], _beside(item, item.at("metadata", "name").value)) for item in jobs}
+    gangs: dict[str, list[Tree]] = {}
+    for item in jobs:
+        if kind_of_item(item)[0] == "Job" and item.at("metadata", "labels", _JOBSET):
+            gangs.setdefault(_beside(item, item.at("metadata", "labels", _JOBSET).text()), []).append(item)
+    known |= {(kind, name) for kind in _GANGS for name in gangs}
+    members = {id(item) for group in gangs.values() for item in group}
     pods: dict[str, list[Tree]] = {}
     for item in items:
         owners = item.at("metadata", "ownerReferences").items()
-        if any((str(owner.at("kind").value), _beside(item, owner.at("name").value)) in known for owner in owners):
+        made_by = [(str(owner.at("kind").value), _beside(item, owner.at("name").value)) for owner in owners]
+        if id(item) in members:
+            continue
+        if kind_of_item(item)[0] in _GANGS:
+            made_by.append((kind_of_item(item)[0], _beside(item, item.at("metadata", "name").value)))
+        if any(one in known for one in made_by):
             tally.remark("items that belong to a job of the list, counted with it")
         elif kind_of_item(item) == ("Pod", ""):
             pods.setdefault(_job_name(item), []).append(item)
         else:
             yield item, job_of_item(item, tally)
+    for name, group in gangs.items():
+        yield group[0], job_of_gang(name, group, tally)
     for name, group in pods.items():
         yield group[0], job_of_pods(name, group, tally)
 

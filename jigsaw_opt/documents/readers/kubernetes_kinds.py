@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,12 +12,14 @@ from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNN
 from jigsaw_opt.documents.readers.tree import Tree
 from jigsaw_opt.problem.workload import TraceJob
 
-__all__ = ["is_read", "job_of_item", "job_of_pods", "kind_of_item", "name_of"]
+__all__ = ["CLAIMS", "condition_of", "is_read", "job_of_item", "kind_of_item", "name_of", "tell_shares", "time_us"]
 
 _ENDS = ("Failed", "Complete", "Succeeded")
 _VOLCANO_ENDS = ("Completed", "Failed", "Aborted", "Terminated")
-_CLAIMS = "with claims of devices (resourceClaims), which are not read"
+CLAIMS = "with claims of devices (resourceClaims), which are not read"
 _NO_START = "ended without a time of start"
+_PAST = ("accumulatedPastExecutionTimeSeconds", "accumulatedPastExexcutionTimeSeconds")
+"""How version ``v1beta2`` of Kueue and those before it spell the time of earlier admissions."""
 _LONGEST_NAME = 60
 
 
@@ -73,23 +75,26 @@ def job_of_item(item: Tree, tally: Tally) -> TraceJob | Unfinished | str:
         name, group = kind_of_item(item)
         return f"of a kind that is not read ({name[:_LONGEST_NAME]} of {group[:_LONGEST_NAME] or 'core'})"
     asks, start, end = {"kueue": _kueue, "kubeflow": _kubeflow, "volcano": _volcano, "batch": _batch}[kind](item)
+    before = _admitted_before(item, tally) if kind == "kueue" else 0
     asks = [ask for ask in asks if ask.pods]
     gpus = sum(ask.pods * ask.needs.gpus for ask in asks)
     if gpus == 0:
-        return _CLAIMS if any(ask.needs.claims for ask in asks) else NO_GPU
-    if not start and end:
+        return CLAIMS if any(ask.needs.claims for ask in asks) else NO_GPU
+    if not start and end and not before:
         return _NO_START
-    name, created_us = name_of(item), _time_us(item.at("metadata", "creationTimestamp"))
+    name, created_us = name_of(item), time_us(item.at("metadata", "creationTimestamp"))
     asked = requests_of(item, [ask.needs.spec for ask in asks if ask.needs.gpus], tally)
     if not end:
-        reason, start_us = (STILL_RUNNING, _time_us(start)) if start else (NEVER_STARTED, None)
+        reason, start_us = (STILL_RUNNING, time_us(start)) if start else (NEVER_STARTED, None)
         return Unfinished.of(name, created_us, gpus, reason, start_us=start_us, **asked)
-    lasted_us = _time_us(end) - _time_us(start)
+    end_us = time_us(end)
+    start_us = time_us(start) if start else end_us - before
+    lasted_us = end_us - start_us + (before if start else 0)
     if lasted_us < 0:
         item.at("status").add("it ends before it starts", code="wrong-order")
-    _remark(tally, [ask.needs for ask in asks])
+    tell_shares(tally, [ask.needs for ask in asks])
     job = TraceJob.lasting(name, created_us, gpus, max(0, lasted_us))
-    return replace(job, start_us=_time_us(start), end_us=_time_us(end), **asked)
+    return replace(job, start_us=start_us, end_us=end_us, **asked)
 
 
 def _batch(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
@@ -108,7 +113,7 @@ def _kubeflow(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
 
 def _volcano(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
     status = item.at("status")
-    began = _condition(status, "status", ("Running",)).at("lastTransitionTime")
+    began = condition_of(status, "status", ("Running",)).at("lastTransitionTime")
     state = status.at("state")
     ended = state if state.at("phase").value in _VOLCANO_ENDS else state.nothing()
     return _asks(item.at("spec", "tasks").items(), "replicas"), began, ended.at("lastTransitionTime")
@@ -125,9 +130,20 @@ def _kueue(item: Tree) -> tuple[list[_Ask], Tree, Tree]:
         for pods in item.at("spec", "podSets").items()
         for ask in _asks([pods], "count")
     ]
-    began = _condition(status, "type", ("Admitted",)) or _condition(status, "type", ("QuotaReserved",))
-    ended = _condition(status, "type", ("Finished",))
+    began = condition_of(status, "type", ("Admitted",)) or condition_of(status, "type", ("QuotaReserved",))
+    ended = condition_of(status, "type", ("Finished",))
     return asks, began.at("lastTransitionTime"), ended.at("lastTransitionTime")
+
+
+def _admitted_before(item: Tree, tally: Tally) -> int:
+    """Return for how many microseconds a Workload was admitted that is not now; tell what its record leaves out."""
+    status = item.at("status")
+    stated = next(filter(None, map(status.at, _PAST)), status.nothing())
+    evicted = any(one.at("type").value in ("Evicted", "Preempted") for one in status.at("conditions").items())
+    if evicted and condition_of(status, "type", ("Finished",)):
+        counted = "which last as long as all admissions together" if stated else "of which only the last counts"
+        tally.remark(f"Workloads of Kueue that were admitted several times, {counted}")
+    return stated.count(0) * 1_000_000
 
 
 def _asks(groups: Iterable[Tree], count: str) -> list[_Ask]:
@@ -138,104 +154,18 @@ def _end(status: Tree) -> Tree:
     """Return when the job ended, well or not; nothing where it has not."""
     if status.at("completionTime"):
         return status.at("completionTime")
-    return _condition(status, "type", _ENDS).at("lastTransitionTime")
+    return condition_of(status, "type", _ENDS).at("lastTransitionTime")
 
 
-def _condition(status: Tree, key: str, values: Sequence[str]) -> Tree:
-    """Return the first condition whose `key` is one of some values and that holds; nothing where there is none."""
+def condition_of(status: Tree, key: str, values: Sequence[str], holds: str = "True") -> Tree:
+    """Return the first condition whose `key` is one of some values and whose status is `holds`; or nothing."""
     for condition in status.at("conditions").items():
-        if condition.at(key).value in values and (key == "status" or condition.at("status").value == "True"):
+        if condition.at(key).value in values and (key == "status" or condition.at("status").value == holds):
             return condition
     return status.nothing()
 
 
-class _GpuInterval(NamedTuple):
-    """GPUs that a pod held, and from when to when in microseconds."""
-
-    start_us: int
-    end_us: int
-    gpus: int
-
-
-def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> TraceJob | Unfinished | str:
-    """Return the job that pods of one owner make up, or why they make up none.
-
-    It has as many GPUs as its pods held at a time, since a pod that takes the place of another does not add to it,
-    and lasts from the first start to the last end of a pod with GPUs.
-
-    Parameters
-    ----------
-    name
-        Name of the job.
-    pods
-        Its pods, at least one.
-    tally
-        Counts what is left out, and why.
-    """
-    needs = [PodNeeds(pod.at("spec")) for pod in pods]
-    asking = [(pod, need) for pod, need in zip(pods, needs, strict=True) if need.gpus]
-    if not asking:
-        return _CLAIMS if any(need.claims for need in needs) else NO_GPU
-    failed = [pod.at("status", "phase").value == "Failed" for pod, _ in asking]
-    started = [bool(pod.at("status", "startTime")) for pod, _ in asking]
-    created_us = min(_time_us(pod.at("metadata", "creationTimestamp")) for pod in pods)
-    if not any(started):
-        return _unfinished(name, created_us, asking, NEVER_STARTED)
-    if not all(has or over for has, over in zip(started, failed, strict=True)):
-        return _unfinished(name, created_us, asking, STILL_RUNNING)
-    held = []
-    for (pod, need), has in zip(asking, started, strict=True):
-        end_us = _end_of_pod(pod) if has else 0
-        if end_us is None:
-            return _unfinished(name, created_us, asking, STILL_RUNNING)
-        if has:
-            held.append(_GpuInterval(_time_us(pod.at("status", "startTime")), end_us, need.gpus))
-            if end_us < held[-1].start_us:
-                pod.at("status").add("it ends before it starts", code="wrong-order")
-    _remark(tally, needs)
-    start_us, end_us = min(one.start_us for one in held), max(one.end_us for one in held)
-    job = TraceJob.lasting(name, created_us, _most_at_a_time(held), max(0, end_us - start_us))
-    asked = requests_of(asking[0][0], [need.spec for _, need in asking], tally)
-    return replace(job, start_us=start_us, end_us=end_us, **asked)
-
-
-def _unfinished(name: str, created_us: int, asking: Sequence[tuple[Tree, PodNeeds]], reason: str) -> Unfinished | str:
-    """Return a job of pods that wait or run, by those that are not over; or the reason alone where all are over."""
-    left = [(pod, need) for pod, need in asking if pod.at("status", "phase").value not in ("Succeeded", "Failed")]
-    if not left:
-        return reason
-    starts = [pod.at("status", "startTime") for pod, _ in left]
-    start_us = max(map(_time_us, starts)) if all(starts) else None
-    return Unfinished.of(name, created_us, sum(need.gpus for _, need in left), reason, start_us=start_us)
-
-
-def _end_of_pod(pod: Tree) -> int | None:
-    """Return when the last container of a pod ended; None where one has not, or none says when."""
-    status = pod.at("status")
-    states = [container.at("state") for container in status.at("containerStatuses").items()]
-    ends = [end for state in states if (end := state.at("terminated", "finishedAt"))]
-    over = status.at("phase").value in ("Succeeded", "Failed")
-    if not ends or (not over and len(ends) < len(states)):
-        return None
-    return max(map(_time_us, ends))
-
-
-def _most_at_a_time(held: Iterable[_GpuInterval]) -> int:
-    now = most = 0
-    for _, _, change in sorted(_changes(held)):
-        now += change
-        most = max(most, now)
-    return most
-
-
-def _changes(held: Iterable[_GpuInterval]) -> Iterator[tuple[int, int, int]]:
-    """Yield the moments at which GPUs are taken and given back; at equal times they are given back first."""
-    for one in held:
-        yield one.start_us, 1, one.gpus
-        yield max(one.end_us, one.start_us + 1), 0, -one.gpus
-
-
-def _remark(tally: Tally, needs: Iterable[PodNeeds]) -> None:
+def tell_shares(tally: Tally, needs: Iterable[PodNeeds]) -> None:
     """Tell each kind of share that a job asks for, once a job."""
     needs = tuple(needs)
     for share in sorted({share for need in needs for share in need.shares}):
@@ -246,7 +176,7 @@ def _remark(tally: Tally, needs: Iterable[PodNeeds]) -> None:
         tally.remark(f"jobs with {share[:_LONGEST_NAME]}, a share of a GPU, beside a number of GPUs, which counts")
 
 
-def _time_us(tree: Tree) -> int:
+def time_us(tree: Tree) -> int:
     """Return a moment with a zone, to the second, as Kubernetes counts."""
     found = tree.moment()
     if found is not None and not found.zoned:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jigsaw_opt.documents.file_bytes import unpacked
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.kubernetes_gpus import counts_whole_gpus
 from jigsaw_opt.documents.readers.tree import Tree
@@ -137,7 +138,7 @@ def read_kueue(data: bytes | str, source: str = "kueue.json") -> KueueQueues:
                 remarks[f"items of kind {kind} passed over"] += 1
         _check(top, queues, cohorts)
 
-    parsed(data, source, read)
+    parsed(unpacked(data, source) if isinstance(data, bytes) else data, source, read)
     for node in (*queues.values(), *cohorts.values()):
         if node.parent:
             cohorts.setdefault(node.parent, QuotaNode(node.parent))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from importlib import import_module
 
+from jigsaw_opt.documents.file_bytes import unpacked
 from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import Workload
@@ -69,5 +71,7 @@ def read_trace(
         )
     module, _, function = READERS[name].partition(":")
     given = (columns,) if columns else ()
+    if isinstance(data, bytes):
+        data = unpacked(data, source).removeprefix(codecs.BOM_UTF8)
     workload: Workload = getattr(import_module(module), function)(data, source, accept, *given)
     return workload
