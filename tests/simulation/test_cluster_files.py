@@ -74,6 +74,10 @@ def test_a_node_with_several_types_of_gpu_is_a_server_for_each() -> None:
         ("nvidia_h100_pcie", 80, 64),
         ("tesla_v100-sxm2-16gb", 16, 150),
         ("tesla_t4", 16, 16),
+        ("a100_80", 80, 300),
+        ("a100-80g", 80, 300),
+        ("nvidia_a100_80gb_pcie_3g.40gb", 40, 12),
+        ("gtx_1080", 16, 12),
         ("nvidia_a40_48gb", 48, 12),  # no data sheet
         ("nvidia_gh200_480gb", 16, 12),  # the memory of its processor
         ("a100_1g.5gb", 5, 12),

@@ -80,8 +80,8 @@ def _jobs(items: list[Tree], tally: Tally) -> Iterator[tuple[Tree, TraceJob | Un
     known = {(kind_of_item(item)[0], _beside(item, item.at("metadata", "name").value)) for item in jobs}
     gangs: dict[str, list[Tree]] = {}
     for item in jobs:
-        if kind_of_item(item)[0] == "Job" and item.at("metadata", "labels", _JOBSET):
-            gangs.setdefault(_beside(item, item.at("metadata", "labels", _JOBSET).text()), []).append(item)
+        if kind_of_item(item)[0] == "Job" and (gang := _gang_of(item)):
+            gangs.setdefault(_beside(item, gang.text()), []).append(item)
     known |= {(kind, name) for kind in _GANGS for name in gangs}
     members = {id(item) for group in gangs.values() for item in group}
     pods: dict[str, list[Tree]] = {}
@@ -102,6 +102,13 @@ def _jobs(items: list[Tree], tally: Tally) -> Iterator[tuple[Tree, TraceJob | Un
         yield group[0], job_of_gang(name, group, tally)
     for name, group in pods.items():
         yield group[0], job_of_pods(name, group, tally)
+
+
+def _gang_of(job: Tree) -> Tree:
+    """Return the name of the JobSet that a job belongs to, by its label or its owner; nothing where there is none."""
+    owners = job.at("metadata", "ownerReferences").items()
+    owned = (owner.at("name") for owner in owners if owner.at("kind").value == "JobSet")
+    return job.at("metadata", "labels", _JOBSET) or next(owned, job.nothing())
 
 
 def _is_job(item: Tree) -> bool:
