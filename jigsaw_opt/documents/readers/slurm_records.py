@@ -78,7 +78,7 @@ def _begins(header: Sequence[str], cells: Sequence[str]) -> bool:
 def _settled(header: Sequence[str], cells: list[str]) -> list[str]:
     """Return as many cells as there are columns, where the bars of free text can be told."""
     more = len(cells) - len(header)
-    free = [k for k, name in enumerate(header) if name in _FREE]
+    free = [k for k, name in reversed([*enumerate(header)]) if name in _FREE]  # a command holds most bars
     if more <= 0 or not free:
         return cells
     best, most = cells, -1
