@@ -131,7 +131,7 @@ def test_jobs_placed_one_after_the_other_keep_memory(seed: int) -> None:
             placement = own.placement(operations)
             assert placement is not None
             jobs = PlacedJobs(operations, placement)
-            timetable = jobs.timetable(jobs.starts_in_order(own.starts))
+            timetable = jobs.timetable(jobs.starts_in_order(own.starts, own.order))
             assert [v for v in check(operations.instance, plan_of(operations, timetable)) if v.rule != "deadline"] == []
 
 
@@ -154,6 +154,30 @@ def test_a_job_does_not_begin_before_that_makes_it_end_sooner() -> None:
     assert schedule is not None
     # Each uses the GPU all the time, so that it is no use to begin before it is free.
     assert [(job.begin, job.end) for job in schedule.jobs] == [(0, 6), (6, 12)]
+
+
+def test_of_jobs_that_begin_at_once_the_one_placed_first_has_the_gpu_first() -> None:
+    # The second job takes what the first one leaves of the GPU that both use, and gets it later.
+    operations = compile_instance(tight_instance(7, "weighted_completion"))
+    schedule = SerialPlacing(operations).schedule([1, 0])
+    placement = schedule and schedule.placement(operations)
+    assert schedule is not None
+    assert placement is not None
+    assert {job.begin for job in schedule.jobs} == {0}
+    jobs = PlacedJobs(operations, placement)
+    starts = jobs.starts_in_order(schedule.starts, schedule.order)
+    assert min(starts) == starts[jobs.flat.job.index(1)] == 0
+    assert jobs.value(starts) == 43
+    assert jobs.value(jobs.starts_in_order(schedule.starts, [0, 1])) > 43
+
+
+def test_little_work_suffices_to_let_jobs_follow_one_another() -> None:
+    jobs = tuple(Job(f"j{k}", "m", 1, 1) for k in range(40))
+    own = one_job_at_a_time({"fast": "f", "slow": "s"}, {"m": {"f": 2, "s": 100}}, jobs)
+    fast, slow = own.cluster.servers
+    own = replace(own, cluster=replace(own.cluster, servers=(fast, replace(slow, gpu_memory=1000))))
+    assert compile_instance(own).has_scarce_memory
+    assert solve(own, "search", work_limit=0.01, threads=1).objective == 80
 
 
 def test_every_step_in_time_counts() -> None:

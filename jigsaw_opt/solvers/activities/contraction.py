@@ -100,7 +100,7 @@ def with_delays(flat: FlatActivities, kept: Sequence[int], starts: Sequence[int]
     return found
 
 
-def in_order(flat: FlatActivities, starts: list[int]) -> list[int]:
+def in_order(flat: FlatActivities, starts: Sequence[int], jobs: Sequence[int] | None = None) -> list[int]:
     """Return all activities in the order of their starts, each behind those that it waits for in its period.
 
     Parameters
@@ -109,19 +109,23 @@ def in_order(flat: FlatActivities, starts: list[int]) -> list[int]:
         All activities.
     starts
         By activity, in microseconds.
+    jobs
+        By job, a number: of activities that start at once, those of jobs with lower ones come first. None where the
+        number of an activity decides.
     """
+    place = [0] * len(starts) if jobs is None else [jobs[job] for job in flat.job]
     successors = flat.successors()
     missing = [0] * len(starts)
     for later in successors:
         for after, _ in later:
             missing[after] += 1
-    ready = sorted((starts[a], a) for a, count in enumerate(missing) if count == 0)
+    ready = sorted((starts[a], place[a], a) for a, count in enumerate(missing) if count == 0)
     order = []
     while ready:
-        _, activity = heappop(ready)
+        _, _, activity = heappop(ready)
         order.append(activity)
         for after, _ in successors[activity]:
             missing[after] -= 1
             if missing[after] == 0:
-                heappush(ready, (starts[after], after))
+                heappush(ready, (starts[after], place[after], after))
     return order

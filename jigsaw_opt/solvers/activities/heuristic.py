@@ -91,7 +91,7 @@ def _serial(operations: Operations, least: float) -> Iterator[tuple[float, Timet
         placement = schedule.placement(operations)
         if placement is not None:
             jobs = PlacedJobs(operations, placement)
-            value, timetable = jobs.better(jobs.starts_in_order(schedule.starts), None, least)
+            value, timetable = jobs.better(jobs.starts_in_order(schedule.starts, schedule.order), None, least)
             least = min(least, value)
             yield value, timetable
 
@@ -188,17 +188,19 @@ class PlacedJobs:
             period, starts = found
         return self.better(starts, period, least)
 
-    def starts_in_order(self, starts: Sequence[int]) -> list[int]:
+    def starts_in_order(self, starts: Sequence[int], jobs: Sequence[int]) -> list[int]:
         """Return starts of a schedule in the order of given ones, in microseconds.
 
         Parameters
         ----------
         starts
             By activity, in microseconds. Jobs that memory does not hold at once follow one another as they do by these.
+        jobs
+            All jobs: of activities that start at once, those of the first of them come first.
         """
         flat = ordered(self.flat, job_orders(self.flat, starts)) if self.placement.in_time else self.flat
         rank = [0] * len(starts)
-        for place, activity in enumerate(in_order(flat, [*starts])):
+        for place, activity in enumerate(in_order(flat, starts, sorted(range(len(jobs)), key=jobs.__getitem__))):
             rank[activity] = place
         return ListScheduler(flat, self.reserve).run(rank)[0]
 

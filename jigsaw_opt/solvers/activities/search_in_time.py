@@ -79,7 +79,7 @@ class SearchInTime(StepwiseSearch):
         if serial is None:
             value, starts = self._scheduled(jobs)
         else:
-            starts = jobs.starts_in_order(serial.starts)
+            starts = jobs.starts_in_order(serial.starts, serial.order)
             value = jobs.value(starts)
         # To make all that annealing needs takes about as long as two list schedules.
         self.spent += 2 * len(starts) * SECONDS_OF_LISTING

@@ -19,6 +19,8 @@ __all__ = ["Heuristic", "Trials"]
 _SHARE_IN_TIME, _SHARE_WITHOUT_PLAN = 0.1, 0.5
 """Share of the limits of a call for schedules in which jobs follow one another for memory, where there is a plan, and
 where there is none."""
+_SHARE_OF_FIRST = 0.2
+"""Largest share of the limits that the first of these schedules may take, without which the others are not made."""
 
 
 class Trials:
@@ -67,8 +69,8 @@ class Trials:
             Share of the limits that it may take from the last better one on.
         """
         context, work = self.context, self._size * SECONDS_OF_LISTING
-        if context.incumbent is not None and work > share * context.budget.left[0]:
-            return  # Not even one of them is worth its share.
+        if context.incumbent is not None and work > max(share, _SHARE_OF_FIRST) * context.budget.left[0]:
+            return  # Not even one of them is worth what it takes.
         with context.budget.slice(share):
             for timetable in self._in_time:
                 context.budget.spend(work)
