@@ -49,9 +49,11 @@ def whole_numbers(*listed: str, most: int = _MOST_WEIGHT) -> OpenValues:
     )
 
 
-def hours(*listed: str) -> OpenValues:
-    """Return the times that `hours_us` reads."""
-    return OpenValues(listed, "a time in hours, as in 24 or 0.5, or 30min", lambda text: bool(_HOURS.fullmatch(text)))
+def hours(*listed: str, least_us: int = 0) -> OpenValues:
+    """Return the times that `hours_us` reads, from `least_us` microseconds on."""
+    above = " above 0" if least_us else ""
+    kind = f"a time in hours{above}, below 1000000, as in 24 or 0.5, or 30min"
+    return OpenValues(listed, kind, lambda text: bool(_HOURS.fullmatch(text)) and hours_us(text) >= least_us)
 
 
 def hours_us(text: str) -> int:

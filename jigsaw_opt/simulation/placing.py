@@ -291,6 +291,10 @@ class FreeGpus:
         """Return how many GPUs of a pool are free."""
         return sum(len(self._free[k]) for k in pool.servers)
 
+    def count_on(self, server: int) -> int:
+        """Return how many GPUs of a server are free."""
+        return len(self._free[server])
+
     def copy(self) -> FreeGpus:
         """Return the same GPUs, to take from apart."""
         return self.without_servers(())

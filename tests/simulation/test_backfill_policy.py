@@ -8,9 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.policies import backfill
 from jigsaw_opt.simulation.policies.backfill import BACKFILL
+from jigsaw_opt.simulation.policies.multifactor import MULTIFACTOR
+from jigsaw_opt.simulation.policies.server_reservations import ServerReservations
 from jigsaw_opt.sweeps.assumptions import assumptions
 from tests.refusals import carries, misuse
 from tests.simulation.cases import SECOND, cluster, job, run, setting
@@ -213,4 +218,57 @@ def test_what_estimates_are_worth_is_among_the_assumptions() -> None:
     made = setting(of("u", "a", 0, 1, 50, 40), of("u", "b", 0, 1, 5, 40), job("c", 0, 1, 5))
     words = {"workload": "w", "cluster": "c", "contention": "exclusive", "restart_s": 0, "round_s": 0}
     told = dict(assumptions(replace(made, words={**words, "failures": "", "draw_models": False}), ["backfill"]))
-    assert carries(told["estimates"], "2 of 3 jobs", "backfill", "1 run longer")
+    assert carries(told["estimates"], "2 of 3 jobs", "backfill", "1 runs longer")
+
+
+class EveryTime(ServerReservations):
+    """Reservations that look at every time from now on, whatever other jobs have found."""
+
+    def may_start(self, gpus: int, length_us: int) -> bool:
+        return True
+
+    def earliest(self, job: TraceJob, length_us: int, placement: str) -> tuple[int, tuple[int, ...]] | None:
+        for k, start_us in enumerate(self._times):
+            within = [at for at in range(k, len(self._times)) if at == k or self._times[at] < start_us + length_us]
+            servers = {n for at in within for n in range(64) if self._reserved[at] >> n & 1}
+            gpus = self._free[k].without_servers(servers).place(job, placement)
+            if gpus is not None:
+                return start_us, gpus
+        return None
+
+
+@pytest.mark.parametrize("policy", [BACKFILL, MULTIFACTOR], ids=["backfill", "multifactor"])
+@pytest.mark.parametrize("kind", ["easy", "conservative"])
+@pytest.mark.parametrize("reserve", ["gpus", "servers"])
+def test_what_is_not_looked_at_changes_no_start(
+    policy: Policy, kind: str, reserve: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs that cannot start are passed over, and searches begin where those of shorter jobs ended."""
+    for seed in range(12):
+        placement = "packed" if reserve == "gpus" else ("packed", "emptiest", "consolidated")[seed % 3]
+        draw, options = random.Random(seed), {"kind": kind, "reserve": reserve, "placement": placement}
+        jobs = [
+            of(draw.choice("uvw"), f"j{k}", draw.randrange(400), draw.choice((1, 1, 2, 3, 4, 8)), *draw_times(draw))
+            for k in range(60)
+        ]
+        made = setting(*sorted(jobs, key=lambda job: job.submit_us), cluster=cluster(4), round_us=0)
+        found = run(made, policy, **options)
+        with monkeypatch.context() as patched:
+            patched.setattr(backfill, "ServerReservations", EveryTime)
+            patched.setattr(backfill, "_least_behind", lambda values: [0] * len(values))
+            wanted = run(made, policy, **options)
+        assert (found.jobs, found.uses) == (wanted.jobs, wanted.uses), seed
+
+
+def draw_times(draw: random.Random) -> tuple[int, int]:
+    seconds = draw.randrange(1, 120)
+    return seconds, draw.choice((seconds, 2 * seconds, 5 * seconds, max(1, seconds // 2)))
+
+
+def test_a_limit_of_any_number_of_hours_is_taken() -> None:
+    endless = replace(of("u", "a", 0, 4, 50, 1), time_limit_us=None)
+    for words in ("1", "12", "0.5", "30min", "720"):
+        run(setting(endless), BACKFILL, default_limit=words)
+    for words in ("0", "1000000", "-1"):
+        with pytest.raises(UsageError, match="above 0, below 1000000"):
+            setting(endless).under(f"backfill:default_limit={words}")

@@ -12,12 +12,13 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from typing import NamedTuple
+from itertools import accumulate, groupby
+from typing import ClassVar, NamedTuple
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.option_values import hours, hours_us
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, rows, whole
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, JobState, Observation
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, too_wide
@@ -33,7 +34,7 @@ BACKFILL_OPTIONS: Mapping[str, Sequence[str]] = {
     "kind": ("easy", "conservative"),
     "reserve": ("gpus", "servers"),
     "estimates": ("limits", "recent"),
-    "default_limit": ("none", "4", "24", "72", "168"),
+    "default_limit": hours("none", "4", "24", "72", "168", least_us=1),
     "placement": PLACEMENTS,
 }
 
@@ -121,6 +122,8 @@ class BackfillScheduler:
     policy: str
     setting: ClusterSetting
     options: Mapping[str, str]
+    keeps_reservations: ClassVar[bool] = True
+    """Whether reservations of conservative backfill stay from one decision to the next."""
     conservative: bool = field(init=False)
     whole_servers: bool = field(init=False)
     recent: bool = field(init=False)
@@ -131,9 +134,9 @@ class BackfillScheduler:
     reserved: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.conservative, hours = self.options["kind"] == "conservative", self.options["default_limit"]
+        self.conservative, limit = self.options["kind"] == "conservative", self.options["default_limit"]
         self.recent, self.placement = self.options["estimates"] == "recent", self.options["placement"]
-        self.default_us = None if hours == "none" else int(hours) * _HOUR_US
+        self.default_us = None if limit == "none" else hours_us(limit)
         self.whole_servers = self.options["reserve"] == "servers"
         if (
             self.conservative
@@ -341,9 +344,12 @@ class BackfillScheduler:
         """
         ends = ((self.runs[index].end_us(now_us), gpus) for index, gpus in held.items())
         reservations = ServerReservations(self.setting, now_us, free, ends)
-        reserving = set[int]()
-        for active in waiting:
-            length_us = self._estimate_us(active.job)
+        lengths = [self._estimate_us(active.job) for active in waiting]
+        widths, reserving = [active.job.gpus for active in waiting], set[int]()
+        least = zip(waiting, lengths, _least_behind(widths), _least_behind(lengths), strict=True)
+        for active, length_us, fewest, shortest_us in least:
+            if not reservations.may_start(fewest, shortest_us):  # nor may anybody behind; reservations are not kept
+                break
             found = reservations.earliest(active.job, length_us, self.placement)
             if found is None:  # too few GPUs are up
                 continue
@@ -365,7 +371,8 @@ class BackfillScheduler:
         """Yield the jobs that start, with their GPUs, and take these from `free`.
 
         In order of submission every job moves to the earliest time that delays no reservation of another. Where the
-        reservations do not fit any more, as after an estimate was too short, all are made anew in that order.
+        reservations do not fit any more, as after an estimate was too short, all are made anew in that order. If they
+        are not kept for the next decision, none is made once nobody behind could start now.
         """
         lengths = {active.index: self._estimate_us(active.job) for active in waiting}
         sizes = {active.index: active.job.gpus for active in waiting}
@@ -377,7 +384,9 @@ class BackfillScheduler:
         if min(min(profile.free) for profile in profiles.values()) < 0:
             profiles, reserved = self._of_running(now_us, held, free), {}
         self.reserved = {}
-        for active in waiting:
+        for active, least in zip(waiting, _least_behind([*sizes.values()]), strict=True):
+            if not self.keeps_reservations and max(profile.free[0] for profile in profiles.values()) < least:
+                break  # nobody behind can start, so their reservations would tell nothing
             index, length_us, gpus = active.index, lengths[active.index], sizes[active.index]
             if index in reserved:
                 start_us, kind = reserved[index]
@@ -392,9 +401,9 @@ class BackfillScheduler:
             profiles[kind].add(earliest_us, earliest_us + length_us, -gpus)
             others = [pool.number for pool in self.setting.pools if pool.kind != kind]
             found = free.place(active.job, self.placement, others) if earliest_us == now_us else None
-            if found is None:
+            if found is None and self.keeps_reservations:
                 self.reserved[index] = earliest_us, kind
-            else:
+            elif found is not None:
                 self._begin(active, now_us)
                 yield index, found
 
@@ -409,6 +418,11 @@ class BackfillScheduler:
         for index, gpus in held.items():
             profiles[self.setting.pool_of[gpus[0]].kind].add(now_us, self.runs[index].end_us(now_us), -len(gpus))
         return profiles
+
+
+def _least_behind(values: Sequence[int]) -> list[int]:
+    """Return for each value the least of it and those behind it."""
+    return list(accumulate(reversed(values), min))[::-1]
 
 
 @dataclass(frozen=True, slots=True)

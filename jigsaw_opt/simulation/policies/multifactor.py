@@ -39,6 +39,7 @@ _NEEDS = {"shares": "account", "qos": "qos", "priority_weight_qos": "qos", "prio
 
 @dataclass(slots=True)
 class _MultifactorScheduler(BackfillScheduler):
+    keeps_reservations = False  # Slurm makes them anew each time
     priorities: PrioritySettings = field(default_factory=PrioritySettings)
     since_us: int = 0
     usage: dict[UserKey, float] = field(default_factory=dict)
@@ -68,7 +69,6 @@ class _MultifactorScheduler(BackfillScheduler):
         return Decision(decision.shares, wake_us)
 
     def in_order(self, waiting: list[JobState], observation: Observation) -> list[JobState]:
-        self.reserved = {}  # Slurm makes reservations anew each time
         shares = dict[UserKey, float]()
         if self.priorities.number("PriorityWeightFairshare"):
             if self.priorities.has_flag("NO_FAIR_TREE"):

@@ -7,9 +7,13 @@ behind it, so a reservation may become later.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from collections.abc import Iterable
+from functools import reduce
 from itertools import groupby
+from math import inf
+from operator import or_
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.policy import ClusterSetting
@@ -39,7 +43,9 @@ class ServerReservations:
         self._server_of = setting.server_of
         # From times[k] to times[k + 1], running jobs leave free[k], and those in the bit set reserved[k] are reserved.
         self._times, self._free, self._reserved = [now_us], [free.copy()], [0]
-        self._unreserved: dict[tuple[FreeGpus, int], FreeGpus] = {}
+        self._counts: dict[tuple[FreeGpus, int], int] = {}
+        self._choice = setting.pool_choice
+        self._found_for: defaultdict[object, list[tuple[int, int]]] = defaultdict(list)
         for end_us, those in groupby(sorted(ends), key=lambda one: one[0]):
             later = self._free[-1].copy()
             for _, gpus in those:
@@ -47,6 +53,18 @@ class ServerReservations:
             self._times.append(end_us)
             self._free.append(later)
             self._reserved.append(0)
+
+    def may_start(self, gpus: int, length_us: int) -> bool:
+        """Return whether so many GPUs are free now that no reservation needs for so long.
+
+        Parameters
+        ----------
+        gpus
+            The number of GPUs.
+        length_us
+            The time, in microseconds.
+        """
+        return self._count(0, self._reserved_within(0, length_us)) >= gpus
 
     def _at(self, time_us: int) -> int:
         """Return the number of the time, which is added if need be."""
@@ -110,22 +128,35 @@ class ServerReservations:
         tuple or None
             The time in microseconds and the numbers of the GPUs; None where too few are up.
         """
-        for k, (start_us, free) in enumerate(zip(self._times, self._free, strict=True)):
-            if self._beside(free, self._reserved[k]).count < job.gpus:
+        # Reservations are only added and free GPUs only taken, so no job finds a time before the one that a job like it
+        # found which was as short or shorter.
+        found_for = self._found_for[job.gpus, self._choice.of(job)]
+        at = bisect_right(found_for, (length_us, inf))
+        first = max((start_us for _, start_us in found_for[:at]), default=self._times[0])
+        for k in range(bisect_left(self._times, first), len(self._times)):
+            if self._count(k, self._reserved[k]) < job.gpus:
                 continue
-            reserved = 0
-            for servers in self._reserved[k : bisect_left(self._times, start_us + length_us)]:
-                reserved |= servers
-            beside = self._beside(free, reserved)
-            if beside.count >= job.gpus:
-                gpus = beside.copy().place(job, placement)
+            reserved = self._reserved_within(k, length_us)
+            if self._count(k, reserved) >= job.gpus:
+                gpus = self._free[k].without_servers(_members(reserved)).place(job, placement)
                 if gpus is not None:
-                    return start_us, gpus
+                    insort(found_for, (length_us, self._times[k]))
+                    return self._times[k], gpus
         return None
 
-    def _beside(self, free: FreeGpus, reserved: int) -> FreeGpus:
-        """Return those of some GPUs that are not on reserved servers."""
-        if (free, reserved) not in self._unreserved:
-            servers = {k for k in range(reserved.bit_length()) if reserved >> k & 1}
-            self._unreserved[free, reserved] = free.without_servers(servers)
-        return self._unreserved[free, reserved]
+    def _reserved_within(self, k: int, length_us: int) -> int:
+        """Return the servers that are reserved at any time in so long from the time of number k on, as a bit set."""
+        return reduce(or_, self._reserved[k : bisect_left(self._times, self._times[k] + length_us)], 0)
+
+    def _count(self, k: int, reserved: int) -> int:
+        """Return how many GPUs are free at the time of number k on servers that are not in a bit set."""
+        free = self._free[k]
+        key = free, reserved
+        if key not in self._counts:
+            self._counts[key] = free.count - sum(map(free.count_on, _members(reserved)))
+        return self._counts[key]
+
+
+def _members(bits: int) -> set[int]:
+    """Return the numbers in a bit set."""
+    return {k for k in range(bits.bit_length()) if bits >> k & 1}
