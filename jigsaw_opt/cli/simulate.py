@@ -93,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _finish(result: SimulationResult, arguments: argparse.Namespace) -> None:
     from jigsaw_opt.cli.output import flush, note
     from jigsaw_opt.simulation.folder import RESULTS, write_results
+    from jigsaw_opt.text import counted
     from jigsaw_opt.views.simulation_report import simulation_html
 
     policy = arguments.policy[0]
@@ -102,6 +103,8 @@ def _finish(result: SimulationResult, arguments: argparse.Namespace) -> None:
         lambda: simulation_html(result.setting, result.outcome, result.summary, policy),
     )
     note(f"wrote {arguments.output}/{', '.join(RESULTS)}")
+    if result.outcome.hindrance:
+        note(f"{counted(result.summary.unfinished, 'job')} not ended: {result.outcome.hindrance}")
     warn_of_policies([policy])
     _print(result, arguments.json)
     flush()

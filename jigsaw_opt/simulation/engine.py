@@ -104,10 +104,14 @@ class Simulation:
         InvariantError
             The policy or the performance model broke a rule.
         JigsawError
-            The policy leaves jobs waiting for ever.
+            The policy leaves jobs waiting for ever. Where what is down for good keeps a job from ever running, the
+            simulation ends instead, and `SimulationOutcome.hindrance` says so.
         """
-        while not self.finished and not stop():
+        while not self.finished and not self.outcome.hindrance and not stop():
             next_us = self._next_us()
+            if next_us is None:
+                self._leave_waiting()
+                break
             if until_us is not None and next_us > until_us:
                 self.now_us = max(self.now_us, until_us)
                 break
@@ -224,14 +228,12 @@ class Simulation:
 
     # Time ---------------------------------------------------------------------------------------------------
 
-    def _next_us(self) -> int:
-        """Return the time of the next event."""
+    def _next_us(self) -> int | None:
+        """Return the time of the next event; None where nothing will happen any more."""
         times = self._own_times()
         if (submit_us := self._arrivals.next_us) is not None:
             times.append(submit_us)
-        if not times:
-            self._fail_waiting()
-        return max(self.now_us, min(times))
+        return max(self.now_us, min(times)) if times else None
 
     def _own_times(self) -> list[int]:
         """Return times of the next end or change of speed, decision, and failure or repair, which never lie behind."""
@@ -252,7 +254,16 @@ class Simulation:
         step = self.setting.round_us
         return time_us if step == 0 else -(-time_us // step) * step
 
-    def _fail_waiting(self) -> None:
+    def _hindrance(self) -> str:
+        """Return what that is down keeps the first such job from running; empty where nothing does."""
+        found = (self._failing.hindrance(active.job) for active in self._active.values())
+        return next(filter(None, found), "")
+
+    def _leave_waiting(self) -> None:
+        """End with jobs that wait for ever: for what is down for good, if it keeps one from running, or by failing."""
+        self.outcome.hindrance = self._hindrance()
+        if self.outcome.hindrance:
+            return
         waiting = [active.job.name for active in self._active.values()]
         raise JigsawError(
             f"policy {self._policy.name!r} leaves {counted(len(waiting), 'job')} waiting for ever,"
@@ -415,8 +426,8 @@ class Simulation:
         return True
 
     def _watch_idleness(self, decision: Decision) -> None:
-        """Fail where a policy wakes itself for ever without running anything."""
+        """End where a policy wakes itself for ever without running anything."""
         alone = self._arrivals.next_us is None
         self._idle_rounds = self._idle_rounds + 1 if alone and not decision.shares else 0
-        if self._idle_rounds > _IDLE_ROUNDS:
-            self._fail_waiting()
+        if self._idle_rounds > _IDLE_ROUNDS and not (self._failing.next_us is not None and self._hindrance()):
+            self._leave_waiting()

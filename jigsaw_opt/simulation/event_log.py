@@ -206,7 +206,8 @@ class EventLog:
         active = running.active
         assert active.share is not None
         if now_us > running.start_us:
-            self.outcome.stints.append(Stint(active.index, len(active.share.gpus), running.start_us, now_us))
+            gpus = active.share.gpus
+            self.outcome.stints.append(Stint(active.index, len(gpus), running.start_us, now_us, gpus))
 
     def round(self, now_us: int, active: int, running: int, moved: int, policy_us: int) -> None:
         """Write the record of a decision that was carried out.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from jigsaw_opt.problem.rules.report import Place, Report
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, listed, rows, whole
 from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_up
@@ -16,6 +17,7 @@ from jigsaw_opt.simulation.records import Loss
 from jigsaw_opt.simulation.running import Running
 from jigsaw_opt.simulation.running_shares import RunningShares
 from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.text import agreeing, counted, named
 
 __all__ = ["Failing"]
 
@@ -66,6 +68,32 @@ class Failing:
     def all_down(self) -> bool:
         """Whether there is no GPU that is up."""
         return len(self.down) == self._setting.gpu_count
+
+    def hindrance(self, job: TraceJob) -> str:
+        """Return what that is down keeps a job from running even alone; empty where nothing does.
+
+        Parameters
+        ----------
+        job
+            The job.
+        """
+        known, wanted = self._setting.for_policy, job.min_gpus or job.gpus
+        kinds = known.pool_choice.types_of(job)
+        most = known.most_joined(self.down, self.dead)
+        has = max((most.get(kind, 0) for kind in kinds), default=0)
+        if has >= wanted or not (self.down or self.dead):
+            return ""
+        cluster = self._setting.cluster
+        parts = {
+            "server": [cluster.servers[k].name for k in sorted(self._servers)],
+            "link": [cluster.links[k].name for k in sorted(self._links)],
+        }
+        down = [f"{agreeing(len(own), kind, f'{kind}s')} {named(own)}" for kind, own in parts.items() if own]
+        count = sum(map(len, parts.values()))
+        return (
+            f"job {job.name!r} asks for {counted(wanted, 'GPU')}, and at most {has} are up and joined by links:"
+            f" {' and '.join(down)} {agreeing(count, 'does', 'do')} not come back"
+        )
 
     def advance(self, now_us: int) -> bool:
         """Let everything fail and come back that does so by now; says whether anything did."""

@@ -190,7 +190,7 @@ def _starts_us(setting: Setting, queue: ClusterQueue, asked: Sequence[int], draw
             simulation.run(lambda: simulation.has_started(asked, starts), until_us)  # noqa: B023
         except JigsawError:  # some wait for ever
             return starts
-        if len(starts) == len(asked) or not later or days > MOST_DAYS // 2:
+        if len(starts) == len(asked) or not later or days > MOST_DAYS // 2 or simulation.outcome.hindrance:
             return starts
         days *= 2
 

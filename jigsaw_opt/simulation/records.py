@@ -132,12 +132,16 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stint:
-    """A job held `gpus` GPUs, alone or with others, from `start_us` to `end_us`."""
+    """A job held `gpus` GPUs, alone or with others, from `start_us` to `end_us`.
+
+    Their numbers are `on`; where a record tells none, it is empty.
+    """
 
     job: int
     gpus: int
     start_us: int
     end_us: int
+    on: tuple[int, ...] = ()
 
 
 class ServerUse(NamedTuple):
@@ -164,6 +168,8 @@ class SimulationOutcome:
         Whenever the GPUs of a server that are held became more or fewer, in order of time; none are held before.
     losses
         What failures took from jobs, by number; a snapshot has them among the failures.
+    hindrance
+        What keeps a job from ever running, so that the simulation could not end all jobs; else empty.
     """
 
     end_us: int = 0
@@ -172,6 +178,7 @@ class SimulationOutcome:
     stints: list[Stint] = field(default_factory=list)
     uses: list[ServerUse] = field(default_factory=list)
     losses: dict[int, Loss] = field(default_factory=dict)
+    hindrance: str = ""
 
     def held_us(self) -> Counter[int]:
         """Return for how long each job held GPUs, by number."""
@@ -185,7 +192,7 @@ class SimulationOutcome:
         return {
             "jobs": [record.plain() for record in self.jobs],
             "rounds": [astuple(record) for record in self.rounds],
-            "stints": [astuple(stint) for stint in self.stints],
+            "stints": [[*astuple(stint)[:-1], *stint.on] for stint in self.stints],
             "uses": [list(use) for use in self.uses],
         }
 
@@ -193,7 +200,7 @@ class SimulationOutcome:
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
         jobs = listed(JobRecord.shape(limits))
-        return fields(jobs=jobs, rounds=rows(7, whole()), stints=rows(4, whole()), uses=rows(3, whole()))
+        return fields(jobs=jobs, rounds=rows(7, whole()), stints=listed(listed(whole(), 5)), uses=rows(3, whole()))
 
     @classmethod
     def restored(cls, tree: Plain, whole_of: Callable[[int], tuple[int, int]]) -> SimulationOutcome:
@@ -207,7 +214,8 @@ class SimulationOutcome:
             Tells of a job its units of work, and their time alone in microseconds.
         """
         jobs = [JobRecord.restored(record, *whole_of(record["job"])) for record in tree["jobs"]]
-        rounds, stints = [RoundRecord(*row) for row in tree["rounds"]], [Stint(*row) for row in tree["stints"]]
+        rounds = [RoundRecord(*row) for row in tree["rounds"]]
+        stints = [Stint(*row[:4], tuple(row[4:])) for row in tree["stints"]]
         return cls(0, jobs, rounds, stints, [ServerUse(*row) for row in tree["uses"]])
 
     @staticmethod
@@ -234,8 +242,9 @@ class SimulationOutcome:
                 report.add(((place, "rounds"), k), "times or jobs of this round cannot be", code="contradiction")
             elif gpus > limits.gpus or held_us > held_most:
                 report.add(((place, "rounds"), k), "more GPUs are held than there are", code="contradiction")
-        for k, (job, gpus, start_us, end_us) in enumerate(tree["stints"]):
-            if not (job < limits.jobs and 1 <= gpus <= limits.gpus and start_us < end_us <= limits.now_us):
+        for k, (job, gpus, start_us, end_us, *on) in enumerate(tree["stints"]):
+            can_be = job < limits.jobs and len(set(on)) == len(on) == gpus and max(on) < limits.gpus
+            if not (can_be and start_us < end_us <= limits.now_us):
                 report.add(((place, "stints"), k), "no job can have held GPUs so", code="contradiction")
         for k, (time_us, server, gpus) in enumerate(tree["uses"]):
             before_us = tree["uses"][k - 1][0] if k else 0

@@ -34,6 +34,8 @@ _JOBS = (
     "slowdown",
     "failure_stops",
     "lost_gpu_s",
+    "servers",
+    "held_gpus",
 )
 _ROUNDS = ("time_s", "active", "running", "waiting", "gpus", "moved", "held_gpu_s", "policy_us")
 _DIGITS = {"iterations_done": 6, "fairness": 4, "slowdown": 4}
@@ -112,7 +114,7 @@ _Rows: TypeAlias = Iterator[tuple[object, ...]]
 
 
 def _job_rows(setting: Setting, outcome: SimulationOutcome) -> _Rows:
-    held = outcome.held_us()
+    held, placed = outcome.held_us(), _placed(setting, outcome)
     for record in outcome.jobs:
         job = setting.workload.jobs[record.index]
         ended = record.finish_us is not None
@@ -135,7 +137,21 @@ def _job_rows(setting: Setting, outcome: SimulationOutcome) -> _Rows:
             run_slowdown(setting, record) if ended else None,
             loss.stops,
             loss.gpu_us,
+            *placed.get(record.index, ("", "")),
         )
+
+
+def _placed(setting: Setting, outcome: SimulationOutcome) -> dict[int, tuple[str, str]]:
+    """Return by number of a job its servers and its GPUs: those of a stint apart from the next by semicolons."""
+    cluster, server_of = setting.cluster, setting.server_of
+    names = [cluster.gpu_name(k, gpu - own.start) for k, own in enumerate(setting.for_policy.gpus_of) for gpu in own]
+    found: dict[int, tuple[list[str], list[str]]] = {}
+    for stint in outcome.stints:
+        servers, gpus = found.setdefault(stint.job, ([], []))
+        numbers = dict.fromkeys(server_of[gpu] for gpu in stint.on)
+        servers.append(" ".join(cluster.servers[k].name for k in numbers))
+        gpus.append(" ".join(names[gpu] for gpu in stint.on))
+    return {index: ("; ".join(servers), "; ".join(gpus)) for index, (servers, gpus) in found.items()}
 
 
 def _round_rows(outcome: SimulationOutcome) -> _Rows:

@@ -42,7 +42,8 @@ class SimulationResult:
     outcome
         Its records: of jobs, of rounds, and of who held how many GPUs when.
     finished
-        Whether every job has ended; if not, it was cancelled or came to its end time.
+        Whether every job has ended; if not, it was cancelled, came to its end time, or jobs wait for ever for what
+        `SimulationOutcome.hindrance` says.
     """
 
     setting: Setting

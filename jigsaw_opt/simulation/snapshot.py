@@ -1,6 +1,6 @@
 """Putting a simulation aside and going on with it later.
 
-A snapshot is a JSON document, ``jigsaw-snapshot/4``: what it is of, and the state of the simulation as plain values.
+A snapshot is a JSON document, ``jigsaw-snapshot/5``: what it is of, and the state of the simulation as plain values.
 The setting is not in it but given again, so that the state fits the inputs it came from. Nothing in it names code,
 and nothing of it is trusted: its digests tell damage and other inputs, not who wrote it.
 """
@@ -19,8 +19,8 @@ from jigsaw_opt.simulation.engine import Simulation
 
 __all__ = ["restore", "snapshot"]
 
-_FORMAT = "jigsaw-snapshot/4"
-_EARLIER = tuple(f'"jigsaw-snapshot/{version}"'.encode() for version in (1, 2, 3))
+_FORMAT = "jigsaw-snapshot/5"
+_EARLIER = tuple(f'"jigsaw-snapshot/{version}"'.encode() for version in range(1, 5))
 _FIRST_LINE = 1000
 _TEXT = {"type": "string"}
 _SHAPE = fields(

@@ -92,6 +92,8 @@ def measure(setting: Setting, with_jobs: bool = False) -> dict[str, Any]:
         simulation = simulation_of(setting)
         simulation.run()
         records = simulation.close()
+        if records.hindrance:  # measures of the jobs that ended are not those of the workload
+            raise JigsawError(records.hindrance)
         outcome: dict[str, Any] = asdict(summarise(simulation.setting, records))
         outcome |= {_JOB_TIMES: job_times(records)} if with_jobs else {}
     except (JigsawError, InvariantError) as error:

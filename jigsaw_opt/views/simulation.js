@@ -40,6 +40,7 @@ for (const chart of data.charts) {
     { label: chart.unit, most: chart.most, tick: brief, tell: it => (it < 10 ? brief(Math.round(10 * it) / 10) : brief(Math.round(it))) + " " + chart.unit });
 }
 
+const SHOWN = 32;  // names of GPUs at the pointer
 const stints = data.jobs.map(() => []);
 for (const stint of data.stints) stints[stint[0]].push(stint);
 const view = { from: 0, to: Math.max(1, data.end), top: 0, rows: data.jobs.length };
@@ -91,7 +92,8 @@ timeline.addEventListener("mousemove", event => {
   tell(job[NAME] + " (" + data.models[job[MODEL]].name + ")\nsubmitted " + span(hours(job[SUBMIT])) + ", " +
     (job[FINISH] === null ? "not ended" : "ended " + span(hours(job[FINISH]))) + ", " + counted(job[RESTARTS], "restart") +
     "\nwaited " + span(hours(job[WAITED])) + ", held GPUs for " + span(hours(job[HELD])) + (job[PAUSED] ? ", none for " + span(hours(job[PAUSED])) + " between" : "") +
-    (stint ? "\non " + counted(stint[3], "GPU") + " from " + span(hours(stint[1])) + " to " + span(hours(stint[2])) : ""), event);
+    (stint ? "\non " + counted(stint[3], "GPU") + " from " + span(hours(stint[1])) + " to " + span(hours(stint[2])) +
+      (stint[4].length ? ":\n" + stint[4].slice(0, SHOWN).map(gpu => data.names[gpu]).join(" ") + (stint[4].length > SHOWN ? " …" : "") : "") : ""), event);
 });
 timeline.addEventListener("mouseleave", () => { $("tip").style.display = "none"; });
 

@@ -77,7 +77,12 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
         "findings": findings(setting, outcome),
         "waits": [record.index for record, _ in waits(setting, outcome, _WAITS)],
         "servers": _servers(setting, outcome),
-        "stints": [[stint.job, stint.start_us, stint.end_us, stint.gpus] for stint in outcome.stints],
+        "stints": [[stint.job, stint.start_us, stint.end_us, stint.gpus, list(stint.on)] for stint in outcome.stints],
+        "names": [
+            printable(setting.cluster.gpu_name(k, gpu - own.start))
+            for k, own in enumerate(setting.for_policy.gpus_of)
+            for gpu in own
+        ],
     }
 
 

@@ -109,7 +109,8 @@ def _latest(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
     ended = [record for record in outcome.jobs if record.finish_us is not None]
     left = len(outcome.jobs) - len(ended)
     if left:
-        yield f"Not ended: {left} of {counted(len(outcome.jobs), 'job')}."
+        why = f", as {outcome.hindrance}" if outcome.hindrance else ""
+        yield f"Not ended: {left} of {counted(len(outcome.jobs), 'job')}{printable(why)}."
     if not ended:
         return
     record = max(ended, key=lambda job: job.finish_us or 0)

@@ -66,7 +66,7 @@ def test_a_pickle_of_an_earlier_version_runs_no_code(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError) as caught:
             restore(data, begun("fifo", setting(*random_jobs(5, 5))), "these", "file")
         assert len(caught.value.problems) == 1
-    header["format"] = "jigsaw-snapshot/4"
+    header["format"] = "jigsaw-snapshot/5"
     with refuses("not-text file"):
         restore(
             json.dumps(header).encode() + b"\n" + pickled(marker), begun("fifo", setting(job("a", 0, 1, 9))), "", "file"
@@ -217,7 +217,7 @@ def change_somewhere(tree: Tree, draw: random.Random) -> None:
 def test_whatever_is_changed_it_is_refused_or_goes_on(text: str) -> None:
     where, draw, seen = CASES[text](), random.Random(text), Counter[str]()
     data = [snapshot(halted(text, where, part), "these") for part in (0.2, 0.5, 0.8)]
-    for number in range(45):
+    for number in range(75):
         whole = draw.choice(data)
         state = json.loads(whole)["state"]
         for _ in range(1 + number % 3):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
+from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.contention import FairSharing
@@ -25,7 +25,8 @@ from jigsaw_opt.simulation.records import Loss, SimulationOutcome
 from jigsaw_opt.simulation.results import jobs_csv
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
-from tests.refusals import fails, refuses
+from jigsaw_opt.sweeps.simulations import measure
+from tests.refusals import fails, refuses, require_data
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, finish_s, job, random_jobs, run, setting
 from tests.simulation.resumable import CASES, begun
 
@@ -210,10 +211,24 @@ def test_a_job_on_a_dead_server_is_refused() -> None:
         begun("fifo", failing(made, (0, "server", 0, True))).restore(state)
 
 
-def test_a_cluster_that_stays_down_leaves_jobs_waiting() -> None:
+def test_what_never_comes_back_is_told_and_ends_the_simulation() -> None:
+    made = setting(job("a", 0, 4, 600), job("b", 1, 1, 5), cluster=cluster(1, 4))
+    outcome = run(failing(made, (130, "server", 0, True)), FIFO)
+    require_data(outcome.hindrance, "'a'", "4 GPUs", "0 are up", "server", "s0", "does not come back")
+    assert [record.finish_us for record in outcome.jobs] == [None, None]
+    assert outcome.jobs[0].start_us == 0 and outcome.end_us == 130 * SECOND
+
+
+def test_links_that_never_come_back_are_told() -> None:
+    made = linked(setting(job("a", 0, 8, 600)))
+    outcome = run(failing(made, (130, "link", 1, True)), FIFO)
+    require_data(outcome.hindrance, "'a'", "8 GPUs", "4 are up and joined", "link", "does not come back")
+
+
+def test_a_sweep_takes_no_measures_of_jobs_that_cannot_end() -> None:
     made = setting(job("a", 0, 4, 600), cluster=cluster(1, 4))
-    with fails(JigsawError, "'fifo'", "1 job", "'a'"):
-        run(failing(made, (130, "server", 0, True)), FIFO)
+    row = measure(failing(made, (130, "server", 0, True)).under(FIFO))
+    require_data(row["error"], "'a'", "s0")
 
 
 def test_words_of_failures() -> None:
@@ -317,3 +332,17 @@ def test_a_job_without_a_route_stops_and_loses_no_work(division: FairSharing | N
     assert summary.lost_gpu_hours == pytest.approx(4 * 15 / 3600)
     assert summary.useful_gpu_hours == pytest.approx(4 * 100 / 3600)
     assert summary.down_gpu_hours == pytest.approx(2 * 390 / 3600)
+
+
+def test_each_stint_is_told_with_its_servers_and_gpus() -> None:
+    made = failing(setting(job("a", 0, 3, 200), job("b", 0, 5, 50), job("c", 500, 1, 1)), (130, "server", 0, True))
+    outcome = run(made, FIFO)
+    header, *lines = jobs_csv(made, outcome).splitlines()
+    cells = [dict(zip(header.split(","), line.split(","), strict=True)) for line in lines]
+    for row, stints in ((row, [s for s in outcome.stints if s.job == k]) for k, row in enumerate(cells)):
+        told = [one.split() for one in row["held_gpus"].split("; ")]
+        assert [len(one) for one in told] == [stint.gpus for stint in stints]
+        assert [sorted({name.partition("/")[0] for name in one}) for one in told] == [
+            sorted(one.split()) for one in row["servers"].split("; ")
+        ]
+    assert "s0/" not in cells[2]["held_gpus"]
