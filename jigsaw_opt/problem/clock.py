@@ -43,15 +43,21 @@ class Clock:
     def __init__(self, seconds: float | None, cancel: threading.Event, grace: float = 0.0) -> None:
         self.started = time.monotonic()
         self._end = self._last = math.inf if seconds is None else self.started + seconds + grace
+        self._without_plan = math.inf
         self._cancel, self._grace = cancel, grace
 
     @property
     def left(self) -> float:
         """Seconds until the time is over, the grace included; infinity without a limit."""
-        return 0.0 if self.over else self._end - time.monotonic()
+        return 0.0 if self.over else min(self._end, self._without_plan) - time.monotonic()
 
-    def bring_forward(self, seconds: float) -> None:
-        """Let the time be over so many seconds before the limit, or as soon as was asked for before."""
+    def end_without_plan(self, seconds: float) -> None:
+        """Let the time be over so many seconds after the start, unless there is a plan by then."""
+        self._without_plan = self.started + seconds
+
+    def has_plan(self, seconds: float) -> None:
+        """Let the time, now that there is a plan, be over so many seconds before the limit, or as soon as asked for."""
+        self._without_plan = math.inf
         self._end = min(self._end, self._last - seconds)
 
     @property
@@ -60,7 +66,7 @@ class Clock:
         now = time.monotonic()
         if self._cancel.is_set():
             self._end = min(self._end, now + self._grace)
-        return now >= self._end
+        return now >= min(self._end, self._without_plan)
 
 
 _clock: ContextVar[Clock | None] = ContextVar("jigsaw_clock", default=None)

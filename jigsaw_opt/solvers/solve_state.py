@@ -41,7 +41,7 @@ from jigsaw_opt.solvers.result import (
     Status,
     StoppedBy,
 )
-from jigsaw_opt.solvers.stop import StopRule, stop_rules
+from jigsaw_opt.solvers.stop import NoPlan, StopRule, stop_rules
 from jigsaw_opt.system.former_names import former_attribute
 
 __all__ = ["NO_BOUND", "SolveState", "first_bound"]
@@ -146,7 +146,7 @@ class SolveState:
                 return None
             before, self.objective, self.best = self.objective, objective, timetable
             if before is None:
-                self._clock.bring_forward(self.kept)
+                self._clock.has_plan(self.kept)
             self.improved = time.monotonic()
             self._emit()
             return Accepted(0 if before is None else before - objective)
@@ -193,6 +193,11 @@ class SolveState:
     def add_rule(self, rule: StopRule) -> None:
         """End the solve where this rule holds, too."""
         self._rules = (*self._rules, rule)
+
+    def end_without_plan(self, seconds: float) -> None:
+        """End the solve so many seconds after its start, unless there is a plan by then."""
+        self._clock.end_without_plan(seconds)
+        self.add_rule(NoPlan(seconds))
 
     def deadlines(self, limit: int) -> Mapping[int, int]:
         """Return deadlines of jobs in plans within `limit`, in microseconds by index, by the last proof with any."""

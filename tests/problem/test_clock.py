@@ -41,11 +41,19 @@ def test_a_cancel_ends_it_after_the_grace() -> None:
 
 def test_time_kept_back_is_not_there() -> None:
     clock = Clock(3600.0, threading.Event())
-    clock.bring_forward(1800.0)
-    clock.bring_forward(1801.0)
+    clock.has_plan(1800.0)
+    clock.has_plan(1801.0)
     assert not clock.over
-    clock.bring_forward(3600.0)
+    clock.has_plan(3600.0)
     assert clock.over
+
+
+def test_without_a_plan_the_time_is_over_sooner() -> None:
+    clock = Clock(3600.0, threading.Event())
+    clock.end_without_plan(0.0)
+    assert clock.over and clock.left == 0.0
+    clock.has_plan(0.0)
+    assert not clock.over and clock.left > 0.0
 
 
 def test_another_thread_is_limited_only_in_the_context() -> None:

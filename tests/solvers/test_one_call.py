@@ -313,3 +313,8 @@ def test_an_instance_is_hashed_once_and_never_read_again(monkeypatch: pytest.Mon
         assert result.plan is not None and jo.check(instance, result.plan) == ()
     assert (len(looked), len(hashed)) == (0, 2)
     assert pickle.loads(pickle.dumps(read)) == read == copy.copy(read)
+
+
+def test_what_is_solved_in_both_forms_took_the_time_of_both() -> None:
+    listed, phased = (Result(Status.UNKNOWN, StoppedBy.TIME, None, 3, None, seconds=s) for s in (2.0, 0.5))
+    assert either._better(listed, phased).seconds == 2.5

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import chain
 
-from jigsaw_opt.problem.clock import check_deadline
+from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory, longest_tails
 from jigsaw_opt.solvers.activities.presence import PresentJobs
@@ -302,13 +302,16 @@ def _waits(flat: FlatActivities, successors: list[list[tuple[int, int]]]) -> dic
         for other, _ in later:
             if set(flat.resources[activity]) & set(flat.resources[other]):
                 before[other].append(activity)
-    for activity, opens in enumerate(flat.opens):
+    for activity, opens in enumerate(checking_deadline(flat.opens)):
         ends = [(end, gpu) for gpu, _, end in opens if end != activity]
         if not ends or len({gpu for _, gpu in ends}) > 1:
             continue
         following, gpu = max(ends, key=lambda end: (tail[end[0]] + flat.duration_us[end[0]], end))
+        # What has the longer way to the end lies before the activity.
         while earlier := [
-            previous for previous in before[following] if previous != activity and gpu in flat.resources[previous]
+            previous
+            for previous in before[following]
+            if previous != activity and tail[previous] <= tail[activity] and gpu in flat.resources[previous]
         ]:
             following = max(earlier, key=lambda previous: (tail[previous], previous))
         way = tail[activity] + flat.duration_us[activity] - tail[following]

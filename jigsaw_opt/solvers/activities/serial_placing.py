@@ -31,6 +31,8 @@ _ANCHORS = 12
 """Servers, those that are free first, around which GPUs are gathered for a job."""
 _MOST_MOVED = 3
 """Largest number of jobs that change their place in an order at once."""
+_MOST_OPERATIONS = 100_000
+"""Jobs with more operations in all take longer alone, on one choice of GPUs after the other, than one list schedule."""
 _SECONDS_OF_LOOK = 3e-6
 """Deterministic seconds of a look at what takes a GPU or link."""
 _WHOLE = 1 + 1e-9
@@ -142,6 +144,8 @@ class SerialPlacing:
 
     def first_schedules(self) -> Iterator[SerialSchedule]:
         """Yield schedules in order of release, and with the least or the most work for its weight first."""
+        if self.operations.blocks + self.operations.transfers > _MOST_OPERATIONS:
+            return
         by_release = sorted(range(len(self.releases)), key=lambda job: self.releases[job])
         first = self.schedule(by_release)
         if first is None:

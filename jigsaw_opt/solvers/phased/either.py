@@ -13,7 +13,6 @@ from jigsaw_opt.solvers.phased.solver import PHASED, is_long, solve_phased
 from jigsaw_opt.solvers.registry import ignored, refusal
 from jigsaw_opt.solvers.result import Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
-from jigsaw_opt.solvers.stop import NoPlan
 
 __all__ = ["is_listed_first", "solve_either", "solve_from_phased"]
 
@@ -141,7 +140,7 @@ def _listed_or_phased(
     def hurried(solve_state: SolveState) -> None:
         if within.time_limit is not None:
             # The rule ends `auto` early only while it has no plan. Otherwise it has the whole limit.
-            solve_state.add_rule(NoPlan((1 - _SHARE) * within.time_limit))
+            solve_state.end_without_plan((1 - _SHARE) * within.time_limit)
         if opening is not None:
             opening(solve_state)
 
@@ -173,7 +172,8 @@ def _better(listed: Result, phased: Result) -> Result:
     """Return the result with the better plan, with the larger of both bounds, for either holds for all plans."""
     is_phased = phased.objective is not None and (listed.objective is None or phased.objective < listed.objective)
     best, other = (phased, listed) if is_phased else (listed, phased)
-    best = replace(best, part="")  # Both together looked at all.
+    # Both together looked at all, one after the other.
+    best = replace(best, part="", seconds=listed.seconds + phased.seconds)
     if other.bound <= best.bound:
         return best
     best = replace(best, bound=other.bound, proof=other.proof)
