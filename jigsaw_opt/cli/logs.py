@@ -16,10 +16,19 @@ __all__ = ["shown_logs"]
 
 
 class _Notes(logging.Handler):
-    """Says each record in one line."""
+    """Says each record in one line, and a warning once: a policy that is started again and again repeats its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._warned: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        note(f"{record.levelname.lower()}: {record.getMessage()}")
+        told = f"{record.levelname.lower()}: {record.getMessage()}"
+        if record.levelno == logging.WARNING:
+            if told in self._warned:
+                return
+            self._warned.add(told)
+        note(told)
 
 
 @contextmanager

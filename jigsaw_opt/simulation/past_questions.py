@@ -57,7 +57,7 @@ def past_answers(
     starts = {
         job.name: (job.submit_us, job.start_us)
         for job in (*setting.workload.jobs, *setting.workload.unfinished)
-        if job.start_us is not None and job.start_us <= at_us
+        if job.start_us is not None and job.start_us <= at_us and job.held_by is None
     }
     random, answers, silent = Random(f"{seed}/past"), list[PastAnswer](), 0
     for moment_us in _moments(list(starts.values()), at_us, moments, random):

@@ -287,6 +287,25 @@ class FreeGpus:
         self.count -= count
         return tuple(sorted(taken))
 
+    def place_on(self, job: TraceJob, servers: Collection[int]) -> tuple[int, ...] | None:
+        """Take GPUs of some servers for a job, of each at least one where it asks for so many; None if that cannot be.
+
+        Parameters
+        ----------
+        job
+            The job.
+        servers
+            Numbers of the servers.
+        """
+        spread = [k for k in servers if self._free[k]]
+        if len(spread) < len(servers) or not len(servers) <= job.gpus <= sum(len(self._free[k]) for k in servers):
+            return None
+        taken = [self._free[k][0] for k in servers]
+        others = [gpu for k in servers for gpu in self._free[k][1:]]
+        gpus = tuple(sorted((*taken, *others[: job.gpus - len(taken)])))
+        self.remove(gpus)
+        return gpus
+
     def count_in(self, pool: GpuPool) -> int:
         """Return how many GPUs of a pool are free."""
         return sum(len(self._free[k]) for k in pool.servers)

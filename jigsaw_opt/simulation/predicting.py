@@ -16,13 +16,16 @@ from jigsaw_opt.scheduling.start_prediction import MOST_DAYS, StartPrediction
 from jigsaw_opt.simulation.run_times import RunTimes, arrivals, lasting
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.taken_over import TakenOver
+from jigsaw_opt.text import called, duration, printable
 
-__all__ = ["predict_start_live", "predict_starts"]
+__all__ = ["overdue", "predict_start_live", "predict_starts"]
 
 _MOST_NUMBERED = 1_000_000
 """Jobs of a queue and of those that left it: a simulation has a place for each number."""
 _DAY_US = 86_400_000_000
 _HOUR_US = 3_600_000_000
+_OVERDUE_US = 600_000_000
+"""A job that waits no longer may do so for reasons that pass."""
 
 
 def predict_starts(
@@ -120,6 +123,30 @@ def predict_start_live(
     nobody = Workload("queue", ())
     setting = Setting(known.cluster, nobody, known.performance, None, *times, known.seed, None, policy, options)
     return predict_starts(setting, queue, [job], past, samples, seed)[0]
+
+
+def overdue(prediction: StartPrediction, job: TraceJob, round_us: int) -> str:
+    """Return why a prediction is not to be trusted whose job has waited although it would start at once; else nothing.
+
+    Parameters
+    ----------
+    prediction
+        The prediction.
+    job
+        The job.
+    round_us
+        Time between decisions of the policy, in microseconds.
+    """
+    waited_us, latest_us = prediction.now_us - job.submit_us, prediction.simulated_us(0.5)[1]
+    at_once = latest_us is not None and latest_us <= prediction.now_us + round_us
+    if not at_once or waited_us <= _OVERDUE_US:
+        return ""
+    held = f", and the file says that it is held by {job.held_by}" if job.held_by else ""
+    return (
+        f"{called('job', printable(job.name))} has waited for {duration(waited_us)} although by this policy and cluster"
+        f" it would start at once{held}: the policy or the cluster is another than the one that decides, so do not"
+        " trust this prediction"
+    )
 
 
 class _Draws:

@@ -215,7 +215,7 @@ class SimulationOutcome:
         """
         jobs = [JobRecord.restored(record, *whole_of(record["job"])) for record in tree["jobs"]]
         rounds = [RoundRecord(*row) for row in tree["rounds"]]
-        stints = [Stint(*row[:4], tuple(row[4:])) for row in tree["stints"]]
+        stints = [Stint(job, gpus, start, end, tuple(on)) for job, gpus, start, end, *on in tree["stints"]]
         return cls(0, jobs, rounds, stints, [ServerUse(*row) for row in tree["uses"]])
 
     @staticmethod

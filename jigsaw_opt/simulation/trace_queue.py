@@ -93,7 +93,8 @@ def time_in(workload: Workload, text: str | None) -> int:
 def queue_at(setting: Setting, at_us: int, arrive: bool = True) -> TraceQueue:
     """Return what ran, waited and had ended at a time of the workload of a setting.
 
-    The GPUs on which jobs ran are not known: the widest jobs are placed first, each on as few servers as can be.
+    Jobs are placed on the nodes that they name. Of others the GPUs are not known: the widest are placed first, each on
+    as few servers as can be.
 
     Parameters
     ----------
@@ -192,14 +193,21 @@ def _require_record(workload: Workload, at_us: int) -> None:
 
 
 def _shares(setting: Setting, jobs: Mapping[int, TraceJob]) -> dict[int, Share]:
-    """Place jobs that run, those first that name a type of GPU, and of others the widest."""
+    """Place jobs that run: those first that name nodes of the cluster, then those of a type of GPU, then the widest."""
     held, free = sum(job.gpus for job in jobs.values()), FreeGpus(setting)
     if held > setting.gpu_count:
         raise UsageError(
             f"{counted(held, 'GPU')} were held then, and the cluster has {setting.gpu_count}", code="does-not-fit"
         )
     found: dict[int, Share] = {}
-    typed = {k: replace(job, gpu_types=(job.ran_on,)) if job.ran_on else job for k, job in jobs.items()}
+    number = {server.name: k for k, server in enumerate(setting.cluster.servers)}
+    for index, job in jobs.items():
+        if job.nodes and all(name in number for name in job.nodes):
+            placed = free.place_on(job, [number[name] for name in job.nodes])
+            if placed is not None:
+                found[index] = Share((index,), placed)
+    left = {k: job for k, job in jobs.items() if k not in found}
+    typed = {k: replace(job, gpu_types=(job.ran_on,)) if job.ran_on else job for k, job in left.items()}
     for index, job in sorted(typed.items(), key=lambda entry: (entry[1].gpu_types is None, -entry[1].gpus)):
         gpus = free.place(job, "packed")
         if gpus is None:

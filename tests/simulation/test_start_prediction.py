@@ -16,7 +16,7 @@ from jigsaw_opt.scheduling.live_job import News
 from jigsaw_opt.scheduling.start_prediction import PastAnswer, StartPrediction
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.past_questions import past_answers
-from jigsaw_opt.simulation.predicting import predict_starts
+from jigsaw_opt.simulation.predicting import overdue, predict_starts
 from jigsaw_opt.simulation.run_times import RunTimes, arrivals, lasting
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.taken_over import TakenOver
@@ -313,6 +313,33 @@ def test_a_past_moment_of_a_trace() -> None:
     silent = replace(given, workload=Workload("w", tuple(replace(one, end_us=None) for one in jobs)))
     with misuse("missing-field", naming=["5 jobs"]):
         queue_at(silent, 2 * HOUR_US)
+
+
+def test_jobs_that_run_are_where_their_nodes_say() -> None:
+    jobs = (
+        replace(recorded("a", 0, 0, 9, 2), nodes=("s1",)),
+        replace(recorded("b", 0, 0, 9, 4), nodes=("s1", "s0")),
+        replace(recorded("c", 0, 0, 9, 1), nodes=("elsewhere",)),
+        replace(recorded("d", 0, 0, 9, 1), nodes=("s1",)),
+    )
+    given = replace(setting(job("x", 0, 1, 1)), workload=Workload("w", jobs)).under("fifo")
+    queue = queue_at(given, 2 * HOUR_US).queue
+    placed = {one.job.name: one.share.gpus for one in queue.jobs.values() if one.share is not None}
+    assert {gpu // 4 for gpu in placed["a"]} == {1} and {gpu // 4 for gpu in placed["b"]} == {0, 1}
+    assert len({gpu for gpus in placed.values() for gpu in gpus}) == 8, "d finds no room on s1, and is elsewhere"
+
+
+def test_a_job_that_should_have_started_long_ago_is_evidence_against_the_policy() -> None:
+    waits = recorded("b", 0, 9, 10)
+    given = replace(setting(job("x", 0, 1, 1)), workload=Workload("w", (recorded("a", 0, 0, 1), waits))).under("fifo")
+    found = queue_at(given, 3 * HOUR_US)
+    (index,) = found.queue.jobs
+    (prediction,) = predict_starts(given, found.queue, [index], found.past)
+    assert carries(overdue(prediction, waits, given.round_us), "job b", "3 h", "do not trust")
+    late = replace(prediction, starts_us=tuple(one + HOUR_US for one in prediction.starts_us))
+    assert overdue(late, waits, given.round_us) == ""
+    assert overdue(prediction, replace(waits, submit_us=prediction.now_us), given.round_us) == ""
+    assert carries(overdue(prediction, replace(waits, held_by="begin"), given.round_us), "held by begin")
 
 
 def test_times_of_a_trace() -> None:
