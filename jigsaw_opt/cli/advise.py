@@ -158,6 +158,7 @@ def _print(advisor: Advisor, advice: Advice) -> None:
         longest_waits,
         settings_that_matter,
         who_loses,
+        with_knowledge,
     )
 
     if told := calibration(advisor, advice):
@@ -168,9 +169,8 @@ def _print(advisor: Advisor, advice: Advice) -> None:
         change = policy.change.get(advice.measure)
         told = "today" if policy.policy == advice.today else policy.error if change is None else in_percent(change)
         figures = (policy.figures.get(name) for name in _SHOWN)
-        rows.append(
-            (policy.policy, len(policy.seeds), *(None if one is None else f"{one.mean:.4g}" for one in figures), told)
-        )
+        shown = (None if one is None else f"{one.mean:.4g}" for one in figures)
+        rows.append((with_knowledge(policy.policy), len(policy.seeds), *shown, told))
     print_table(("policy", "seeds", *_SHOWN, f"change of {advice.measure}"), rows, ("seeds", *_SHOWN))
     print()
     effects = (

@@ -436,7 +436,9 @@ class Advisor:
             return None
         rows = (self._rows(_changes_of(words), record).get(seed, {}) for words in (self.today, str(best)))
         before, after = (row.get("job_times", ()) for row in rows)
-        return job_changes(jobs, before, after) if len(before) == len(after) == len(jobs) else None
+        setting = self.settings[seed]
+        least_us = setting.round_us + setting.restart_us
+        return job_changes(jobs, before, after, least_us) if len(before) == len(after) == len(jobs) else None
 
     def _under_limits(self, best: str | None, record: Record) -> dict[str, MeanInterval]:
         """Return by other time limits the change from today's policy to the best, where either reads limits."""

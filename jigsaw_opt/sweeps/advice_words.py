@@ -11,7 +11,7 @@ from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.policies.recorded import RECORDED
 from jigsaw_opt.simulation.recorded import most_gpus
 from jigsaw_opt.sweeps.advice import MEASURES, Advice, Advisor, Effect
-from jigsaw_opt.sweeps.assumptions import assumptions, seeds_told
+from jigsaw_opt.sweeps.assumptions import assumptions, knows_lengths, seeds_told
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.job_times import JobChanges
 from jigsaw_opt.text import agreeing, counted
@@ -26,6 +26,7 @@ __all__ = [
     "longest_waits",
     "settings_that_matter",
     "who_loses",
+    "with_knowledge",
 ]
 
 _SHOWN = 3
@@ -55,16 +56,55 @@ def headline(advice: Advice) -> str:
     if change is None or before is None:
         return f"The best {name} has {advice.best}: {own.figures[advice.measure].mean:.4g}{unit}."
     after = own.figures[advice.measure].mean
-    return (
-        f"{advice.best} in place of {advice.today}: {name} {after:.4g}{unit} in place of {before.mean:.4g}{unit},"
-        f" {in_percent(change)}{doubt(change)}.{_otherwise(advice, unit)}"
+    return _proves_nothing(advice, before.mean, after, unit) + (
+        f"{with_knowledge(advice.best)} in place of {advice.today}: {name} {after:.4g}{unit} in place of"
+        f" {before.mean:.4g}{unit}, {in_percent(change)}{doubt(change)}.{_otherwise(advice, unit)}"
     )
+
+
+def with_knowledge(policy: str) -> str:
+    """Return a policy in words, with what it knows where nobody does outside a simulation."""
+    return f"{policy} (which knows the lengths of jobs)" if knows_lengths(policy) else policy
+
+
+def _proves_nothing(advice: Advice, before: float, after: float, unit: str) -> str:
+    """Return that a change proves nothing where the simulation errs by more than half of it; else nothing."""
+    nearest = _nearest_to_record(advice)
+    if nearest is None:
+        return ""
+    _, (simulated, *_), (truth, *_) = nearest
+    error, gain = abs(simulated - truth), abs(after - before)
+    is_time = bool(unit)
+    if not is_time:  # compared in parts of what each is of
+        error, gain = error / max(truth, simulated, 1e-9), gain / max(before, after, 1e-9)
+    if 2 * error <= gain or not error:
+        return ""
+    told = f"{error:.4g} h in the mean waiting, and the change is {gain:.4g}{unit}"
+    told = told if is_time else f"{error:.0%} in the mean waiting, and the change is {gain:.0%}"
+    return f"This proves nothing: the simulation misses the record by {told}. "
+
+
+def _nearest_to_record(advice: Advice) -> tuple[str, list[float], list[float]] | None:
+    """Return the simulated policy nearest to the record with its mean and median waiting, and those of the record.
+
+    Of the policies that clusters run the one counts whose mean waiting is the nearest; of all, where none was compared.
+    None where nothing was recorded or simulated.
+    """
+    if advice.today != RECORDED.name:
+        return None
+    found = {policy.policy: [policy.figures.get(name) for name in _WAITING] for policy in advice.policies}
+    waits = {words: [one.mean for one in own if one is not None] for words, own in found.items()}
+    truth = waits.pop(advice.today)
+    simulated = {words: own for words, own in waits.items() if own}
+    known = {words: own for words, own in simulated.items() if choose(words)[0].name in _IN_USE} or simulated
+    if not known or not truth:
+        return None
+    nearest = min(known, key=lambda words: abs(known[words][0] - truth[0]))
+    return nearest, known[nearest], truth
 
 
 def calibration(advisor: Advisor, advice: Advice) -> str:
     """Return a sentence on how far a simulation is from what the trace says happened; empty without a record.
-
-    Of the policies that clusters run the one counts whose mean waiting is the nearest; of all, where none was compared.
 
     Parameters
     ----------
@@ -75,15 +115,10 @@ def calibration(advisor: Advisor, advice: Advice) -> str:
     """
     if advice.today != RECORDED.name:
         return ""
-    found = {policy.policy: [policy.figures.get(name) for name in _WAITING] for policy in advice.policies}
-    waits = {words: [one.mean for one in own if one is not None] for words, own in found.items()}
-    truth = waits.pop(advice.today)
-    simulated = {words: own for words, own in waits.items() if own}
-    known = {words: own for words, own in simulated.items() if choose(words)[0].name in _IN_USE} or simulated
-    if not known or not truth:
+    found = _nearest_to_record(advice)
+    if found is None:
         return "Calibration: none, as no simulation has ended."
-    nearest = min(known, key=lambda words: abs(known[words][0] - truth[0]))
-    mean, median = known[nearest]
+    nearest, (mean, median), truth = found
     setting = advisor.settings[advisor.seeds[0]]
     most = most_gpus(setting.workload)
     has = setting.gpu_count
@@ -131,7 +166,8 @@ def _restarts(advice: Advice) -> str:
 
 
 def _later(advice: Advice, found: JobChanges) -> str:
-    first = f"Who loses: {found.later:,} of {counted(found.jobs, 'job')} end later than under {advice.today}"
+    barely = f", and {found.barely:,} more by no more than a round and a restart" if found.barely else ""
+    first = f"Who loses: {found.later:,} of {counted(found.jobs, 'job')} end later than under {advice.today}{barely}"
     if not found.hit:
         return f"{first}."
     hit = sorted((size for size in found.sizes if size.hit), key=lambda size: -size.hit)[:_SHOWN]
@@ -231,6 +267,7 @@ def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:
         "policies": [
             {
                 "policy": policy.policy,
+                "knows_lengths": knows_lengths(policy.policy),
                 "seeds": policy.seeds,
                 "error": policy.error or None,
                 "figures": _plain(policy.figures),

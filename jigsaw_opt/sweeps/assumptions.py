@@ -16,7 +16,7 @@ from jigsaw_opt.sweeps.task import SweepTask
 from jigsaw_opt.sweeps.variants import reads_limits
 from jigsaw_opt.text import agreeing, counted
 
-__all__ = ["assumed_in_sweep", "assumptions", "seeds_told"]
+__all__ = ["assumed_in_sweep", "assumptions", "knows_lengths", "seeds_told"]
 
 _PERFORMANCE = {
     "seconds": "a job runs as long as the trace says, on any GPUs that it asks for",
@@ -31,7 +31,7 @@ _CONTENTION = {
     "exclusive": "exclusive: transfers are planned and leave each other alone",
     "fair": "fair: jobs that span servers divide the links among them, all the time",
 }
-_KNOW_LENGTHS = ("interleave", "jigsaw", "sjf_bco", "srtf")
+_KNOW_LENGTHS = frozenset({"interleave", "jigsaw", "sjf_bco", "srtf"})
 
 
 def assumptions(setting: Setting, policies: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -71,13 +71,18 @@ def assumptions(setting: Setting, policies: Collection[str]) -> Iterator[tuple[s
             f" {' and '.join(estimating)} {verb} by; {outlived:,} {agreeing(outlived, 'runs', 'run')} longer,"
             " and nothing is killed",
         )
-    knowing = [policy for policy in policies if choose(policy)[0].name in _KNOW_LENGTHS]
+    knowing = [policy for policy in policies if knows_lengths(policy)]
     if knowing:
         order = agreeing(len(knowing), "orders", "order")
         yield (
             "known lengths",
             f"{', '.join(knowing)} {order} jobs by the work they have, which a simulation knows exactly",
         )
+
+
+def knows_lengths(policy: str) -> bool:
+    """Return whether a policy, in words, orders jobs by the work that they have, which nobody knows outside."""
+    return choose(policy)[0].name in _KNOW_LENGTHS
 
 
 def _speeds(setting: Setting, speeds: TypeSpeeds) -> str:

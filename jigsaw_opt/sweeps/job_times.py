@@ -73,8 +73,8 @@ class JobChanges:
     ----------
     jobs
         Number of jobs that end under both policies.
-    later
-        Number of these jobs that end later than before.
+    later, barely
+        Numbers of these jobs that end later than before, by more than a round and a restart; and by no more.
     hit
         Those of the tenth of `jobs` that is hit worst which end later: `later` at most.
     hit_later_h
@@ -89,6 +89,7 @@ class JobChanges:
 
     jobs: int
     later: int
+    barely: int
     hit: int
     hit_later_h: float
     sizes: Sequence[Group]
@@ -122,7 +123,7 @@ def size_class(gpus: int) -> str:
     return str(most) if most <= 2 else f"{most // 2 + 1}-{most}"
 
 
-def job_changes(jobs: Sequence[TraceJob], before: JobTimes, after: JobTimes) -> JobChanges | None:
+def job_changes(jobs: Sequence[TraceJob], before: JobTimes, after: JobTimes, least_us: int = 0) -> JobChanges | None:
     """Return what a change of policy does job by job; None where no job ends under both policies.
 
     Parameters
@@ -131,6 +132,8 @@ def job_changes(jobs: Sequence[TraceJob], before: JobTimes, after: JobTimes) -> 
         Jobs of the workload.
     before, after
         Times of these jobs under either policy.
+    least_us
+        Microseconds that a simulation adds by itself, by its rounds and restarts: who loses no more does not lose.
     """
     lasting = {
         k: (old - jobs[k].submit_us, new - jobs[k].submit_us)
@@ -141,20 +144,21 @@ def job_changes(jobs: Sequence[TraceJob], before: JobTimes, after: JobTimes) -> 
         return None
     delay_us = {k: new - old for k, (old, new) in lasting.items()}
     worst = sorted(delay_us, key=lambda k: -delay_us[k])[: math.ceil(_TENTH * len(delay_us))]
-    hit = frozenset(k for k in worst if delay_us[k] > 0)
+    hit = frozenset(k for k in worst if delay_us[k] > least_us)
 
     def groups(name_of: Callable[[TraceJob], str | None]) -> list[Group]:
         members: dict[str, list[int]] = {}
         for k in lasting:
             if (name := name_of(jobs[k])) is not None:
                 members.setdefault(name, []).append(k)
-        return [_group(name, own, lasting, hit) for name, own in members.items()]
+        return [_group(name, own, lasting, hit, least_us) for name, own in members.items()]
 
     users = groups(lambda job: job.user)
     sizes = groups(lambda job: size_class(job.gpus))
     return JobChanges(
         len(lasting),
-        sum(time_us > 0 for time_us in delay_us.values()),
+        sum(time_us > least_us for time_us in delay_us.values()),
+        sum(0 < time_us <= least_us for time_us in delay_us.values()),
         len(hit),
         fmean(delay_us[k] for k in hit) / _HOUR_US if hit else 0.0,
         sorted(sizes, key=lambda size: int(size.name.rpartition("-")[2])),
@@ -164,9 +168,11 @@ def job_changes(jobs: Sequence[TraceJob], before: JobTimes, after: JobTimes) -> 
     )
 
 
-def _group(name: str, own: Sequence[int], lasting: Mapping[int, tuple[int, int]], hit: frozenset[int]) -> Group:
+def _group(
+    name: str, own: Sequence[int], lasting: Mapping[int, tuple[int, int]], hit: frozenset[int], least_us: int
+) -> Group:
     before, after = ([lasting[k][which] for k in own] for which in (0, 1))
-    later = sum(new > old for old, new in zip(before, after, strict=True))
+    later = sum(new > old + least_us for old, new in zip(before, after, strict=True))
     return Group(name, len(own), later, len(hit.intersection(own)), fmean(before) / _HOUR_US, fmean(after) / _HOUR_US)
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.simulation.metrics import SimulationSummary
-from jigsaw_opt.simulation.reading import changed
+from jigsaw_opt.simulation.reading import changed, read_settings
 from jigsaw_opt.simulation.time_limits import TIME_LIMITS
-from jigsaw_opt.sweeps.advice import Advice, Advisor
+from jigsaw_opt.sweeps.advice import Advice, Advisor, PolicyFigures
 from jigsaw_opt.sweeps.advice_words import (
     advice_document,
     assumed,
@@ -26,7 +26,7 @@ from jigsaw_opt.sweeps.advice_words import (
     who_loses,
 )
 from jigsaw_opt.sweeps.intervals import MeanInterval
-from jigsaw_opt.sweeps.job_times import Group, Waits, size_class
+from jigsaw_opt.sweeps.job_times import Group, Waits, job_changes, size_class
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import is_row
 from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never
@@ -213,7 +213,7 @@ def test_the_command_writes_a_page_and_goes_on(
     assert told["best"] == "srtf" and told["finished"] == told["runs"]
     assert main(words) == 0
     text = capsys.readouterr().out
-    assert text.startswith("srtf in place of fifo") and "assumed" in text
+    assert text.startswith("srtf (which knows the lengths of jobs) in place of fifo") and "assumed" in text
     assert main([*words, "--time-limit", "0"]) == 2
     assert main([*words, "--measure", "speed"]) == 2
     assert not list(out.glob("*.tmp"))
@@ -371,3 +371,28 @@ def test_any_policy_that_is_named_calibrates(tmp_path: Path, capsys: pytest.Capt
 
 def test_no_measure_falls_by_more_than_all_of_it() -> None:
     assert in_percent(MeanInterval(-96.0, 222.5)) == "-96.0 % (95 % between -100.0 and +126.5)"
+
+
+def test_who_loses_no_more_than_a_round_and_a_restart_does_not_lose(queue: str) -> None:
+    jobs = read_settings([asked(queue, "1x4:v100", "fifo")])[0].workload.jobs
+    before = [[job.submit_us + 100, 50] for job in jobs]
+    after = [[end_us + more, held] for (end_us, held), more in zip(before, (0, 10, 11, -5), strict=True)]
+    found = job_changes(jobs, before, after, 10)
+    assert found is not None
+    assert (found.later, found.barely, found.hit) == (1, 1, 1)
+    assert sum(size.later for size in found.sizes) == sum(user.later for user in found.users) == 1
+
+
+@pytest.mark.parametrize(("simulated_h", "is_proof"), [(1.46, False), (2.4, True), (2.48, True)])
+def test_a_change_that_is_no_larger_than_twice_the_error_proves_nothing(simulated_h: float, is_proof: bool) -> None:
+    def figures(policy: str, completion_h: float, waiting_h: float) -> PolicyFigures:
+        found = {"mean_completion_h": completion_h, "mean_waiting_h": waiting_h, "median_waiting_h": waiting_h}
+        means = {name: MeanInterval.of([value]) for name, value in found.items()}
+        change = {} if policy == "recorded" else {"mean_completion_h": MeanInterval.of([-20.0])}
+        return PolicyFigures(policy, (0,), "", means, change)
+
+    policies = [figures("srtf", 4.0, 0.5), figures("recorded", 5.04, 2.48), figures("fifo", 5.5, simulated_h)]
+    advice = Advice("mean_completion_h", "recorded", "srtf", policies, [], [], 3, 3, {})
+    told = headline(advice)
+    assert told.startswith("srtf (which knows the lengths of jobs)" if is_proof else "This proves nothing: ")
+    assert is_proof or ("1.02 h" in told and "1.04 h" in told)
