@@ -24,7 +24,8 @@ from jigsaw_opt.documents.chakra_trace import (
     decode_trace,
     encode_trace,
 )
-from jigsaw_opt.documents.readers.chakra import _Rank, read_chakra
+from jigsaw_opt.documents.readers.chakra import read_chakra
+from jigsaw_opt.documents.readers.chakra_ranks import ChakraRank
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, Edge, Instance, Server, TaskGraphJob
 from jigsaw_opt.problem.costs import transfer_us
@@ -225,7 +226,7 @@ def test_what_is_wrong_is_told_by_node(nodes: list[list[ChakraNode]], path: str,
 def test_attributes_that_say_what_belongs_together_have_their_kind(kind: int, name: str, value: object) -> None:
     node = ChakraNode(9, "x", kind, (), 1, 0, {"comm_size": 8, "comm_src": 0, "comm_dst": 0, name: value})
     with pytest.raises(InvalidInputError) as raised:
-        _Rank.of(0, "job.0.et", [*step(), node])
+        ChakraRank.of(0, "job.0.et", [*step(), node])
     (problem,) = raised.value.problems
     assert (problem.path, problem.code) == ("job.0.et: node 9", "wrong-type")
     assert problem.message.startswith(f"{name} must be ") and problem.message.endswith(repr(value))
@@ -233,7 +234,7 @@ def test_attributes_that_say_what_belongs_together_have_their_kind(kind: int, na
 
 def test_of_an_operation_of_the_cpu_only_that_is_read() -> None:
     called = ChakraNode(9, "x", COMPUTE, (), 1, 0, {"is_cpu_op": True, "tid": "main", "comm_type": "none"})
-    assert _Rank.of(0, "job.0.et", [*step(), called]).kept.keys() == {2, 4, 5, 6}
+    assert ChakraRank.of(0, "job.0.et", [*step(), called]).kept.keys() == {2, 4, 5, 6}
 
 
 @pytest.mark.parametrize("cut", [1, 7, -1])
