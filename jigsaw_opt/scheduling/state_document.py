@@ -7,7 +7,8 @@ tells a state of other arguments. Nothing in it is trusted.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import asdict, replace
 
 from jigsaw_opt.problem.cluster import Cluster, Server
@@ -36,10 +37,13 @@ from jigsaw_opt.scheduling.plain import (
 from jigsaw_opt.scheduling.plan_change import JobAssignment
 from jigsaw_opt.scheduling.policy import JobState, PolicySetting
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares, check_up
+from jigsaw_opt.text import named
 
 __all__ = ["check_step", "decode_state", "encode_state"]
 
 _FORMAT, _BEFORE = "jigsaw-live/2", "jigsaw-live/1"
+_TOLD = 5
+"""Wrong entries of a list that are named."""
 _TEXT: Shape = {"type": "string"}
 _TEXTS = listed(_TEXT)
 _HEAD = fields(format={"const": _FORMAT}, inputs=_TEXT, time_us=TIME, next_job=whole())
@@ -217,14 +221,20 @@ def _check(tree: Plain, state: ClusterState, report: Report) -> None:
     """Check that every number and name is of something that there is, and there once."""
     cluster, performance = state.setting.cluster, state.setting.performance
     servers, links = {server.name for server in cluster.servers}, {link.name for link in cluster.links}
-    for key, known in (("lost", servers), ("drained", servers), ("links_down", links)):
-        _check_once(tree[key], known, f"$.{key}", report)
+    outside = "is no server of the cluster"
+    for key, known, why in (
+        ("lost", servers, outside),
+        ("drained", servers, outside),
+        ("links_down", links, "is no link of the cluster"),
+    ):
+        _check_once(tree[key], known, why, f"$.{key}", report)
     jobs = [TraceJob(**one["trace"]) for one in tree["jobs"]]
     numbers = [one["figures"]["job"] for one in tree["jobs"]]
     if sorted(set(numbers)) != numbers:
         report.add("$.jobs", "are not in order of their numbers, each once", code="wrong-order")
     if len({job.name for job in jobs}) < len(jobs):
-        report.add("$.jobs", "two have one name", code="duplicate-name")
+        twice = named([name for name, count in Counter(job.name for job in jobs).items() if count > 1])
+        report.add("$.jobs", f"two have one name: {twice}", code="duplicate-name")
     for k, (job, one) in enumerate(zip(jobs, tree["jobs"], strict=True)):
         reason = performance.unknown(job)
         if reason is not None or job.fewest > state.setting.gpu_count:
@@ -236,18 +246,26 @@ def _check(tree: Plain, state: ClusterState, report: Report) -> None:
     news = tree["news"]
     gone = set(news["ended"]) - set(numbers)  # every number below `next_job` is of a job that there was
     active = {one["figures"]["job"] for one in tree["jobs"] if not one["held"]}
-    for key, among in (("arrived", active), ("ended", gone), ("stopped", active - set(news["arrived"]))):
-        _check_once(news[key], among, f"$.news.{key}", report)
+    for key, among, why in (
+        ("arrived", active, "is no job that the policy may know of"),
+        ("ended", gone, "is no job that has ended"),
+        ("stopped", active - set(news["arrived"]), "is no job that the policy knows"),
+    ):
+        _check_once(news[key], among, why, f"$.news.{key}", report)
     placed = [index for share in tree["shares"] for index in share["jobs"]]
-    _check_once(placed, active - set(news["arrived"]) - set(news["stopped"]), "$.shares", report)
+    may_run = active - set(news["arrived"]) - set(news["stopped"])
+    _check_once(placed, may_run, "is no job that runs: it is not there, new, held or stopped", "$.shares", report)
     for key in ("told", "cancelled"):
         names = [one["job"] for one in tree[key]]
-        _check_once(names, set(names), f"$.{key}", report)
+        _check_once(names, set(names), "", f"$.{key}", report)
 
 
-def _check_once(found: Sequence[object], known: set[object] | set[int] | set[str], place: str, report: Report) -> None:
-    if len(set(found)) < len(found) or not set(found) <= known:
-        report.add(place, "one is not what it can be, or is there twice", code="contradiction")
+def _check_once(found: Sequence[int | str], known: Set[int | str], why: str, place: str, report: Report) -> None:
+    """Report entries that are not among the known ones, which is `why`, and those that are there twice."""
+    told = [f"{entry!r} {why}" for entry in dict.fromkeys(found) if entry not in known]
+    told += [f"{entry!r} is there {count} times" for entry, count in Counter(found).items() if count > 1]
+    if told:
+        report.add(place, "; ".join(told[:_TOLD]), code="contradiction")
 
 
 def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
