@@ -10,7 +10,6 @@ from itertools import permutations
 
 import pytest
 
-from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.engines import compiled
@@ -21,7 +20,7 @@ from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, LastPhase
 from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs, RatePolicy
 from jigsaw_opt.solvers.phased.rate_model import RateModel
 from jigsaw_opt.solvers.phased.rate_search import RateSearch
-from jigsaw_opt.solvers.phased.timer import PhaseTimer
+from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from tests.extras import needs_fast
 
 MEMORY = {"x/0": 100, "x/1": 100}
@@ -99,7 +98,7 @@ def test_counts_are_rates_in_whole_numbers() -> None:
         job("fast", 1000, 10, 1.0, gpus=("x/0",)),
         job("slow", 1000, 30, 1.0, gpus=("x/1",), loads_us=((1, 30.0),)),
     ]
-    policy = RatePolicy(order, RateJobs(MEMORY))
+    policy = RatePolicy(order, RateJobs(MEMORY), cyclic_plan, most=1)
     assert policy.running({}, GroupProgress({"fast": 1000, "slow": 1000})).counts == {"fast": 3, "slow": 1}
     last = {job.name: LastPhase(job.gpus, 0, 0) for job in order}
     assert policy.running({}, GroupProgress({"fast": 2, "slow": 1000}, 0, last, 1)).counts == {"fast": 2, "slow": 1}
@@ -115,18 +114,31 @@ def test_counts_are_those_whose_cyclic_plans_waste_least() -> None:
         period_us = 22 if counts["a"] == 2 else 15 * counts["a"]
         return Plan.of_jobs("f", "", "feasible", period_us, 0, period_us, ())
 
-    assert RatePolicy(alone, RateJobs(MEMORY)).running({}, GroupProgress({"a": 1000})).counts == {"a": 1}
+    first = RatePolicy(alone, RateJobs(MEMORY), timing, most=1)
+    assert first.running({}, GroupProgress({"a": 1000})).counts == {"a": 1}
+    asked.clear()
     measured = RatePolicy(alone, RateJobs(MEMORY), timing)
     assert measured.running({}, GroupProgress({"a": 1000})).counts == {"a": 2}
     assert asked == [1, 2, 4, 8]
 
 
-def test_counts_are_by_loads_where_no_cyclic_plan_is_made_in_time() -> None:
-    def timing(counts: Mapping[str, int], gpus: Gpus) -> Plan:
-        raise OutOfTimeError("no time")
+def test_a_job_that_has_not_begun_waits_where_there_is_no_cyclic_plan_with_it() -> None:
+    order = [job(name, 1000, 20, 8.0) for name in ("first", "second", "third")]
 
-    policy = RatePolicy([job("a", 1000, 10, 10.0)], RateJobs(MEMORY), timing)
-    assert policy.running({}, GroupProgress({"a": 1000})).counts == {"a": 1}
+    def timing(counts: Mapping[str, int], gpus: Gpus) -> Plan:
+        if {"first", "second"} <= {*counts}:
+            raise UntimedError("no memory for both")
+        return cyclic_plan(counts, gpus)
+
+    policy = RatePolicy(order, RateJobs(MEMORY), timing, most=1)
+    remaining = {job.name: 1000 for job in order}
+    assert [*policy.running({}, GroupProgress(dict(remaining))).counts] == ["first"]
+    with pytest.raises(UntimedError):
+        policy.running({}, GroupProgress(remaining, 0, {job.name: LastPhase(job.gpus, 0, 0) for job in order}, 1))
+
+
+def cyclic_plan(counts: Mapping[str, int], gpus: Gpus) -> Plan:
+    return Plan.of_jobs("f", "", "feasible", 100, 0, 100, ())
 
 
 def test_the_search_finds_the_best_order_of_one_gpu() -> None:

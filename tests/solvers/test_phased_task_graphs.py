@@ -8,6 +8,20 @@ import pytest
 
 from jigsaw_opt import Instance, Options
 from jigsaw_opt.checking import check
+from jigsaw_opt.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Link,
+    Model,
+    Segment,
+    Server,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
+)
 from jigsaw_opt.problem.compiled_task_graph import compile_task_graph
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 from jigsaw_opt.solvers.bounds.activities import slot_loads
@@ -41,6 +55,29 @@ def test_a_million_iterations_beside_a_data_parallel_job() -> None:
     assert result.plan is not None and check(asked, result.plan) == ()
     kinds = {type(job) for _, _, phase in result.plan.all_phases() for job in phase.jobs}
     assert kinds == {JobPlan, TaskGraphJobPlan}
+
+
+def test_a_pipeline_runs_beside_the_job_that_memory_keeps_it_apart_from() -> None:
+    """On two servers of two GPUs, `wide` takes all and the others one server each; no two fit on the same GPU."""
+    shape = TaskGraph(
+        (Slot("a", 60), Slot("b", 60)),
+        (TaskGraphBlock("f", ("a",), {"v": 20}), TaskGraphBlock("g", ("b",), {"v": 20})),
+        (TaskGraphTransfer("t", 10, "a", "b"),),
+        (Edge("f", "t"), Edge("t", "g")),
+    )
+    jobs = (
+        Job("narrow", "net", 2, 4000),
+        Job("wide", "net", 4, 1000),
+        TaskGraphJob("pipe", shape, 1500),
+    )
+    cluster = Cluster(tuple(Server(name, "v", 2, 100, 10**9) for name in "xy"), (), (Link("xy", ("x", "y"), 10**9, 0),))
+    net = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 60),))
+    asked = Instance("beside", cluster, {"net": net}, jobs, "finite", "makespan")
+    result = solve_phased(asked, Options(threads=1))
+    assert result.plan is not None and check(asked, result.plan) == ()
+    both, alone = 40_000, 10_000
+    assert result.objective is not None and result.objective <= 1.05 * (both + alone)
+    assert solve_phased(asked, Options(threads=1)).objective == result.objective
 
 
 def test_a_phased_plan_with_shapes_is_not_gone_on_from() -> None:

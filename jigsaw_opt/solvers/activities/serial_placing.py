@@ -25,7 +25,7 @@ from jigsaw_opt.solvers.activities.ranks import Ranks
 from jigsaw_opt.solvers.activities.stepwise import SECONDS_OF_LISTING
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
 
-__all__ = ["SerialPlacing", "SerialSchedule"]
+__all__ = ["Requirement", "SerialPlacing", "SerialSchedule", "SoloSchedule"]
 
 _ANCHORS = 12
 """Servers, those that are free first, around which GPUs are gathered for a job."""
@@ -39,7 +39,7 @@ _WHOLE = 1 + 1e-9
 """Sum of the shares of a GPU or link that jobs may take, with what rounding adds."""
 
 
-class _Requirement(NamedTuple):
+class Requirement(NamedTuple):
     """Bytes, activations and share of its time that a job takes of a GPU or link."""
 
     size: int
@@ -47,14 +47,14 @@ class _Requirement(NamedTuple):
     share: float
 
 
-class _SoloSchedule(NamedTuple):
+class SoloSchedule(NamedTuple):
     """A job alone on its GPUs: levels of a data-parallel one, starts from 0 on, length, and use of GPUs and links."""
 
     levels: tuple[tuple[int, ...], ...]
     starts: list[int]
     length_us: int
-    slots: list[_Requirement]
-    links: list[tuple[int, _Requirement]]
+    slots: list[Requirement]
+    links: list[tuple[int, Requirement]]
 
 
 class _Occupancy(NamedTuple):
@@ -62,12 +62,12 @@ class _Occupancy(NamedTuple):
 
     begin: int
     end: int
-    use: _Requirement
+    use: Requirement
 
 
 _Profile = dict[Gpu | int, list[_Occupancy]]
 """What jobs take, by GPU and link."""
-_Requirements = Sequence[tuple[Gpu | int, _Requirement]]
+_Requirements = Sequence[tuple[Gpu | int, Requirement]]
 """What a job takes of GPUs and links."""
 
 
@@ -75,7 +75,7 @@ class _PlacedJob(NamedTuple):
     """GPUs of a job, the job alone on them, its begin and its end in microseconds."""
 
     gpus: tuple[Gpu, ...]
-    alone: _SoloSchedule
+    alone: SoloSchedule
     begin: int
     end: int
 
@@ -139,8 +139,8 @@ class SerialPlacing:
         self._policies = [job.route_policy for job in own] + [graph.job.route_policy for graph in graphs]
         self._types = [(job.gpu_types,) * job.slots for job in own] + [graph.gpu_types for graph in graphs]
         self._placing = WorkerPlacing(operations, in_time=True)
-        self._alone: dict[tuple[int, tuple[int, ...]], _SoloSchedule | None] = {}
-        self._usual: dict[int, tuple[int, _Requirement]] = {}
+        self._alone: dict[tuple[int, tuple[int, ...]], SoloSchedule | None] = {}
+        self._usual: dict[int, tuple[int, Requirement]] = {}
 
     def first_schedules(self) -> Iterator[SerialSchedule]:
         """Yield schedules in order of release, and with the least or the most work for its weight first."""
@@ -201,25 +201,33 @@ class SerialPlacing:
 
     def _choices(
         self, job: int, profile: _Profile
-    ) -> Iterator[tuple[tuple[int, int], tuple[Gpu, ...], _SoloSchedule, int]]:
+    ) -> Iterator[tuple[tuple[int, int], tuple[Gpu, ...], SoloSchedule, int]]:
         """Yield end and idle time before the begin, GPUs, the job alone on them, and its begin."""
         places = self.operations.cluster.gpus.places
         if job not in self._usual:
-            any(self._alone_on(job, gpus) for gpus in self._gathered(job, dict.fromkeys(places, 0)))
+            any(self.alone_on(job, gpus) for gpus in self.gathered(job, dict.fromkeys(places, 0)))
         if job not in self._usual:
             return
         length, use = self._usual[job]
         ready = {gpu: self._first(((gpu, use),), profile, self.releases[job], length, False)[0] for gpu in places}
         tried: set[tuple[Gpu, ...]] = set()
-        for gpus in self._gathered(job, ready):
-            alone = self._alone_on(job, gpus) if gpus not in tried else None
+        for gpus in self.gathered(job, ready):
+            alone = self.alone_on(job, gpus) if gpus not in tried else None
             tried.add(gpus)
             if alone is not None:
                 begin, end = self._span(_uses(gpus, alone), profile, self.releases[job], alone.length_us)
                 yield (end, sum(begin - ready[gpu] for gpu in gpus)), gpus, alone, begin
 
-    def _gathered(self, job: int, ready: Mapping[Gpu, int]) -> Iterator[tuple[Gpu, ...]]:
-        """Yield GPUs for a job, near to each other and free soon: around one server after the other, and in all."""
+    def gathered(self, job: int, ready: Mapping[Gpu, int]) -> Iterator[tuple[Gpu, ...]]:
+        """Yield GPUs for a job, near to each other and free soon: around one server after the other, and in all.
+
+        Parameters
+        ----------
+        job
+            The job, of which data-parallel ones have the first numbers.
+        ready
+            By GPU, when it is free, in microseconds.
+        """
         layout, types, policy = self._placing.layout, self._types[job], self._policies[job]
         kind = [server.gpu_type for server in layout.servers]
         on_server: list[list[Gpu]] = [[] for _ in kind]
@@ -274,18 +282,26 @@ class SerialPlacing:
                 later = max(later, _free_from(taken, use, memory, inf if may_share else _WHOLE, moment, end))
         return moment, end
 
-    def _alone_on(self, job: int, gpus: tuple[Gpu, ...]) -> _SoloSchedule | None:
-        """Return a job alone on GPUs; None where it does not fit or no path joins them. GPUs of a server are alike."""
+    def alone_on(self, job: int, gpus: tuple[Gpu, ...]) -> SoloSchedule | None:
+        """Return a job alone on GPUs; None where it does not fit or no path joins them. GPUs of a server are alike.
+
+        Parameters
+        ----------
+        job
+            The job, of which data-parallel ones have the first numbers.
+        gpus
+            GPU of each worker or slot.
+        """
         key = job, tuple(server for server, _ in gpus)
         if key not in self._alone:
             self._alone[key] = self._listed(job, gpus)
             alone = self._alone[key]
             if alone is not None:
                 most = (max(column) for column in zip(*alone.slots, strict=True))
-                self._usual.setdefault(job, (alone.length_us, _Requirement(*most)))
+                self._usual.setdefault(job, (alone.length_us, Requirement(*most)))
         return self._alone[key]
 
-    def _listed(self, job: int, gpus: tuple[Gpu, ...]) -> _SoloSchedule | None:
+    def _listed(self, job: int, gpus: tuple[Gpu, ...]) -> SoloSchedule | None:
         operations, levels = self.operations, tuple[tuple[int, ...], ...]()
         network = ActivityNetwork(operations.routes, operations.horizon)
         if job < len(operations.jobs):
@@ -320,14 +336,14 @@ class SerialPlacing:
             busy.update(dict.fromkeys((*activity.gpus, *activity.links), activity.duration_us))
         held = dict(zip(operations.cluster.gpus.places, most_held(flat, done), strict=True))
         slots = [
-            _Requirement(own.bytes + held[own.gpu], own.activations, busy[own.gpu] / length)
+            Requirement(own.bytes + held[own.gpu], own.activations, busy[own.gpu] / length)
             for own in network.residents[0]
         ]
-        links = [(place, _Requirement(0, 0, busy[place] / length)) for place in busy if isinstance(place, int)]
-        return _SoloSchedule(levels, [start - first for start in starts], length, slots, links)
+        links = [(place, Requirement(0, 0, busy[place] / length)) for place in busy if isinstance(place, int)]
+        return SoloSchedule(levels, [start - first for start in starts], length, slots, links)
 
 
-def _uses(gpus: Sequence[Gpu], alone: _SoloSchedule) -> _Requirements:
+def _uses(gpus: Sequence[Gpu], alone: SoloSchedule) -> _Requirements:
     return [*zip(gpus, alone.slots, strict=True), *alone.links]
 
 
@@ -346,9 +362,7 @@ def _slots_on(gpus: Sequence[Gpu], types: Sequence[Sequence[str]], kind: Sequenc
     return tuple(chosen[slot] for slot in range(len(types)))
 
 
-def _free_from(
-    taken: Sequence[_Occupancy], use: _Requirement, memory: float, whole: float, begin: int, end: int
-) -> int:
+def _free_from(taken: Sequence[_Occupancy], use: Requirement, memory: float, whole: float, begin: int, end: int) -> int:
     """Return `begin` where a place bears another use up to `end`, else when the first that stands in its way ends."""
     there = [other for other in taken if other.end > begin and other.begin < end]
     for moment in sorted({begin, *(other.begin for other in there if other.begin > begin)}):

@@ -7,9 +7,9 @@ phase are rates in whole numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from math import inf
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.job import Job
@@ -22,8 +22,9 @@ from jigsaw_opt.solvers.kernels.processor_sharing import (
     set_rates,
     share_processors,
 )
-from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, RunningJobs, Timing
+from jigsaw_opt.solvers.phased.phases import GroupProgress, RunningJobs, Timing
 from jigsaw_opt.solvers.phased.shelves import iteration_counts
+from jigsaw_opt.solvers.phased.timer import UntimedError
 
 __all__ = ["RateJob", "RateJobs", "RatePolicy", "whole_counts"]
 
@@ -231,14 +232,16 @@ class RatePolicy:
         Says at which rates they go.
     timing
         Makes cyclic plans, so that of the counts that waste least by their loads those are taken that waste least by
-        the period that there is; None for no such trial.
+        the period that there is. A job that has not begun waits where there is no such plan with it.
+    most
+        Number of counts that are tried so.
     """
 
-    def __init__(self, order: Sequence[RateJob], jobs: RateJobs, timing: Timing | None = None) -> None:
-        self._order, self._jobs, self._timing = order, jobs, timing
+    def __init__(self, order: Sequence[RateJob], jobs: RateJobs, timing: Timing, most: int = _MEASURED) -> None:
+        self._order, self._jobs, self._timing, self._most = order, jobs, timing, most
 
     def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
-        """Return the iterations in a period of each job that runs, and its GPUs.
+        """Return the iterations in a period of each job that runs, its GPUs, and their cyclic plan.
 
         Parameters
         ----------
@@ -247,26 +250,45 @@ class RatePolicy:
         progress
             Their progress.
         """
-        now = self._jobs.rates(self._order, progress)
-        running, rates = [*now], {job.name: rate for job, rate in now.items()}
-        gpus = {job.name: job.gpus for job in running}
-        found = whole_counts(running, rates) if len(running) > 1 else [dict.fromkeys(rates, count) for count in OF_ONE]
-        tried = [{name: min(count, progress.remaining[name]) for name, count in counts.items()} for counts in found]
-        if self._timing is None or not tried[0]:
-            return RunningJobs(tried[0], gpus)
-        return RunningJobs(self._measured(running, rates, tried, gpus), gpus)
+        order = list(self._order)
+        while True:
+            now = self._jobs.rates(order, progress)
+            if not now:
+                return RunningJobs({}, {})
+            try:
+                return self._measured(now, progress)
+            except UntimedError:
+                # Memory at rates is an estimate: intervals of task graphs may need more of it together.
+                late = next((job for job in reversed([*now]) if job.name not in progress.last), None)
+                if late is None or len(now) == 1:
+                    raise
+                order = [job for job in order if job.name != late.name]
 
-    def _measured(
-        self, jobs: Sequence[RateJob], rates: Mapping[str, float], tried: Sequence[dict[str, int]], gpus: Gpus
-    ) -> dict[str, int]:
-        """Return those of some counts that waste least by the periods of their cyclic plans, as far as time goes."""
-        assert self._timing is not None
-        best, most = tried[0], 0.0
-        with suppress(OutOfTimeError):
-            for counts in tried:
+    def _measured(self, rates: Mapping[RateJob, float], progress: GroupProgress) -> RunningJobs:
+        """Return those of the first counts that waste least by the periods of their cyclic plans, as far as time goes.
+
+        Raises
+        ------
+        OutOfTimeError
+            None of them has a cyclic plan, or there was no time for one.
+        """
+        jobs, speeds = [*rates], {job.name: rate for job, rate in rates.items()}
+        gpus = {job.name: job.gpus for job in jobs}
+        found = whole_counts(jobs, speeds) if len(jobs) > 1 else [dict.fromkeys(speeds, count) for count in OF_ONE]
+        best: RunningJobs | None = None
+        most = -inf
+        for wanted in found[: self._most]:
+            counts = {name: min(count, progress.remaining[name]) for name, count in wanted.items()}
+            try:
                 plan = self._timing(counts, gpus)
-                gained = _gained(jobs, rates, counts, plan.period_us or plan.objective)
-                best, most = (counts, gained) if gained > most else (best, most)
+            except OutOfTimeError:
+                if best is None:
+                    raise
+                break
+            gained = _gained(jobs, speeds, counts, plan.period_us or plan.objective)
+            if gained > most:
+                best, most = RunningJobs(counts, gpus, plan), gained
+        assert best is not None
         return best
 
 

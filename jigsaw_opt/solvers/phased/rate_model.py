@@ -8,9 +8,12 @@ from dataclasses import replace
 
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.problem.workload import LARGEST
+from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs
 from jigsaw_opt.solvers.phased.shelves import cyclic_part, iteration_counts
@@ -22,6 +25,8 @@ __all__ = ["RateModel", "kind_of"]
 
 _ITERATIONS = 16
 """Iterations over which levels are averaged, of the job with most iterations; others have fewer in proportion."""
+_SCHEDULED = 4
+"""Most iterations of a task-graph job that are scheduled alone: they may overlap, and the mean of them counts."""
 _MOST_MOVING = 4_000_000
 """Largest product of jobs and GPUs for which jobs move, since each may be anywhere at any time."""
 _MOST_OPTIONS = 8
@@ -34,12 +39,15 @@ class RateModel:
     Parameters
     ----------
     instance
-        Of the finite horizon, each of its jobs with a plan if it is alone.
+        Of the finite horizon, each of its jobs with a plan if it is alone. None of them moves beside a task-graph job
+        or under power caps.
     rng
         Source of random numbers.
 
     Attributes
     ----------
+    jobs
+        Jobs of the instance by index, data-parallel ones first.
     rate_jobs
         Says when they end.
     gpus
@@ -47,13 +55,16 @@ class RateModel:
     """
 
     def __init__(self, instance: Instance, rng: random.Random) -> None:
-        self._jobs = instance.data_parallel
-        part = cyclic_part(instance, iteration_counts({job.name: job.iterations for job in self._jobs}, _ITERATIONS))
+        own = tuple(job for job in instance.jobs if isinstance(job, Job))
+        self.jobs: tuple[Job | TaskGraphJob, ...] = (*own, *instance.task_graph_jobs)
+        self._may_move = not (instance.task_graph_jobs or instance.cluster.power_caps)
+        part = cyclic_part(instance, iteration_counts({job.name: job.iterations for job in own}, _ITERATIONS))
         self._data = _data(part)
         # Jobs that do not fit into memory together may still run in turn, so only their load says where another one
         # goes.
         self._ample = PartialPlacement(_data(_with_ample_memory(part)), rigid=False)
-        self._generator = CandidateGenerator(self._ample.data, rng)
+        self._generator, self._rng = CandidateGenerator(self._ample.data, rng), rng
+        self._serial = _serial_placing(instance) if instance.task_graph_jobs else None
         layout = self._data.layout
         self._servers = instance.cluster.servers
         kinds = {server.name: kind_of(server) for server in self._servers}
@@ -68,7 +79,7 @@ class RateModel:
         Parameters
         ----------
         index
-            Index of the job among the data-parallel ones.
+            Index of the job.
         gpus
             Names of its GPUs.
         """
@@ -76,7 +87,7 @@ class RateModel:
 
     def anywhere(self) -> list[RateJob] | None:
         """Return every job on some GPUs, whatever the others do; None where one finds none."""
-        found = [self._moving(index) or next(self.elsewhere(index, ()), None) for index in range(len(self._jobs))]
+        found = [self._moving(index) or next(self.elsewhere(index, ()), None) for index in range(len(self.jobs))]
         known = [job for job in found if job is not None]
         return known if len(known) == len(found) else None
 
@@ -86,11 +97,15 @@ class RateModel:
         Parameters
         ----------
         index
-            Index of the job among the data-parallel ones.
+            Index of the job.
         placed
             By index, the other jobs on their GPUs; None or missing for those that are not placed.
         """
-        for other, job in enumerate(placed):
+        if self._serial is not None:
+            yield from self._gathered(index, placed)
+        if index >= len(self._data.operations.jobs):
+            return
+        for other, job in enumerate(placed[: len(self._data.operations.jobs)]):
             if job is not None and other != index:
                 assignment = self._ample.assignment(other, [self._data.number[gpu] for gpu in job.gpus])
                 if assignment is not None:
@@ -103,36 +118,77 @@ class RateModel:
                 self._ample.unplace(other)
         yield from (job for job in found if job is not None)
 
+    def _gathered(self, index: int, placed: Sequence[RateJob | None]) -> Iterator[RateJob]:
+        """Yield a job on GPUs near to each other with little load of the others, and on random ones."""
+        assert self._serial is not None
+        load_us = [0.0] * self.gpus
+        for other in (job for k, job in enumerate(placed) if job is not None and k != index):
+            for resource, own_us in other.loads_us:
+                if resource < self.gpus:
+                    load_us[resource] += other.iterations * own_us
+        number = {gpu: k for k, gpu in enumerate(self._data.layout.gpus)}
+        chance = self._rng.sample(range(self.gpus), self.gpus)
+        for busy_us in ([*map(int, load_us)], chance):
+            for found in self._serial.gathered(index, dict(zip(number, busy_us, strict=True))):
+                job = self._made(index, [number[gpu] for gpu in found])
+                if job is not None:
+                    yield job
+
     def _made(self, index: int, gpus: Sequence[int]) -> RateJob | None:
         key = index, tuple(gpus)
         if key not in self._known:
-            self._known[key] = self._of_relaxation(index, gpus)
+            made = self._of_relaxation if index < len(self._data.operations.jobs) else self._of_schedule
+            self._known[key] = made(index, gpus)
         return self._known[key]
 
     def _of_relaxation(self, index: int, gpus: Sequence[int]) -> RateJob | None:
         assignment = PartialPlacement(self._data).assignment(index, gpus)
         if assignment is None:
             return None
-        graph, job, layout = assignment.job, self._jobs[index], self._data.layout
+        graph, layout = assignment.job, self._data.layout
         # `exchange` lists a period of several iterations; loads are those of the mean iteration.
         exchange_us = sum(map(sum, assignment.exchange)) / graph.iterations
         loads = [*zip(assignment.gpus, map(float, assignment.slot_us), strict=True)]
         loads += [(len(layout.gpus) + link, exchange_us) for link in assignment.links if exchange_us]
-        names = tuple(self._name[gpu] for gpu in assignment.gpus)
-        own = job.iterations, job.weight, job.release_us, job.deadline_us
         sizes = graph.state_bytes, graph.activation_bytes[-1]
+        return self._rate_job(index, assignment.gpus, assignment.iteration_us, loads, sizes)
+
+    def _of_schedule(self, index: int, gpus: Sequence[int]) -> RateJob | None:
+        """Return a task-graph job on GPUs, as a list schedule of it alone has it; None where there is none."""
+        assert self._serial is not None
+        layout, count = self._data.layout, min(_SCHEDULED, self.jobs[index].iterations)
+        alone = self._serial.alone_on(index, tuple(layout.gpus[gpu] for gpu in gpus))
+        if alone is None:
+            return None
+        uses = [*zip(gpus, alone.slots, strict=True), *((len(layout.gpus) + link, use) for link, use in alone.links)]
+        loads = [(resource, use.share * alone.length_us / count) for resource, use in uses]
+        # Memory is the same on all GPUs of a job at rates, so that the slot that needs most counts for all of them.
+        sizes = max(use.size for use in alone.slots), max(use.activations for use in alone.slots)
+        return self._rate_job(index, gpus, alone.length_us // count, loads, sizes)
+
+    def _rate_job(
+        self,
+        index: int,
+        gpus: Sequence[int],
+        iteration_us: int,
+        loads: Sequence[tuple[int, float]],
+        sizes: tuple[int, int],
+    ) -> RateJob:
+        job, names = self.jobs[index], tuple(self._name[gpu] for gpu in gpus)
+        own = job.iterations, job.weight, job.release_us, job.deadline_us
         used = tuple((resource, load_us) for resource, load_us in loads if load_us)
-        return RateJob(job.name, *own, names, max(1, assignment.iteration_us), used, *sizes, job.restart_us)
+        return RateJob(job.name, *own, names, max(1, iteration_us), used, *sizes, job.restart_us)
 
     def _moving(self, index: int) -> RateJob | None:
         """Return a job that may move, on any GPUs of one server, or of consecutive servers; None for other jobs."""
-        job = self._jobs[index]
-        if job.restart_us is None or len(self._jobs) * len(self._name) > _MOST_MOVING:
+        job = self.jobs[index]
+        may_move = self._may_move and isinstance(job, Job) and job.restart_us is not None
+        if not may_move or len(self.jobs) * len(self._name) > _MOST_MOVING:
             return None
-        options: list[RateJob] = []
+        options, width = list[RateJob](), self._data.operations.jobs[index].slots
         # One server stands for all of its kind: reversed, the dictionary keeps the first one of each.
-        for server in {kind_of(each): each for each in reversed(self._servers) if each.gpus >= job.workers}.values():
-            option = self.on(index, [f"{server.name}/{k}" for k in range(job.workers)])
+        for server in {kind_of(each): each for each in reversed(self._servers) if each.gpus >= width}.values():
+            option = self.on(index, [f"{server.name}/{k}" for k in range(width)])
             options += [replace(option, anywhere=True)] if option is not None else []
         if not options:
             options = [*self._across(index)]
@@ -143,7 +199,7 @@ class RateModel:
         """Yield a job on the GPUs of consecutive servers, from some first servers in turn."""
         names = [(s, f"{server.name}/{k}") for s, server in enumerate(self._servers) for k in range(server.gpus)]
         # Rounded up, the step leaves at most `_MOST_OPTIONS` first servers.
-        width, step = self._jobs[index].workers, -(-len(self._servers) // _MOST_OPTIONS)
+        width, step = self._data.operations.jobs[index].slots, -(-len(self._servers) // _MOST_OPTIONS)
         for first in range(0, len(self._servers), step):
             gpus = [name for s, name in names if s >= first][:width]
             option = self.on(index, gpus) if len(gpus) == width else None
@@ -154,6 +210,12 @@ class RateModel:
 def kind_of(server: Server) -> tuple[str, int, int, int]:
     """Return a key that servers of one kind share."""
     return server.gpu_type, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us
+
+
+def _serial_placing(instance: Instance) -> SerialPlacing:
+    """Return what schedules jobs alone, each with a few of its iterations."""
+    jobs = tuple(altered(job, iterations=min(_SCHEDULED, job.iterations)) for job in instance.jobs)
+    return SerialPlacing(compile_instance(altered(instance, jobs=jobs)))
 
 
 def _with_ample_memory(instance: Instance) -> Instance:

@@ -45,7 +45,7 @@ class RateSearch:
     def __init__(self, instance: Instance, model: RateModel, rng: random.Random, timer: PhaseTimer) -> None:
         self._last = instance.objective == "makespan"
         self._model, self._rng, self._timer = model, rng, timer
-        self._index = {job.name: k for k, job in enumerate(instance.data_parallel)}
+        self._index = {job.name: k for k, job in enumerate(model.jobs)}
         self._offered: list[dict[tuple[str, ...], RateJob]] = [{} for _ in self._index]
 
     def value(self, order: Sequence[RateJob]) -> float:

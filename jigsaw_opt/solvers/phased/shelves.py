@@ -57,7 +57,7 @@ def iteration_counts(wanted: Mapping[str, float], most: int = 4) -> dict[str, in
     most
         Iterations of one job: more make its cyclic plan larger.
     """
-    largest = max(wanted.values())
+    largest = max(wanted.values(), default=1)
     counts = {name: max(1, round(most * value / largest)) for name, value in wanted.items()}
     common = gcd(*counts.values())
     return {name: count // common for name, count in counts.items()}

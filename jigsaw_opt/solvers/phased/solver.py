@@ -224,14 +224,14 @@ def _searched(
     instance: Instance, timer: PhaseTimer, rng: random.Random, placed: Sequence[PlacedGroups]
 ) -> Iterator[PlacedGroups]:
     """Yield groups by local search, from jobs placed one after another, and from the best of the placements."""
-    if len(instance.jobs) == 1 or instance.task_graph_jobs or instance.cluster.power_caps or timer.is_over:
+    if len(instance.jobs) == 1 or timer.is_over:
         return
     model = RateModel(instance, rng)
     search = RateSearch(instance, model, rng, timer)
     anywhere = model.anywhere()
     starts = [search.placed_in_turn(anywhere)] if anywhere is not None else []
     if placed:
-        on = [model.on(k, placed[0].gpus[job.name]) for k, job in enumerate(instance.data_parallel)]
+        on = [model.on(k, placed[0].gpus[job.name]) for k, job in enumerate(model.jobs)]
         starts.append(search.first_order([job for job in on if job is not None]))
     for start in starts:
         order = search.improved(start)
@@ -252,7 +252,7 @@ def _by_rates(
     """Yield counts by loads alone, then by the cyclic plans of several counts."""
     # An order of all jobs is one of each group as well: groups share nothing.
     own = [job for job in order if job.name in jobs]
-    yield RatePolicy(own, model.rate_jobs)
+    yield RatePolicy(own, model.rate_jobs, timing, 1)
     yield RatePolicy(own, model.rate_jobs, timing)
 
 
