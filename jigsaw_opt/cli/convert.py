@@ -361,6 +361,8 @@ def _tell_unknown(graph: LayerGraph, source: str) -> None:
         note(f"{source}: it is not known how much of the backward passes goes into the gradients of weights")
     if unknown := [layer.name for layer in graph.layers[:-1] if layer.output_bytes is None]:
         note(f"{source}: it is not known what is sent behind {named(unknown)}: bytes of activations count")
+    if not graph.knows_input:
+        note(f"{source}: it is not known how many bytes of input the model reads")
 
 
 def _stated(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -255,7 +255,9 @@ def _print(found: Partition) -> None:
     print_table(headers, rows, right={*headers} - {"layers"})
     if len(found.levels) > 1:
         _print_outer(found)
-    print(f"\n{found.time_s:.6f} s a minibatch; {found.noam} minibatches in flight")
+    scatter = found.time_range_s
+    between = "" if scatter is None else f" ({scatter[0]:.6f} to {scatter[1]:.6f} s by the scatter of the layers)"
+    print(f"\n{found.time_s:.6f} s a minibatch{between}; {found.noam} minibatches in flight")
     print(f"speed-up {found.single_worker_s / found.time_s:.2f} over one GPU, ", end="")
     print(f"{found.data_parallel_s / found.time_s:.2f} over data parallelism ({found.data_parallel_s:.6f} s)")
     print(_reason(found))

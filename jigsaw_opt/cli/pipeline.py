@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jigsaw_opt.cli.effort import effort
 from jigsaw_opt.cli.parser import add_threads, require_none
 from jigsaw_opt.cli.pipeline_costs import LISTS, configure_costs, costs_of_options
-from jigsaw_opt.cli.pipeline_cuts import CHOICES, configure_cuts, memory_of, numbers_of, run_cuts
+from jigsaw_opt.cli.pipeline_cuts import CHOICES, UNKNOWN_INPUT, configure_cuts, memory_of, numbers_of, run_cuts
 from jigsaw_opt.cli.progress import add_progress
 
 if TYPE_CHECKING:
@@ -210,6 +210,7 @@ def _layout(arguments: argparse.Namespace, stages: int, split: bool) -> Pipeline
 
 
 def _run_synchronous(arguments: argparse.Namespace, partition: Partition | None) -> int:
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.pipeline.orders import ORDERS
     from jigsaw_opt.planning.pipeline.partition_costs import costs_of
@@ -219,6 +220,8 @@ def _run_synchronous(arguments: argparse.Namespace, partition: Partition | None)
     if arguments.in_flight is not None:
         raise UsageError("--in-flight is for --schedule async", code="missing-option", path="--in-flight")
     costs = costs_of_options(arguments) if partition is None else costs_of(partition)
+    if partition is not None and partition.stages[0].recompute and partition.stages[0].input_bytes is None:
+        note(f"{arguments.partition}: {UNKNOWN_INPUT}")
     if arguments.backward == "split" and not costs.weight_us:
         raise UsageError(
             "--backward split: say by --weight-us how much of the backward pass is for the weights",
@@ -362,12 +365,8 @@ def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> in
         "status": schedule.plan.status,
     }
     _write(arguments, schedule.instance, schedule.plan)
-    rows = [
-        (number, stage.replicas, versions, peak)
-        for number, (stage, versions, peak) in enumerate(
-            zip(stages, schedule.weight_versions, schedule.peak_bytes, strict=True)
-        )
-    ]
+    columns = zip(stages, schedule.weight_versions, schedule.peak_bytes, strict=True)
+    rows = [(number, stage.replicas, versions, peak) for number, (stage, versions, peak) in enumerate(columns)]
     _print(arguments, document, ("stage", "GPUs", "weight versions", "peak bytes"), rows)
     return 0
 

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.joint import JointPlan, PipelineChoices
     from jigsaw_opt.problem.layers import LayerGraph
 
-__all__ = ["CHOICES", "configure_cuts", "memory_of", "numbers_of", "run_cuts"]
+__all__ = ["CHOICES", "UNKNOWN_INPUT", "configure_cuts", "memory_of", "numbers_of", "run_cuts"]
 
 CHOICES = ("bandwidth", "latency_us", "virtual", "placement", "recompute", "batch", "profile_batch", "cuts", "baseline")
 """What is said only of a profile that is cut."""
 
+UNKNOWN_INPUT = "bytes of the model's input are not known: a first stage that recomputes holds it, and none count"
+"""What is said of a profile, or of a partition, where a stage may recompute."""
 _YES = {True: "yes", False: "no"}
 _BASELINES = ("slowest-stage", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half")
 _UNITS = {"": 1, "B": 1, **{f"{prefix}B": 1000**k for k, prefix in enumerate("KMGT", 1)}}
@@ -94,7 +96,7 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     """Read a profile, search, print what was found, write instance and plan."""
     from dataclasses import replace
 
-    from jigsaw_opt.cli.output import emit, ended, require_output
+    from jigsaw_opt.cli.output import emit, ended, note, require_output
     from jigsaw_opt.cli.progress import progress
     from jigsaw_opt.cli.source import layer_graph
     from jigsaw_opt.documents import encode_instance, encode_plan
@@ -120,6 +122,8 @@ def run_cuts(arguments: argparse.Namespace) -> int:
                 path="--profile-batch",
             )
         graph = replace(graph, batch=arguments.profile_batch)
+    if choices.recompute != "none" and not graph.knows_input:
+        note(f"{arguments.partition}: {UNKNOWN_INPUT}")
     _require_split(arguments, graph)
     if arguments.backward == "combined":
         graph = replace(graph, layers=tuple(replace(layer, weight_us=None) for layer in graph.layers))

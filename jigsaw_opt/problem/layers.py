@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-__all__ = ["LayerGraph", "MeasuredLayer", "chain_edges", "parts_of"]
+__all__ = ["LayerGraph", "MeasuredLayer", "chain_edges", "input_bytes_of", "parts_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,8 @@ class MeasuredLayer:
         Paths of the modules that it is made of; empty where its name is the path of one, or none is known.
     forward_range_us, backward_range_us
         The least and the greatest time of each pass over the measured iterations; None where that is not known.
+    input_bytes
+        Bytes of the model's own input that it reads; None where it reads none, or that is not known.
     """
 
     name: str
@@ -46,6 +48,7 @@ class MeasuredLayer:
     modules: tuple[str, ...] = ()
     forward_range_us: tuple[int, int] | None = None
     backward_range_us: tuple[int, int] | None = None
+    input_bytes: int | None = None
 
     @property
     def time_us(self) -> int:
@@ -61,6 +64,13 @@ class MeasuredLayer:
     def sent_bytes(self) -> int:
         """Bytes that are sent where a stage ends with this layer; those of its activations where none are stated."""
         return self.activation_bytes if self.output_bytes is None else self.output_bytes
+
+    def at_end(self, end: int) -> MeasuredLayer:
+        """Return the layer with the least times of its ranges (end 0), or with the greatest (end 1)."""
+        forward = self.forward_us if self.forward_range_us is None else self.forward_range_us[end]
+        backward = self.backward_us if self.backward_range_us is None else self.backward_range_us[end]
+        weight = None if self.weight_us is None else min(self.weight_us, backward)
+        return replace(self, forward_us=forward, backward_us=backward, weight_us=weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,32 @@ class LayerGraph:
     def is_chain(self) -> bool:
         """Whether each layer reads the one before it and no other."""
         return set(self.edges) == set(chain_edges(len(self.layers)))
+
+    @property
+    def ends(self) -> tuple[LayerGraph, LayerGraph] | None:
+        """The graph with the least times of all ranges, and with the greatest; None where no layer has a range."""
+        if all(layer.forward_range_us is None and layer.backward_range_us is None for layer in self.layers):
+            return None
+        low, high = (replace(self, layers=tuple(layer.at_end(end) for layer in self.layers)) for end in (0, 1))
+        return low, high
+
+    @property
+    def knows_input(self) -> bool:
+        """Whether each layer that reads no other one states how many bytes of the model's input it reads."""
+        readers = {head for _, head in self.edges}
+        return all(layer.input_bytes is not None for at, layer in enumerate(self.layers) if at not in readers)
+
+
+def input_bytes_of(layers: Iterable[MeasuredLayer]) -> int | None:
+    """Return bytes of the model's own input that some layers read; None where none of them states any.
+
+    Parameters
+    ----------
+    layers
+        The layers.
+    """
+    stated = [layer.input_bytes for layer in layers if layer.input_bytes is not None]
+    return sum(stated) if stated else None
 
 
 def chain_edges(layers: int) -> tuple[tuple[int, int], ...]:

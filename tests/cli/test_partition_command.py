@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
+from jigsaw_opt.documents import encode_layers
+from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
 from tests.refusals import ends
 
 PROFILE = """\
@@ -40,6 +42,17 @@ def test_stages_are_printed_as_json_and_written(
     assert printed["time_s"] == pytest.approx((0.003 + 4 * 2 * 100 / (1e6 * 3)) / 3)
     assert printed["single_worker_s"] == pytest.approx(0.004)
     assert printed["data_parallel_s"] == pytest.approx((0.004 + 4 * 3 * 90100 / (1e6 * 4)) / 4)
+
+
+def test_the_scatter_of_a_trace_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layers = tuple(MeasuredLayer(name, 1000, 2000, 0, 9, forward_range_us=(500, 4000)) for name in "ab")
+    path = tmp_path / "layers.json"
+    path.write_bytes(encode_layers(LayerGraph(layers, chain_edges(2))))
+    words = ["partition", str(path), "--machines", "2", "--bandwidth", "1000000", "--no-replication"]
+    assert main(words) == 0
+    assert "0.003000 s a minibatch (0.002500 to 0.006000 s by the scatter of the layers)" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["time_range_s"] == [0.0025, 0.006]
 
 
 def test_a_partition_is_validated(profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

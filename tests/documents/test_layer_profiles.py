@@ -128,10 +128,13 @@ def test_ranges_of_times_hold_the_times() -> None:
 
 def test_a_graph_of_pipedream_knows_what_is_sent() -> None:
     layers = (
-        MeasuredLayer("node2", 1000, 2000, 100, 800, output_bytes=800),
+        MeasuredLayer("node2", 1000, 2000, 100, 800, output_bytes=800, input_bytes=4),
         MeasuredLayer("node3", 500, 500, 90000, 9, output_bytes=9),
     )
-    assert read_layers(GRAPH) == LayerGraph(layers, ((0, 1),))
+    graph = LayerGraph(layers, ((0, 1),))
+    assert read_layers(GRAPH) == decode_layers(encode_layers(graph)) == graph and graph.knows_input
+    unmeasured = read_layers(GRAPH.replace("activation_size=4.0", "activation_size=0.0"))
+    assert unmeasured.layers[0].input_bytes is None and not unmeasured.knows_input
 
 
 def test_segments_of_a_model_are_layers() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ def test_a_plan_that_recomputes_trains_the_same_within_less_memory(split: bool, 
     layers = tuple(
         MeasuredLayer(str(at), 100, 200, weight, kept, 100 if split else None, 4 * 64 * 4) for at in range(6)
     )
+    layers = (replace(layers[0], input_bytes=4 * 64 * 4), *layers[1:])
     (tmp_path / "layers.json").write_bytes(encode_layers(LayerGraph(layers, chain_edges(6), 4, 3)))
     digests, bytes_of = list[Any](), list[list[int]]()
     for again, memory in (("none", 10**6), ("all", 165_000)):
@@ -99,6 +101,7 @@ def test_a_plan_that_recomputes_trains_the_same_within_less_memory(split: bool, 
         assert run("pipeline", tmp_path / "layers.json", *asked, "--work-limit", 0.2, "-q", *written) == 0
         stages = json.loads(files[2].read_text())["stages"]
         assert [stage["recompute"] for stage in stages] == [again == "all"] * 2
+        assert [stage["input_bytes"] for stage in stages] == [4 * 64 * 4, None]
         ran = ("--trust", "piped:deep", "--partition", files[2], "--warm-up", 1, "--iterations", 2, "-o", files[3])
         assert run("run", *files[:2], *ran) == 0
         found = load_replay(files[3])
@@ -106,5 +109,6 @@ def test_a_plan_that_recomputes_trains_the_same_within_less_memory(split: bool, 
         digests.append(job.parameters_sha256)
         bytes_of.append([gpu.memory_bytes for gpu in found.gpus])
         assert all(gpu.memory_bytes <= gpu.planned_memory_bytes for gpu in found.gpus)
+    assert bytes_of[1][0] >= 3 * 3 * weight + 3 * kept + 4 * 64 * 4, "the first stage holds its input, too"
     assert digests[0] == digests[1]
     assert max(bytes_of[1]) <= 165_000 < max(bytes_of[0])

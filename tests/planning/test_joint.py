@@ -23,6 +23,7 @@ from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_table
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.partition.document import decode_partition, partition_tree
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
+from jigsaw_opt.planning.pipeline.partition_costs import costs_of as costs_of_partition
 from jigsaw_opt.planning.pipeline.partition_costs import costs_of as pipeline_costs
 from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes, schedule_of
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
@@ -363,6 +364,20 @@ def test_more_micro_batches_than_there_is_time_for_are_refused() -> None:
         plan_pipeline(graph, PipelineChoices(2, (8000,)), Options(time_limit=1))
     with misuse("too-large micro_batches", naming=["1,667", "1,666", "time_limit=2"]):
         plan_pipeline(chain(Random(0), 4, split=True), PipelineChoices(2, (1667,)), Options(time_limit=1))
+
+
+def test_a_stage_that_computes_again_holds_what_it_reads_of_the_input_of_the_model() -> None:
+    graph = chain(Random("input"), 4, split=False)
+    first, second, third, last = graph.layers
+    graph = replace(graph, layers=(replace(first, input_bytes=50), second, replace(third, input_bytes=7), last))
+    choices = PipelineChoices(2, (3,), recompute="all", bandwidth=1_000_000)
+    assert graph.knows_input
+    problem = table_of(graph, choices).problem(Cut((2, 4), (True, True)))
+    assert problem.costs.activation_bytes == (50, second.sent_bytes + 7)
+    plan = plan_pipeline(graph, choices, LIMITS)
+    assert costs_of_partition(partition_of(plan)).activation_bytes == plan.pipeline.costs.activation_bytes
+    tight = replace(choices, memory=max(peak_bytes(plan.pipeline, plan.orders)))
+    assert plan_pipeline(graph, tight, LIMITS).bound_us <= plan.makespan_us
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -13,6 +13,7 @@ import pytest
 from jigsaw_opt.documents.readers import read_layer_graph
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.partition import Level, Partition, Variant, partition
+from jigsaw_opt.planning.partition.document import decode_partition, partition_tree
 from jigsaw_opt.planning.partition.exact import exact_partition
 from jigsaw_opt.planning.partition.prefixes import prefixes_of
 from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer
@@ -45,6 +46,29 @@ def test_what_is_sent_is_what_the_next_layer_reads() -> None:
     assert first.output_bytes == 9 - len(first.nodes)
     assert first.activation_bytes == 99 * len(first.nodes)
     assert found.time_s == partition(graph, [level], variant="paper", replicate=False).time_s
+
+
+@pytest.mark.parametrize("variant", ["released", "paper"])
+def test_the_scatter_of_layers_is_carried_into_the_time_of_a_minibatch(variant: Variant) -> None:
+    """Whatever times of their ranges the layers take, the stages take a time within their own."""
+    for seed in range(12):
+        random = Random(f"scatter/{seed}")
+        graph, levels = random_graph(seed, 6), [Level(2, 1_000_000), Level(2, 500_000)][: 1 + seed % 2]
+        assert partition(graph, levels, variant=variant).time_range_s is None
+        exact = tuple(replace(layer, backward_range_us=(layer.backward_us,) * 2) for layer in graph.layers)
+        found = partition(replace(graph, layers=exact), levels, variant=variant, activations=True)
+        assert found.time_range_s == (found.time_s, found.time_s)
+        ranges = [(layer.forward_us - 1, layer.forward_us + random.randint(0, 9)) for layer in graph.layers]
+        layers = tuple(replace(layer, forward_range_us=each) for layer, each in zip(graph.layers, ranges, strict=True))
+        ranged = replace(graph, layers=layers)
+        found = partition(ranged, levels, variant=variant)
+        assert found.time_range_s is not None and decode_partition(json.dumps(partition_tree(found))) == found
+        assert found.time_range_s[0] <= found.time_s <= found.time_range_s[1]
+        for end, time in zip(ranged.ends or (), found.time_range_s, strict=True):
+            best = partition(end, levels, variant=variant)
+            assert best.time_s <= time, "other stages may be faster then, but none is faster than all"
+            if [(s.nodes, s.replicas) for s in best.stages] == [(s.nodes, s.replicas) for s in found.stages]:
+                assert len(levels) > 1 or time == best.time_s
 
 
 def test_parts_of_a_backward_pass() -> None:

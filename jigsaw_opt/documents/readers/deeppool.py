@@ -145,8 +145,8 @@ def read_deeppool_layers(data: bytes | str, batch: int, *, source: str = "layers
 
 def _with_outputs(layers: Sequence[MeasuredLayer], inputs: Sequence[int]) -> Iterator[MeasuredLayer]:
     """Let each layer send what the next one reads; what the last one puts out is not in the file."""
-    yield from (replace(layer, output_bytes=size) for layer, size in zip(layers, inputs[1:], strict=False))
-    yield layers[-1]
+    for layer, before, size in zip(layers, [inputs[0], *[None] * len(inputs)], [*inputs[1:], None], strict=False):
+        yield replace(layer, input_bytes=before, output_bytes=size)
 
 
 def read_deeppool_runs(data: bytes | str, *, source: str = "layers.prof") -> dict[int, tuple[ProfiledLayer, ...]]:

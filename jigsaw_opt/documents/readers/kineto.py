@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from heapq import nlargest
 from itertools import pairwise
@@ -174,10 +175,10 @@ def read_kineto_layers(
         forward = [step.forward_us[name] / of for step, of in zip(whole, passes, strict=True)]
         backward = [step.backward_us[name] / of + shared for step, of in zip(whole, passes, strict=True)]
         times = round(median(forward)), round(median(backward))
-        ranges = [(round(min(each)), round(max(each))) if len(whole) > 1 else None for each in (forward, backward)]
-        found.append(
-            MeasuredLayer(name, *times, sizes[name], kept[name], None, first.output_bytes(name, following), (), *ranges)
-        )
+        ahead, back = ((round(min(each)), round(max(each))) if len(whole) > 1 else None for each in (forward, backward))
+        sent = first.output_bytes(name, following)
+        found.append(MeasuredLayer(name, *times, sizes[name], kept[name], None, sent, (), ahead, back))
+    found[0] = replace(found[0], input_bytes=first.input_bytes(names[0]))
     tell_scatter(found, len(whole), f"{source}: ", tell)
     if not layers:
         _tell_undivided(trace, chosen, found, f"{source}: ", tell)

@@ -17,7 +17,7 @@ from typing import Any
 
 from jigsaw_opt.documents.readers.kineto_events import OP, TraceSpan
 
-__all__ = ["BYTES", "MadeNode", "Tensor", "kept_bytes", "tensors_of"]
+__all__ = ["BYTES", "MadeNode", "Tensor", "kept_bytes", "tensors_of", "weights_read"]
 
 _Shape = tuple[int, ...]
 BYTES: Mapping[str, int] = {
@@ -155,7 +155,7 @@ class _Storages:
     def take(self, node: MadeNode) -> None:
         """Take in what a node keeps, and what its maker has put out."""
         read = next((listed for one in node.maker.above() if (listed := tensors_of(one))), [])
-        weights = _weights(node.maker, read)
+        weights = weights_read(node.maker, read)
         found: list[tuple[Tensor, object, int]] = []
         used: set[int] = set()
         for tensor in reversed([one for one in read if one.size and one.position not in weights]):
@@ -260,8 +260,16 @@ class _Storages:
                 self.kept[next(self._fresh)] = tensor.size
 
 
-def _weights(maker: TraceSpan, read: Sequence[Tensor]) -> set[int]:
-    """Return the positions of what an operation reads that are weights of the operation around it, or its own."""
+def weights_read(maker: TraceSpan, read: Sequence[Tensor]) -> set[int]:
+    """Return the positions of what an operation reads that are weights of the operation around it, or its own.
+
+    Parameters
+    ----------
+    maker
+        The operation.
+    read
+        What it reads.
+    """
     around = next((one for one in maker.above() if one.category == OP and one.name in _WEIGHTS), None)
     if around is None:
         return set()

@@ -8,7 +8,7 @@ from itertools import takewhile
 from math import prod
 
 from jigsaw_opt.documents.readers.kineto_events import NODE, OP, Trace, TraceSpan
-from jigsaw_opt.documents.readers.kineto_kept import BYTES, MadeNode, kept_bytes, tensors_of
+from jigsaw_opt.documents.readers.kineto_kept import BYTES, MadeNode, kept_bytes, tensors_of, weights_read
 from jigsaw_opt.documents.readers.kineto_layers import GRADIENT, OPTIMISER, STEP, node_around
 from jigsaw_opt.problem.rules.report import Report
 
@@ -309,6 +309,22 @@ class ProfiledStep:
             read = Counter((prod(one.shape), one.kind) for one in tensors_of(readers[0]))
             if outputs <= read and all(kind in BYTES for _, kind in outputs):
                 return sum(count * numbers * BYTES[kind] for (numbers, kind), count in outputs.items())
+        return None
+
+    def input_bytes(self, name: str) -> int | None:
+        """Return the bytes that the first operation of a layer reads, without its weights; None where they are unknown.
+
+        Parameters
+        ----------
+        name
+            Name of the layer, which reads no other one.
+        """
+        for first in [spans[0] for part, spans in self._kept.items() if part[0] == name and spans]:
+            read = tensors_of(first)
+            weights = weights_read(first, read)
+            read = [one for one in read if one.position not in weights]
+            if len(read) == 1 and read[0].size:
+                return read[0].size
         return None
 
     def gradient_bytes(self, name: str, report: Report | None = None) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Model, Segment
-from jigsaw_opt.problem.layers import MeasuredLayer
+from jigsaw_opt.problem.layers import MeasuredLayer, input_bytes_of
 
 __all__ = ["MOST_LINES", "Group", "model_of", "one_layer"]
 
@@ -81,6 +81,7 @@ def one_layer(group: Sequence[MeasuredLayer]) -> MeasuredLayer:
         tuple(path for layer in group for path in layer.modules or (layer.name,)),
         _sum_of([layer.forward_range_us for layer in group]),
         _sum_of([layer.backward_range_us for layer in group]),
+        input_bytes_of(group),
     )
 
 

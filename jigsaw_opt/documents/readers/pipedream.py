@@ -9,7 +9,7 @@ stand the stage that a partitioner chose, ``-- stage_id=0`` or ``-- vlayer_id=0`
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 
@@ -119,7 +119,12 @@ def _read(data: bytes | str, source: str) -> tuple[_ProfileGraph, list[str]]:
     lines = Lines(data, source, MOST_LINES)
     graph = _parse(lines)
     lines.raise_if_any()
-    graph.drop({name for name, kind in graph.kinds.items() if kind.startswith("Input")})
+    inputs = {name for name, kind in graph.kinds.items() if kind.startswith("Input")}
+    for name, layer in graph.layers.items():
+        # Many profiles state 0 bytes of inputs that were not measured.
+        if size := sum(graph.layers[tail].activation_bytes for tail in graph.before[name] if tail in inputs):
+            graph.layers[name] = replace(layer, input_bytes=size)
+    graph.drop(inputs)
     graph.drop({name for name in graph.sinks() if graph.kinds[name].startswith("__getitem__")})
     order = _order(graph, lines)
     if sum(layer.forward_us for layer in graph.layers.values()) == 0:

@@ -145,8 +145,7 @@ class TimedStage(PipelineStage):
     saved_bytes : int
         The most that is saved for the backward pass of a micro-batch, where the log had it counted.
     kept_bytes : int
-        The part of it that is there from the forward pass on: all, or the input alone, which the first stage has in
-        any case.
+        The part of it that is there from the forward pass on: all, or the input alone.
     sent_bytes : int
         What a forward pass put out, where the log had it counted.
     """
@@ -175,7 +174,7 @@ class TimedStage(PipelineStage):
     def forward_maybe_with_nosync(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module."""
         if self._log.counts_bytes:
-            given = 0 if self.is_first else sum(value.nbytes for value in args if isinstance(value, Tensor))
+            given = sum(value.nbytes for value in args if isinstance(value, Tensor))
             self.kept_bytes = max(self.kept_bytes, given)
         elif self._recomputes:
             return recomputed(self.submod, *args, **kwargs)
@@ -220,10 +219,9 @@ class TimedStage(PipelineStage):
             kept.append(super(TimedStage, self).forward_one_chunk(number, *args, **kwargs))
             return kept[0]  # type: ignore[no-any-return]
 
-        self.saved_bytes = max(self.saved_bytes, *saved_by_segment(forward, self.submod.parameters(), 1))
-        if self._recomputes:
-            self.saved_bytes += self.kept_bytes
-        else:
+        saved = max(saved_by_segment(forward, self.submod.parameters(), 1))
+        self.saved_bytes = max(self.saved_bytes, saved + self.kept_bytes * self._recomputes)
+        if not self._recomputes:
             self.kept_bytes = self.saved_bytes
         outputs = kept[0] if isinstance(kept[0], (tuple, list)) else kept
         self.sent_bytes = sum(output.nbytes for output in outputs)

@@ -8,7 +8,7 @@ and ``forward_us`` is the rest. The times of the segments one by one share out t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -103,6 +103,8 @@ class ModelProfile:
         What the device is called.
     batch
         Samples of a batch; None where its tensors do not agree on how many they are.
+    input_bytes
+        Bytes of the inputs of a batch; None where they were not measured.
     """
 
     segments: tuple[SegmentProfile, ...]
@@ -110,6 +112,7 @@ class ModelProfile:
     state_bytes: int
     gpu_type: str = "cpu"
     batch: int | None = None
+    input_bytes: int | None = None
 
     @property
     def wide_levels(self) -> tuple[int, ...]:
@@ -160,6 +163,7 @@ class ModelProfile:
             weights = min(backward, round(s.weight_gradients.median))
             sizes = (s.parameter_bytes, s.activation_bytes, weights, s.output_bytes)
             layers.append(MeasuredLayer(s.name, round(s.forward.median), backward, *sizes, s.modules))
+        layers[0] = replace(layers[0], input_bytes=self.input_bytes)
         edges = chain_edges(len(layers))
         return LayerGraph(tuple(layers), edges, self.batch, self.state_factor, gpu_type or self.gpu_type)
 

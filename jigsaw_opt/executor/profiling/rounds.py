@@ -11,6 +11,7 @@ import torch
 
 from jigsaw_opt.executor.device_times import spread
 from jigsaw_opt.executor.leveled_model import frozen
+from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.profiling.boundaries import boundaries
 from jigsaw_opt.executor.profiling.results import LevelProfile, ModelProfile, SegmentProfile, is_wide
 from jigsaw_opt.executor.profiling.segment_times import segment_times
@@ -124,6 +125,7 @@ def measure(trainee: Trainee, warm_up: int, repeats: int, most: int, gpu_type: s
         ),
         trainee.state_bytes(),
         gpu_type,
+        input_bytes=sum(value.nbytes for value in tensors(trainee.draw(0)[0])),
     )
 
 

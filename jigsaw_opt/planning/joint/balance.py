@@ -25,7 +25,7 @@ def _balanced(table: StageTable, again: bool, whole: bool) -> Cut | None:
     layout, never = table.configuration.layout, 2**60
     # A stage takes so much of its device for each micro-batch, and the slowest one sets the speed of all.
     work = table.forward_us * (1 + again) + table.backward_us + table.weight_us
-    held = np.broadcast_to(table.sent_bytes[:, None], work.shape) if again else table.activation_bytes
+    held = table.received_bytes if again else table.activation_bytes
     always = table.static_bytes + (table.activation_bytes if again else 0)
     last = len(work) - 1
     best = np.full(last + 1, never, dtype=np.int64)

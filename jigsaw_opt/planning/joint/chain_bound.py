@@ -209,7 +209,7 @@ class ChainBound:
         if table.choices.memory is None:
             return np.where(table.positions.within, most, 0)
         # A stage that computes again holds the input of each micro-batch, and all activations of one at a time.
-        held = np.broadcast_to(table.sent_bytes[:, None], table.forward_us.shape) if again else table.activation_bytes
+        held = table.received_bytes if again else table.activation_bytes
         room = table.choices.memory - table.static_bytes - (table.activation_bytes if again else 0)
         places = np.where(held > 0, room // np.maximum(1, held), np.where(room >= 0, most, 0))
         return np.where(table.positions.within, np.clip(places, 0, most), 0)

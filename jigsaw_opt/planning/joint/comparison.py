@@ -13,7 +13,7 @@ from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders
 from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes
 from jigsaw_opt.planning.pipeline.search import names_of
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
-from jigsaw_opt.problem.layers import MeasuredLayer
+from jigsaw_opt.problem.layers import input_bytes_of
 
 __all__ = ["ScheduleRow", "baseline_us", "partition_of", "rows_of", "step_range_us"]
 
@@ -105,27 +105,14 @@ def step_range_us(plan: JointPlan) -> tuple[int, int] | None:
     UsageError
         Sums of the greatest times are beyond the largest integer of a document.
     """
-    graph, table = plan.table.positions.graph, plan.table
-    if all(layer.forward_range_us is None and layer.backward_range_us is None for layer in graph.layers):
+    table = plan.table
+    if (ends := table.positions.graph.ends) is None:
         return None
     low, high = (
-        makespan_us(
-            stage_table(positions_of(replace(graph, layers=layers)), table.choices, table.configuration).problem(
-                plan.cut
-            ),
-            plan.orders,
-        )
-        for layers in (tuple(_at_end(layer, end) for layer in graph.layers) for end in (0, 1))
+        makespan_us(stage_table(positions_of(graph), table.choices, table.configuration).problem(plan.cut), plan.orders)
+        for graph in ends
     )
     return low, high
-
-
-def _at_end(layer: MeasuredLayer, end: int) -> MeasuredLayer:
-    """Return a layer with the least times of its ranges, or with the greatest."""
-    forward = layer.forward_us if layer.forward_range_us is None else layer.forward_range_us[end]
-    backward = layer.backward_us if layer.backward_range_us is None else layer.backward_range_us[end]
-    weight = None if layer.weight_us is None else min(layer.weight_us, backward)
-    return replace(layer, forward_us=forward, backward_us=backward, weight_us=weight)
 
 
 def partition_of(plan: JointPlan) -> Partition:
@@ -163,8 +150,10 @@ def _stage(plan: JointPlan, number: int) -> Stage:
     forward, whole = int(table.forward_us[span]), int(table.backward_us[span] + table.weight_us[span])
     parameters = int(positions.parameter_bytes[span[1]] - positions.parameter_bytes[span[0]])
     again = plan.cut.recomputes[number]
+    own = positions.names(*span)
+    inputs = input_bytes_of(layer for layer in positions.graph.layers if layer.name in own)
     return Stage(
-        positions.names(*span),
+        own,
         1,
         (forward + whole) / 1e6,
         forward,
@@ -176,6 +165,7 @@ def _stage(plan: JointPlan, number: int) -> Stage:
         int(table.static_bytes[span]) - parameters,
         int(table.weight_us[span]) if table.configuration.layout.split else None,
         again,
+        None if inputs is None else int(table.received_bytes[span] - table.sent_bytes[span[0]]),
     )
 
 

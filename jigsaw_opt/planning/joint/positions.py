@@ -31,8 +31,8 @@ class CutPositions:
     forward_us, backward_us, weight_us
         By position, the times of the layers before it; the backward pass is whole, and `weight_us` its part for the
         gradients of the weights, None where some layer does not have it apart.
-    parameter_bytes, activation_bytes
-        For each position, the sizes of the layers before it.
+    parameter_bytes, activation_bytes, input_bytes
+        For each position, the sizes of the layers before it; the last, what they read of the model's own input.
     sent_bytes
         For each position, the outputs before it that are read behind it.
     within
@@ -46,6 +46,7 @@ class CutPositions:
     weight_us: Sums | None
     parameter_bytes: Sums
     activation_bytes: Sums
+    input_bytes: Sums
     sent_bytes: Sums
     within: NDArray[np.bool_]
 
@@ -94,6 +95,7 @@ def positions_of(graph: LayerGraph) -> CutPositions:
         sums(lambda layer: layer.weight_us or 0) if apart else None,
         sums(lambda layer: layer.parameter_bytes),
         sums(lambda layer: layer.activation_bytes),
+        sums(lambda layer: layer.input_bytes or 0),
         np.concatenate([[0], prefixes.crossing_bytes]).astype(np.int64),
         within,
     )

@@ -66,6 +66,9 @@ class StageTable:
         Held all the time.
     activation_bytes
         Held for a micro-batch.
+    received_bytes
+        Held for a micro-batch by a stage that computes its activations again: what it is sent, and what it reads of the
+        model's own input.
     sent_bytes
         For each position, bytes of a micro-batch that are sent across it.
     """
@@ -79,6 +82,7 @@ class StageTable:
     transfer_us: Table
     static_bytes: Table
     activation_bytes: Table
+    received_bytes: Table
     sent_bytes: Table
 
     def problem(self, cut: Cut) -> PipelineProblem:
@@ -89,8 +93,7 @@ class StageTable:
             return tuple(int(table[span]) for span in spans)
 
         forward, backward = column(self.forward_us), column(self.backward_us)
-        kept = column(self.activation_bytes)
-        given = tuple(int(self.sent_bytes[begin]) for begin, _ in spans)
+        kept, given = column(self.activation_bytes), column(self.received_bytes)
         again = cut.recomputes
         costs = PipelineCosts(
             forward,
@@ -202,6 +205,7 @@ def stage_table(positions: CutPositions, choices: PipelineChoices, configuration
         sending,
         between(positions.parameter_bytes) * positions.graph.state_factor,
         scaled(between(positions.activation_bytes)),
+        sent[:, None] + scaled(between(positions.input_bytes)),
         sent,
     )
 
@@ -215,14 +219,14 @@ def _require_exact(graph: LayerGraph, choices: PipelineChoices, configuration: P
     """Refuse costs whose sums are beyond the largest integer of a document, which arrays might not hold either."""
     layout, share, layers = configuration.layout, configuration.share, graph.layers
     times = ceil(share * sum(2 * layer.forward_us + layer.backward_us for layer in layers)) + 3 * layout.stages
-    sent = ceil(share * sum(layer.sent_bytes for layer in layers))
+    sent = ceil(share * sum(layer.sent_bytes + (layer.input_bytes or 0) for layer in layers))
     kept = sum(layer.activation_bytes for layer in layers)
     amounts = {
         "the passes of a step": layout.micro_batches * times,
         "sending in a step": 2 * layout.micro_batches * layout.stages * _transfer_us(sent, choices),
         "parameters with their state": graph.state_factor * sum(layer.parameter_bytes for layer in layers),
         "activations of a micro-batch": ceil(share * kept),
-        "outputs of a micro-batch": sent,
+        "inputs and outputs of a micro-batch": sent,
         # Shares of whole numbers are products first.
         "samples of a step times costs": share.numerator * max(times, sent, kept) // 2**8,
     }

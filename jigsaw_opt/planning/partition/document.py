@@ -51,6 +51,7 @@ def decode_partition(data: bytes | str, source: str = "$") -> Partition:
         tree["noam"],
         tree["prefixes"],
         tree.get("latency_us", 0),
+        None if (ends := tree.get("time_range_s")) is None else (ends[0], ends[1]),
     )
 
 

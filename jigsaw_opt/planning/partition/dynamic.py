@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Times = NDArray[np.float64]
 
-__all__ = ["LevelStage", "LevelTable", "partition_levels"]
+__all__ = ["LevelStage", "LevelTable", "partition_levels", "time_of_stages"]
 
 _BLOCK = 192
 """Columns that are gone through at once, so that they stay in the processor's cache."""
@@ -209,3 +209,36 @@ def partition_levels(
         tables.append(LevelTable(costs, prefixes.within, rows, replicate))
         inner, below = tables[-1].least_s(), level.machines
     return tables
+
+
+def time_of_stages(
+    prefixes: Prefixes,
+    levels: Sequence[Level],
+    variant: Variant,
+    activations: bool,
+    divided: Sequence[Sequence[Sequence[LevelStage]]],
+) -> float:
+    """Return what a minibatch takes with given stages, in seconds, by the costs of `partition_levels`.
+
+    Parameters
+    ----------
+    prefixes
+        The prefixes of the model, with the times that count.
+    levels
+        The machines, innermost level first.
+    variant, activations
+        As in `partition`.
+    divided
+        For each level, innermost first, the stages of each part that it divides; their own times do not count.
+    """
+    import numpy as np
+
+    inner, below = differences(prefixes.compute_s), 1
+    for level, parts in zip(levels, divided, strict=True):
+        costs = LevelCosts(prefixes, level, inner, below, variant, activations, None)
+        inner, below = np.full_like(inner, np.inf), level.machines
+        for first, *others in parts:
+            times = [costs.behind_another(stage.replicas)[stage.begin - 1, stage.end] for stage in others]
+            last = (others or [first])[-1]
+            inner[first.begin, last.end] = max(costs.alone(first.replicas, first.begin)[first.end], *times, 0.0)
+    return float(inner[0, -1])

@@ -8,9 +8,9 @@ from math import ceil, inf, prod
 
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.partition.costs import Level, Variant
-from jigsaw_opt.planning.partition.dynamic import LevelStage, LevelTable, partition_levels
+from jigsaw_opt.planning.partition.dynamic import LevelStage, LevelTable, partition_levels, time_of_stages
 from jigsaw_opt.planning.partition.prefixes import Prefixes, prefixes_of
-from jigsaw_opt.problem.layers import LayerGraph
+from jigsaw_opt.problem.layers import LayerGraph, input_bytes_of
 
 __all__ = ["OuterStage", "Partition", "Stage", "partition"]
 
@@ -41,6 +41,8 @@ class Stage:
         The part of `backward_us` for the gradients of the weights; None where it is not known of all layers.
     recompute
         Whether it computes its activations again before its backward pass, which takes `forward_us` more.
+    input_bytes
+        What its layers read of the model's own input; None where that is not known, or nothing.
     """
 
     nodes: tuple[str, ...]
@@ -55,6 +57,7 @@ class Stage:
     state_bytes: int = 0
     weight_us: int | None = None
     recompute: bool = False
+    input_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,9 @@ class Partition:
         In how many ways the model can be cut.
     latency_us
         Part of sending a stage's output that does not depend on its size.
+    time_range_s
+        `time_s` of the same stages where each layer takes its least time, and where each takes its greatest; None
+        where no layer has a range.
     """
 
     variant: Variant
@@ -120,6 +126,7 @@ class Partition:
     noam: int
     prefixes: int
     latency_us: int = 0
+    time_range_s: tuple[float, float] | None = None
 
 
 def partition(
@@ -169,7 +176,9 @@ def partition(
     time = float(tables[-1].best[0][-1, last])
     if time == inf:
         raise InfeasibleError("no partition uses all machines" + (" within the memory" if memory is not None else ""))
-    stages, outer = _unfold(graph, prefixes, tables)
+    divided = _unfold(prefixes, tables)
+    stages, outer = _stages(graph, prefixes, divided)
+    times = [time_of_stages(prefixes_of(end), levels, variant, activations, divided[::-1]) for end in graph.ends or ()]
     workers = prod(level.machines for level in levels)
     return Partition(
         variant,
@@ -182,28 +191,34 @@ def partition(
         outer,
         ceil(workers / stages[0].replicas),
         last + 1,
+        time_range_s=(times[0], times[1]) if times else None,
     )
 
 
-def _unfold(
-    graph: LayerGraph, prefixes: Prefixes, tables: Sequence[LevelTable]
-) -> tuple[tuple[Stage, ...], tuple[OuterStage, ...]]:
-    """Return stages on GPUs, and those of all levels, from the outermost level inward."""
-    whole = LevelStage(0, len(prefixes.layers) - 1, 1, 0.0)
-    parts: list[tuple[LevelStage, int]] = [(whole, 1)]
-    by_level: list[list[LevelStage]] = []
+def _unfold(prefixes: Prefixes, tables: Sequence[LevelTable]) -> list[list[list[LevelStage]]]:
+    """Return for each level, outermost first, the stages of each part that it divides."""
+    parts = [LevelStage(0, len(prefixes.layers) - 1, 1, 0.0)]
+    by_level: list[list[list[LevelStage]]] = []
     for table in reversed(tables):
-        inner = [
-            (stage, copies * stage.replicas) for part, copies in parts for stage in table.stages(part.begin, part.end)
-        ]
-        by_level.append([stage for stage, _ in inner])
-        parts = inner
-    stages = tuple(_stage(graph, prefixes, part, copies) for part, copies in parts)
-    ends = [part.end for part, _ in parts]
-    begins = [part.begin for part, _ in parts]
+        by_level.append([table.stages(part.begin, part.end) for part in parts])
+        parts = [stage for stages in by_level[-1] for stage in stages]
+    return by_level
+
+
+def _stages(
+    graph: LayerGraph, prefixes: Prefixes, by_level: Sequence[Sequence[Sequence[LevelStage]]]
+) -> tuple[tuple[Stage, ...], tuple[OuterStage, ...]]:
+    """Return stages on GPUs, and those of all levels, innermost level first."""
+    copies = [1]
+    for level in by_level:
+        copies = [of * stage.replicas for of, stages in zip(copies, level, strict=True) for stage in stages]
+    parts = [stage for stages in by_level[-1] for stage in stages]
+    stages = tuple(_stage(graph, prefixes, part, of) for part, of in zip(parts, copies, strict=True))
+    ends = [part.end for part in parts]
+    begins = [part.begin for part in parts]
     outer = []
     for number, level in enumerate(reversed(by_level), 1):
-        for each in level:
+        for each in (stage for stages in level for stage in stages):
             span = (begins.index(each.begin), ends.index(each.end) + 1)
             outer.append(OuterStage(number, span, each.replicas, each.time_s))
     return stages, tuple(outer)
@@ -231,6 +246,7 @@ def _stage(graph: LayerGraph, prefixes: Prefixes, stage: LevelStage, copies: int
         stage.time_s * stage.replicas / copies,
         (graph.state_factor - 1) * parameters,
         sum(weights) if len(weights) == len(layers) else None,
+        input_bytes=input_bytes_of(layers),
     )
 
 

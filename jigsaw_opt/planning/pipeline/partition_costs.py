@@ -31,7 +31,8 @@ def costs_of(partition: Partition) -> PipelineCosts:
     weights = [stage.weight_us for stage in stages if stage.weight_us is not None]
     parts = tuple(weights) if len(weights) == len(stages) else ()
     again = [stage.recompute for stage in stages]
-    given = [0, *(stage.output_bytes for stage in stages[:-1])]
+    sent = [0, *(stage.output_bytes for stage in stages[:-1])]
+    given = [received + (stage.input_bytes or 0) for stage, received in zip(stages, sent, strict=True)]
     return PipelineCosts(
         tuple(stage.forward_us for stage in stages),
         tuple(
