@@ -82,7 +82,7 @@ def test_stages_have_the_modules_between_the_cuts_and_do_what_the_whole_does(
         (Network("output"), ["layers.1"], ("'head'", "the output")),
         (Network("twice"), ["layers.1"], ("'layers.0'", "twice")),
         (Network("parameter"), ["layers.1"], ("'scale'",)),
-        (Network(), ["layers.1.dense"], ("'layers.1.dense'", "the output of 'layers.1'")),
+        (Network(), ["layers.1.dense"], ("'layers.1.dense'", "the output of 'layers.1'", "module 'layers.1' of")),
     ],
 )
 def test_what_is_no_chain_is_refused_with_the_place(model: nn.Module, cuts: list[str], told: Any) -> None:

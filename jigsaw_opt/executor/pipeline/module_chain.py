@@ -125,16 +125,17 @@ def _divided(source: str, call: _Call, cuts: Collection[str]) -> list[_Call]:
     given, before = call.inputs, "the input"
     for inner in call.inner:
         if len(given) != 1 or len(inner.inputs) != 1 or inner.inputs[0] is not given[0]:
-            raise _between(source, before, f"{inner.name!r}")
+            raise _between(source, call.name, before, f"{inner.name!r}")
         given, before = list(tensors(inner.outputs)), f"{inner.name!r}"
     if len(given) != 1 or call.outputs is not given[0]:
-        raise _between(source, before, "the output" + (f" of {call.name!r}" if call.name else ""))
+        raise _between(source, call.name, before, "the output" + (f" of {call.name!r}" if call.name else ""))
     return [part for inner in call.inner for part in _divided(source, inner, cuts)]
 
 
-def _between(source: str, before: str, after: str) -> UsageError:
+def _between(source: str, name: str, before: str, after: str) -> UsageError:
+    of = f"module {name!r} of " if name else ""
     return _refused(
-        f"between {before} and {after}, the model that {source} returns does more than hand one tensor on: "
+        f"between {before} and {after}, {of}the model that {source} returns does more than hand one tensor on: "
         "put what it does there into a module, or return a module a stage"
     )
 
