@@ -23,7 +23,7 @@ from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["activities_timed"]
 
-_ANNEALING = 2.0
+_ANNEALING = 0.5
 """Deterministic seconds for better orders, at most."""
 
 

@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 
 from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bound_tightening import BOUND_WORK
 from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
@@ -15,8 +16,8 @@ from jigsaw_opt.solvers.proofs import first_bound
 
 __all__ = ["phased_bound"]
 
-_BOUND_SHARE = 0.1
-"""Share of a time limit for the bound."""
+_FIRST_SHARE, _BOUND_SHARE = 0.2, 0.1
+"""Share of a time limit that may be over when the first bound ends, and up to which stronger ones are sought."""
 
 
 def phased_bound(operations: Operations, options: Options, started: float) -> Bound:
@@ -31,7 +32,9 @@ def phased_bound(operations: Operations, options: Options, started: float) -> Bo
     started
         When it began, on the monotonic clock, in seconds.
     """
-    best = first_bound(operations, options)
+    seconds = None if options.time_limit is None else started + _FIRST_SHARE * options.time_limit - time.monotonic()
+    with clock.limited(clock.Clock(seconds, options.cancel)):
+        best = first_bound(operations, options)
     end = math.inf if options.time_limit is None else started + _BOUND_SHARE * options.time_limit
 
     def stop() -> bool:

@@ -131,9 +131,9 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
     timer = PhaseTimer(instance, options, started)
     if len(instance.jobs) > 1:
         warn_if_interpreted()
-    found: list[PlacedGroups] = []
+    found, placed = list[PlacedGroups](), list[PlacedGroups]()
     try:
-        for one in _candidates(instance, timer, options, bound.value):
+        for one in _candidates(instance, timer, options, bound.value, placed):
             found.append(one)
             if timer.first:  # It has the first cyclic plan of each phase, and gets better ones now.
                 timer.first = False
@@ -141,8 +141,8 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
             if timer.is_over:
                 break
             least = min(other.rank[1] for other in found)
-            # Groups on placements by cyclic plans get all their policies later; those by local search only here.
-            if one.name == _SEARCHED and (one.moves or one.rank[1] <= _PROMISING * least):
+            # Groups of `placed` get all their policies once all others are there; the others only here.
+            if not any(one is other for other in placed) and (one.moves or one.rank[1] <= _PROMISING * least):
                 improve(one.groups, bound.value)
             if one.rank <= (0, bound.value) or timer.is_over:
                 break
@@ -152,19 +152,23 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
     return None if best is None or best.rank[0] > 0 else _plan(instance, best, bound, options)
 
 
-def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: int) -> Iterator[PlacedGroups]:
-    """Yield groups on placements by cyclic plans and by local search, then the former with all policies.
+def _candidates(
+    instance: Instance, timer: PhaseTimer, options: Options, bound: int, placed: list[PlacedGroups]
+) -> Iterator[PlacedGroups]:
+    """Yield groups on placements by cyclic plans and by local search, then those of `placed` with all policies.
 
     What counts least begins: a period says much of a makespan, and little of weighted completions, and nothing of jobs
-    that all may move.
+    that all may move. Beside task-graph jobs, whose memory keeps more of them apart, it says little of either.
     """
-    placed: list[PlacedGroups] = []
     # Each round has its own source of random numbers, so that what it finds does not depend on how far others came.
     rounds = (partial(_searched, instance, timer, random.Random(f"{options.seed} {k}"), placed) for k in count())
-    if instance.objective != "makespan":
+    if instance.objective != "makespan" or instance.task_graph_jobs:
         moves = all(job.restart_us is not None for job in instance.jobs)
         for first in islice(rounds, _ROUNDS if moves else 1):
-            yield from first()
+            for one in first():
+                if instance.objective == "makespan":
+                    placed.append(one)
+                yield one
     for placing in _PLACINGS:
         if placing[0] != "auto" or options.time_limit is not None:
             with suppress(UntimedError):  # Other placements may have cyclic plans of all phases.
