@@ -29,7 +29,7 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     compile_instance,
 )
-from jigsaw_opt.problem.critical import candidate_levels, tail_us
+from jigsaw_opt.problem.critical import candidate_levels, tails_us
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.engines.highs import Setting, solve_program
 from jigsaw_opt.solvers.engines.mip import Ending
@@ -97,8 +97,8 @@ def _add_job(
             }
             row = f"{number}_{i}_{g}"
             program.add(program.total(starts.values()) == here[g], f"started_{row}")
-            tails = {d: tail_us(times, [0] * len(job.transfers), d) for d in candidate_levels(job)}
-            program.add(end >= program.total((t + tails[d]) * x for (d, t), x in starts.items()), f"ended_{row}")
+            tails = tails_us(times, [0] * len(job.transfers))
+            program.add(end >= program.total((t + tails[d - 1]) * x for (d, t), x in starts.items()), f"ended_{row}")
             begin = program.total(t * x for (_, t), x in starts.items())
             program.add(begin >= barrier - (1 - here[g]) * moments[-1], f"begun_{row}")
             for (d, t), x in starts.items():

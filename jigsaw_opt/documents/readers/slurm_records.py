@@ -17,10 +17,15 @@ LAST = "SubmitLine"
 _BAR = "|"
 _FREE = ("JobName", "Comment", "WorkDir", "AdminComment", "SystemComment", LAST)
 """Columns of free text."""
-_JOB = re.compile(r"[0-9]+(?:_(?:[0-9]+|\[[^]]*\]?[.]*))?(?:\+[0-9]+)?(?:\.\w+(?:\+[0-9]+)?)?")
+_JOB = re.compile(r"[0-9]+(?:_(?:[0-9]+|\[[^]]*\]?))?(?:\+[0-9]+)?(?:\.\w+(?:\+[0-9]+)?)?")
 _COMMAND = re.compile(r"(?:\S*/)?(?:sbatch|srun|salloc|scrontab|strigger)\b.*|", re.DOTALL)
-_TRES = re.compile(r"(?:[\w/:.-]+=[^,=]*(?:,|$))*")
 _CLOCK = re.compile(r"[0-9:.-]*|INVALID")
+
+
+def _is_resources(text: str) -> bool:
+    """Return whether a text is a list as ``cpu=8,gres/gpu:a100=4``."""
+    parts = text.split(",")
+    return all(part.count("=") == 1 and part[0] != "=" and " " not in part for part in parts if part)
 
 
 def _is_time(text: str) -> bool:
@@ -34,8 +39,8 @@ _GOOD: Mapping[str, Callable[[str], object]] = {
     "Start": _is_time,
     "End": _is_time,
     "Elapsed": _CLOCK.fullmatch,
-    "AllocTRES": _TRES.fullmatch,
-    "ReqTRES": _TRES.fullmatch,
+    "AllocTRES": _is_resources,
+    "ReqTRES": _is_resources,
     LAST: _COMMAND.fullmatch,
 }
 """What cells look like, by which a record with too many of them is read."""
