@@ -25,8 +25,9 @@ __all__ = ["RateModel", "kind_of"]
 
 _ITERATIONS = 16
 """Iterations over which levels are averaged, of the job with most iterations; others have fewer in proportion."""
-_SCHEDULED = 4
-"""Most iterations of a task-graph job that are scheduled alone: they may overlap, and the mean of them counts."""
+_SCHEDULED, _OPERATIONS = 4, 1000
+"""Most iterations of a task-graph job that are scheduled alone, as they may overlap and the mean of them counts; and
+most operations in all of them, where one has not more already."""
 _MOST_MOVING = 4_000_000
 """Largest product of jobs and GPUs for which jobs move, since each may be anywhere at any time."""
 _MOST_OPTIONS = 8
@@ -156,7 +157,7 @@ class RateModel:
     def _of_schedule(self, index: int, gpus: Sequence[int]) -> RateJob | None:
         """Return a task-graph job on GPUs, as a list schedule of it alone has it; None where there is none."""
         assert self._serial is not None
-        layout, count = self._data.layout, min(_SCHEDULED, self.jobs[index].iterations)
+        layout, count = self._data.layout, _scheduled(self.jobs[index])
         alone = self._serial.alone_on(index, tuple(layout.gpus[gpu] for gpu in gpus))
         if alone is None:
             return None
@@ -212,9 +213,14 @@ def kind_of(server: Server) -> tuple[str, int, int, int]:
     return server.gpu_type, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us
 
 
+def _scheduled(job: Job | TaskGraphJob) -> int:
+    size = len(job.shape.operations) if isinstance(job, TaskGraphJob) else 1
+    return max(1, min(_SCHEDULED, job.iterations, _OPERATIONS // size))
+
+
 def _serial_placing(instance: Instance) -> SerialPlacing:
     """Return what schedules jobs alone, each with a few of its iterations."""
-    jobs = tuple(altered(job, iterations=min(_SCHEDULED, job.iterations)) for job in instance.jobs)
+    jobs = tuple(altered(job, iterations=_scheduled(job)) for job in instance.jobs)
     return SerialPlacing(compile_instance(altered(instance, jobs=jobs)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from math import exp
 
 from jigsaw_opt.problem.instance import Instance
@@ -140,7 +140,7 @@ class RateSearch:
         """Return a job on other GPUs: mostly on some that it was offered before, as new ones take longer to find."""
         offered = self._offered[self._index[job.name]]
         if not offered or self._rng.random() >= _AGAIN:
-            found = list(self._elsewhere(job, order))
+            found = list(takewhile(lambda _: not self._timer.is_over, self._elsewhere(job, order)))
             offered.update((one.gpus, one) for one in found)
             return found
         return [one for one in offered.values() if one is not job]

@@ -52,6 +52,8 @@ _PLACING_SHARE = 0.4
 """Share of the time that is left for placing by `auto`, which takes part only within a time limit."""
 _MOVING_SHARE = 0.8
 """Share of the time that is left for phases of jobs that move, where there is no other plan yet."""
+_ANYWHERE_SHARE = 0.3
+"""Share of the time that is left for a first placement of each job, before local search."""
 _SEARCHED = "local search"
 _PROMISING = 1.02
 """Factor of the best objective so far up to which all policies are tried with what local search finds."""
@@ -232,7 +234,10 @@ def _searched(
         return
     model = RateModel(instance, rng)
     search = RateSearch(instance, model, rng, timer)
-    anywhere = model.anywhere()
+    anywhere: list[RateJob] | None = None
+    # Task graphs of thousands of operations take long to schedule; placing by cyclic plans needs its time, too.
+    with timer.limited(_ANYWHERE_SHARE), suppress(OutOfTimeError):
+        anywhere = model.anywhere()
     starts = [search.placed_in_turn(anywhere)] if anywhere is not None else []
     if placed:
         on = [model.on(k, placed[0].gpus[job.name]) for k, job in enumerate(model.jobs)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -75,6 +75,11 @@ class PhaseTimer:
         # The moment is fixed here: computed at each call, a share of what is left would never be used up.
         end = time.monotonic() + share * (self._end - time.monotonic())
         return lambda: self._options.cancel.is_set() or time.monotonic() >= end
+
+    def limited(self, share: float) -> AbstractContextManager[None]:
+        """Return a context in which a share of the time that is left now is the limit."""
+        seconds = None if self._end is None else share * (self._end - time.monotonic())
+        return clock.limited(clock.Clock(seconds, self._options.cancel))
 
     def patience(self, share: float) -> Callable[[], bool]:
         """Return a function that tells whether the time is over.
