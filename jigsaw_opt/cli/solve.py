@@ -312,8 +312,7 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
     for conflict in result.conflicts:
         note(f"infeasible: {conflict.message}")
     if result.status == "unknown" and result.stopped_by in ("time", "completed"):
-        more = "a longer --time-limit, --solver greedy" if result.stopped_by == "time" else "another --seed"
-        note(f"no plan was found; {more} or auto may find one, and auto or cpsat may prove that there is none")
+        note(_no_plan(result, arguments))
     gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
     row = (
         result.objective,
@@ -325,6 +324,21 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
         f"{result.seconds:.2f} s",
     )
     print_table(("objective", "bound", "gap", "status", "stopped by", "solver", "time"), [row])
+
+
+def _no_plan(result: Result, arguments: argparse.Namespace) -> str:
+    """Say that no plan was found, what is ruled out, and what else may find one: never what has just been done."""
+    limits = [name for name in ("time_limit", "work_limit") if getattr(arguments, name) is not None]
+    if result.stopped_by == "completed":
+        limits = [] if limits else ["time_limit"]  # Without a limit, the search ends by itself.
+    larger = "a larger" if result.stopped_by == "time" else "a"
+    more = [f"{larger} --{name.replace('_', '-')}" for name in limits] + ["another --seed"]
+    ruled_out = f" among {result.ruled_out} there is none, which is proven;" if result.ruled_out else ""
+    if _method(arguments) == "auto":
+        return f"no plan was found;{ruled_out} {' or '.join(more)} may find one"
+    auto = "auto, without --phased," if arguments.phased else "--solver auto"
+    proof = "" if result.ruled_out else " or prove that there is none"
+    return f"no plan was found;{ruled_out} {' or '.join(more)} may find one; {auto} may find one{proof}"
 
 
 def _print_timeline(instance: Instance, result: Result, plan: Plan) -> None:

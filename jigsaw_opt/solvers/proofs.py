@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, instant_bounds
@@ -79,6 +81,8 @@ class Proofs:
         What the last proof with any says of single jobs.
     conflict
         Why there is no plan, once that is proven.
+    part_is_empty
+        Whether it is proven that there is no plan in that part.
     """
 
     def __init__(self, operations: Operations, options: Options, part: str) -> None:
@@ -88,7 +92,7 @@ class Proofs:
         self.deadlines: Deadlines | None = None
         self.conflict = exceeded_guarantees(operations, self.bound, self.proven.proof)
         self._by_bound = self.conflict is not None
-        self._part_is_empty = False
+        self.part_is_empty = False
 
     def raise_bound(self, bound: int, proof: Proof | None, deadlines: Deadlines | None, name: str) -> bool:
         """Take a bound; return whether that of all plans has risen.
@@ -111,9 +115,12 @@ class Proofs:
         self._take(exceeded, of_all)
         return rises
 
-    def refute(self, conflict: Conflict) -> None:
-        """Take the solver's proof that there is no plan among those that it looks at."""
-        self._take(conflict, not self.part)
+    def refute(self, conflict: Callable[[], Conflict]) -> None:
+        """Take the solver's proof that there is no plan among those that it looks at; ask why only if they are all."""
+        if self.part:
+            self.part_is_empty = True
+        else:
+            self._take(conflict(), True)
 
     def explained_conflict(self) -> Conflict | None:
         """Return why there is no plan; where a bound alone has proven that, with the jobs to blame as far as is known.
@@ -134,7 +141,7 @@ class Proofs:
         """
         if self.conflict is not None or (objective is not None and objective <= self.proven.value):
             return StoppedBy.PROOF
-        if self._part_is_empty or (objective is not None and objective <= self.bound):
+        if self.part_is_empty or (objective is not None and objective <= self.bound):
             return StoppedBy.COMPLETED  # What is left are plans that the solver does not look at.
         return None
 
@@ -142,4 +149,4 @@ class Proofs:
         if of_all:
             self.conflict = self.conflict or conflict
         else:
-            self._part_is_empty = self._part_is_empty or conflict is not None
+            self.part_is_empty = self.part_is_empty or conflict is not None

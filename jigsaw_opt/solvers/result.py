@@ -184,6 +184,9 @@ class Result:
     part
         Which plans the method looked at, such as those in which no job moves; empty for all. Bound, ``optimal`` and
         ``infeasible`` hold for all plans nevertheless.
+    ruled_out
+        Where the status is ``unknown``, the plans that are proven not to exist, such as those in which no job moves;
+        empty for none.
     exact_model
         Whether the exact model was built, and if not, why; None of a solver without one.
     moves
@@ -202,6 +205,7 @@ class Result:
     conflicts: tuple[Conflict, ...] = ()
     failure: str = ""
     part: str = ""
+    ruled_out: str = ""
     exact_model: ExactModel | None = None
     moves: tuple[MoveRecord, ...] = ()
     solver: str = ""

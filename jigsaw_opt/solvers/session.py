@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Unpack
 
@@ -161,17 +161,26 @@ class Session:
         Raises
         ------
         JigsawError
-            As `solve` does. Where no job is left, it is an `InvalidInputError`: there is nothing to plan.
+            As `solve` does. Where no job is left, or the deadline of one has passed, it is an `InvalidInputError`.
         """
         if not self.instance.jobs:
             raise InvalidInputError([Problem("$.jobs", "no job is left in the session; add one", code="wrong-count")])
         # From scratch by the solver, and no phased plan: that has no past.
         method = AUTO if self._plan is None else "auto"
-        # Checks that no deadline has passed.
-        instance = replace(self.instance, jobs=tuple(map(replace, self.instance.jobs)))
-        result = solve(instance, method, options, start=self._plan, fix=self.fix, on_event=on_event, **option)
+        passed = [problem for job in self.instance.data_parallel for problem in self._passed(job)]
+        if passed:
+            raise InvalidInputError(passed)
+        result = solve(self.instance, method, options, start=self._plan, fix=self.fix, on_event=on_event, **option)
         self._plan = result.plan or self._plan
         return result
+
+    def _passed(self, job: Job) -> Iterator[Problem]:
+        """Yield the deadline of a job that has not ended, if it is not after now."""
+        deadline = None if job.deadline_us is None else job.deadline_us + self.origin_us
+        if deadline is not None and deadline <= self.now_us:
+            told = f"the deadline of this job, {deadline:,} us, has passed: it is {self.now_us:,} us in the session"
+            hint = "remove the job, or remove it and add it again with a later deadline_us"
+            yield Problem(f'$.jobs["{job.name}"].deadline_us', told, hint, code="out-of-range")
 
 
 def _first_us(job: JobPlan) -> int:

@@ -18,7 +18,7 @@ from jigsaw_opt.solvers.former_arguments import takes_former_arguments
 from jigsaw_opt.solvers.listed import Opening, find_solver, offering, solve_listed
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
 from jigsaw_opt.solvers.registry import Solver, find, refusal, require_options
-from jigsaw_opt.solvers.result import Report, Result, Status
+from jigsaw_opt.solvers.result import Report, Result, Status, StoppedBy
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.resolve import Fix
@@ -160,8 +160,15 @@ def _solved(
     if method == "auto":
         from jigsaw_opt.solvers.phased import solve_either
 
-        return solve_either(instance, options, on_event, opening, begun)
+        return _ended(solve_either(instance, options, on_event, opening, begun), options, begun)
     return solve_listed(instance, method, options, on_event, opening)
+
+
+def _ended(result: Result, options: Options, begun: float) -> Result:
+    """Return a result, ended by time where that is over without a plan, though one of its methods ran to its end."""
+    over = options.time_limit is not None and time.monotonic() - begun >= options.time_limit
+    is_open = result.plan is None and result.stopped_by is StoppedBy.COMPLETED
+    return replace(result, stopped_by=StoppedBy.TIME) if over and is_open else result
 
 
 def _is_carried_over(instance: Instance, method: str | Solver, start: Plan, fix: Fix) -> bool:

@@ -203,8 +203,14 @@ class SolveState:
         """Return deadlines of jobs in plans within `limit`, in microseconds by index, by the last proof with any."""
         return self._proofs.deadlines(limit) if self._proofs.deadlines is not None else {}
 
-    def refute(self, conflict: Conflict) -> None:
-        """Take the proof that there is no plan among those that the solver looks at."""
+    def refute(self, conflict: Callable[[], Conflict]) -> None:
+        """Take the proof that there is no plan among those that the solver looks at.
+
+        Parameters
+        ----------
+        conflict
+            Returns why, which takes work; called only if these are all plans.
+        """
         self._proofs.refute(conflict)
 
     def leave_out_model(self, reason: str = "the solve ended before its turn came") -> None:
@@ -348,6 +354,7 @@ class SolveState:
             conflicts=() if conflict is None else (conflict,),
             failure=failure,
             part=self.part,
+            ruled_out=self.part if self.best is None and self._proofs.part_is_empty else "",
             exact_model=self._exact_model,
             moves=tuple(self.moves.values()),
             solver=self.name,

@@ -53,10 +53,10 @@ _Part = tuple[int, int, JobPlan | TaskGraphJobPlan]
 
 
 def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
-    """Return the use of each GPU that changes over time, by name and in the cluster's order.
+    """Return the use of each GPU of a plan, by name and in the cluster's order, where that of any changes over time.
 
     So it does where a task-graph job holds something, and where jobs follow one another since memory cannot hold them
-    all at once.
+    all at once. Where all jobs stay in memory together, nothing is returned.
 
     Parameters
     ----------
@@ -85,12 +85,17 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
                 residents[gpu].append(_MemoryTaken(begin, end, job.state_bytes, activations, job.name))
     for gpu, moment, size in _most_held(instance, plan) if plan.is_phased else ():
         changes[gpu][moment] += size
-    cluster, found = instance.cluster, {}
-    for number, server in enumerate(cluster.servers):
-        for gpu in (cluster.gpu_name(number, k) for k in range(server.gpus)):
-            if gpu in changes or needed_bytes(resident[2:4] for resident in residents[gpu]) > server.gpu_memory:
-                found[gpu] = MemoryUse(server.gpu_memory, _steps(changes[gpu], residents[gpu], end_us))
-    return found
+    cluster = instance.cluster
+    memory = {
+        cluster.gpu_name(k, n): server.gpu_memory
+        for k, server in enumerate(cluster.servers)
+        for n in range(server.gpus)
+    }
+    needed = {gpu: needed_bytes(resident[2:4] for resident in own) for gpu, own in residents.items()}
+    if not changes and all(size <= memory[gpu] for gpu, size in needed.items()):
+        return {}
+    used = [gpu for gpu in memory if needed.get(gpu) or gpu in changes]
+    return {gpu: MemoryUse(memory[gpu], _steps(changes[gpu], residents[gpu], end_us)) for gpu in used}
 
 
 def _parts(plan: Plan) -> dict[str, list[_Part]]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+import pytest
+
 from jigsaw_opt.cli import COMMANDS
 from jigsaw_opt.cli.arguments import parser_of
+from jigsaw_opt.cli.solve import _print
+from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 
 
 def _options(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, argparse.Action]]:
@@ -63,3 +67,18 @@ def test_options_of_durations_and_sizes_say_their_unit() -> None:
     assert [
         name for name, each in measured if not any(unit in f"{each.metavar} {each.help}".lower() for unit in SPELLED)
     ] == []
+
+
+@pytest.mark.parametrize("method", ["auto", "greedy", "search", "phased"])
+@pytest.mark.parametrize("stopped_by", [StoppedBy.TIME, StoppedBy.COMPLETED])
+def test_advice_without_a_plan_never_names_what_was_just_done(
+    method: str, stopped_by: StoppedBy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    phased = ["--phased"] if method == "phased" else ["--solver", method]
+    arguments = parser_of(COMMANDS).parse_args(["solve", "rack/plain", *phased, "--work-limit", "1"])
+    result = Result(Status.UNKNOWN, stopped_by, None, 1, None, ruled_out="plans in which no job moves")
+    _print(result, arguments)
+    told = capsys.readouterr().err
+    assert ("--work-limit" in told) == (stopped_by is StoppedBy.TIME) and "--seed" in told
+    assert ("auto" in told) == (method != "auto") and "greedy" not in told
+    assert "no job moves" in told and "prove that" not in told

@@ -297,3 +297,11 @@ def test_jobs_that_wait_at_a_link_are_pending_in_the_order_in_which_they_came() 
     state = ListScheduleState(**blank)  # type: ignore[arg-type]
     assert pending_jobs(state, 1, 1) == 4
     assert (state.pending, state.queue) == ([7, 0, 1, 2], [-1, -1])
+
+
+def test_a_limit_on_work_ends_greedy_after_its_first_plan() -> None:
+    instance = generate("server", 0)
+    first, whole = (solve(instance, "greedy", threads=1, work_limit=work) for work in (0.0, None))
+    assert first.plan is not None and first.stopped_by == "time" and whole.stopped_by != "time"
+    assert first.plan.jobs == solve(instance, "greedy", threads=1, work_limit=0.0).plan.jobs  # type: ignore[union-attr]
+    assert whole.objective is not None and first.objective is not None and whole.objective <= first.objective

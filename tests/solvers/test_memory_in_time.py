@@ -234,7 +234,10 @@ def test_waits_for_memory_are_a_cause_of_their_own() -> None:
 def test_pictures_show_memory_that_comes_and_goes() -> None:
     instance, plan = after_an_exchange()
     use = memory_use(instance, plan)
-    assert use == {"s/0": MemoryUse(150, (MemoryStep(0, 110, 100, ("wide",)), MemoryStep(110, 120, 100, ("late",))))}
+    assert use == {
+        "s/0": MemoryUse(150, (MemoryStep(0, 110, 100, ("wide",)), MemoryStep(110, 120, 100, ("late",)))),
+        "s/1": MemoryUse(150, (MemoryStep(0, 110, 100, ("wide",)), MemoryStep(110, 120, 0, ()))),
+    }
 
 
 def test_a_plan_is_timed_anew_within_its_memory() -> None:

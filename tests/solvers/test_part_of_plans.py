@@ -58,16 +58,20 @@ def test_a_proof_of_a_part_ends_the_solve_and_is_none_of_all_plans() -> None:
     solving.raise_bound(first.value + 3, Proof("a relaxation"))
     assert (solving.bound, solving.proven.value) == (first.value + 7, first.value + 3)
     assert solving.reason() is None
-    solving.refute(Conflict("search", ("a", "b"), "no place together"))
+
+    def never_asked() -> Conflict:
+        raise AssertionError("the conflict is asked for only where it is one of all plans")
+
+    solving.refute(never_asked)
     assert solving.reason() is StoppedBy.COMPLETED
     result = solving.result(StoppedBy.COMPLETED)
     assert (result.status, result.bound, result.conflicts) == (Status.UNKNOWN, first.value + 3, ())
-    assert "memory" in result.part and "memory" in repr(result)
+    assert "memory" in result.part and "memory" in repr(result) and result.ruled_out == result.part
 
 
 def test_a_proof_counts_where_all_plans_are_looked_at() -> None:
     solving = state(in_turn(), "")
-    solving.refute(Conflict("search", ("a",), "no place"))
+    solving.refute(lambda: Conflict("search", ("a",), "no place"))
     assert solving.result(solving.reason() or StoppedBy.COMPLETED).status is Status.INFEASIBLE
 
 

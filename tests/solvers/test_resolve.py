@@ -18,6 +18,7 @@ from jigsaw_opt.solvers.resolve import Fix, placements_of, resolve
 from jigsaw_opt.solvers.result import Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from tests.random_instances import GOALS, random_instance
+from tests.random_task_graphs import random_task_graph_instance
 from tests.refusals import refuses
 
 pytest.importorskip("ortools")
@@ -204,6 +205,15 @@ def test_placements_of_a_job_that_the_plan_lacks() -> None:
     with pytest.raises(InvalidInputError) as caught:
         placements_of(plan, ["x", "a", "y"])
     assert len(caught.value.problems) == 2
+
+
+def test_placements_are_of_data_parallel_jobs() -> None:
+    instance = random_task_graph_instance(3)
+    name = instance.task_graph_jobs[0].name
+    plan = solve(instance, "greedy", threads=1).plan
+    assert plan is not None and name not in placements_of(plan)
+    with refuses("unsupported $.jobs; unknown-name $.jobs", naming=[name, "task graph", "nobody"]):
+        placements_of(plan, [name, "nobody"])
 
 
 def test_changes_are_validated() -> None:

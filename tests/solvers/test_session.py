@@ -201,6 +201,24 @@ def test_a_removed_job_that_comes_back_may_go_anywhere() -> None:
     assert session.fix.placements == {}
 
 
+def test_a_deadline_that_has_passed_is_told_in_times_of_the_session() -> None:
+    session = Session(two_jobs())
+    session.solve(ONE)
+    session.advance(50)
+    session.add(Job("c", "m", 1, 1, deadline_us=90))
+    session.advance(90)
+    assert (session.origin_us, session.now_us) == (80, 90)
+    session.add(Job("d", "m", 1, 1, deadline_us=95))
+    session.advance(98)
+    with refuses(
+        'out-of-range $.jobs["c"].deadline_us; out-of-range $.jobs["d"].deadline_us', naming=["90", "98", "95"]
+    ):
+        session.solve(ONE)
+    session.remove("c")
+    session.remove("d")
+    assert session.solve(ONE).plan is not None
+
+
 def test_calls_that_make_no_sense_change_nothing() -> None:
     session = Session(two_jobs())
     session.advance(10)

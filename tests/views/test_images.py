@@ -74,6 +74,15 @@ def test_memory_is_a_row_of_every_picture_and_says_who_takes_it() -> None:
         assert {name for row in rows for name in row["holders"]} >= holders
 
 
+def test_every_gpu_of_a_plan_has_a_row_of_memory_where_one_has() -> None:
+    instance, plan, phased = one_after_another()
+    wide = replace(instance.cluster.servers[1], gpu_memory=400)
+    instance = replace(instance, cluster=replace(instance.cluster, servers=(instance.cluster.servers[0], wide)))
+    for each in (plan, phased):
+        used = {gpu for _, _, phase in each.all_phases() for job in phase.jobs for gpu in job.gpus}
+        assert used == {"s/0", "t/0"} == picture(instance, each).memory.keys()
+
+
 def test_a_period_of_a_phase_shows_who_is_in_memory() -> None:
     instance, _, plan = one_after_another()
     drawn = picture(instance, plan)

@@ -70,7 +70,7 @@ PIPE = ("pipe",)
 
 def test_memory_is_that_of_slots_and_what_is_held() -> None:
     use = memory_use(*pipe())
-    assert list(use) == ["a/0"]
+    assert list(use) == ["a/0"]  # Nothing is taken of the other one.
     # The job takes nothing before its first operation.
     assert use["a/0"] == (100, (MemoryStep(0, 3, 0), MemoryStep(3, 12, 12, PIPE), MemoryStep(12, 13, 10, PIPE)))
 

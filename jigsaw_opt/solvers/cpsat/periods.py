@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.operations import Operations
@@ -44,7 +45,7 @@ def prove_period(
         status, work = _ask(solve_state, operations, largest_objective(operations), workers, work, seconds)
         if status == cp_model.INFEASIBLE:
             # What is feasible at some period is so at this one (specification: cyclic-horizon).
-            solve_state.refute(minimal_conflict(operations))
+            solve_state.refute(partial(minimal_conflict, operations))
         if solve_state.objective is None:
             return solve_state.reason() or StoppedBy.TIME
     work -= Targets(solve_state, operations, workers).bisect(work, end - solve_state.seconds)

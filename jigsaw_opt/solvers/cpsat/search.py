@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations import cpsat_activities
@@ -188,7 +189,7 @@ def _search(
     if status == cp_model.OPTIMAL and solve_state.objective is not None and solve_state.options.condition is None:
         solve_state.raise_bound(solve_state.objective)
     if status == cp_model.INFEASIBLE and solve_state.best is None:
-        solve_state.refute(minimal_conflict(operations))
+        solve_state.refute(partial(minimal_conflict, operations))
     return solve_state.reason() or (StoppedBy.TIME if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) else None)
 
 

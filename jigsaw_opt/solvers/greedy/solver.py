@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from jigsaw_opt.problem.instance import Instance
@@ -14,6 +15,9 @@ from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["GREEDY", "Greedy", "offer_greedy"]
+
+_WORK_OF_OPERATION = 1e-6
+"""Units of the limit on work that a block or transfer of a schedule counts as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,9 @@ class Greedy:
         require_size(solve_state.operations)
 
         def run() -> StoppedBy | None:
-            offer_greedy(solve_state, solve_state.operations, solve_state.options.seed)
-            return solve_state.reason()
+            options = solve_state.options
+            work = inf if options.work_limit is None else options.work_limit
+            return _offered(solve_state, solve_state.operations, options.seed, solve_state.offer, work)[1]
 
         return solve_state.conclude(run)
 
@@ -74,14 +79,26 @@ def offer_greedy(solve_state: SolveState, operations: Operations, seed: int, off
     bool
         Whether there was any.
     """
-    found, offer = False, offer or solve_state.offer
+    return _offered(solve_state, operations, seed, offer or solve_state.offer, inf)[0]
+
+
+def _offered(
+    solve_state: SolveState, operations: Operations, seed: int, offer: Offer, most_work: float
+) -> tuple[bool, StoppedBy | None]:
+    """Offer every better timetable within a limit of work; return whether there was any, and what ended it early.
+
+    The first plan is made whatever its work.
+    """
+    found, work, size = False, 0.0, operations.blocks + operations.transfers
     for timetable in timetables(operations, seed):
+        work += size * _WORK_OF_OPERATION
         if timetable is not None:
             found = True
             offer(timetable)
-        if solve_state.reason() is not None:
-            break
-    return found
+        reason = solve_state.reason() or (StoppedBy.TIME if found and work >= most_work else None)
+        if reason is not None:
+            return found, reason
+    return found, None
 
 
 GREEDY = Greedy()

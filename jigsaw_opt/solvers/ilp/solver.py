@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from math import ceil, inf
 from typing import ClassVar, Literal
@@ -245,7 +246,7 @@ def _search(solve_state: SolveState, operations: Operations) -> StoppedBy:
     search = HighsSearch(task)
     ending = solve_state.run(search.run, search.cancel)
     if ending is Ending.INFEASIBLE and solve_state.objective is None:
-        solve_state.refute(minimal_conflict(operations))
+        solve_state.refute(partial(minimal_conflict, operations))
     elif ending is Ending.INFEASIBLE:
         raise_bound(cutoff)
     return StoppedBy.TIME if ending is Ending.STOPPED else StoppedBy.COMPLETED

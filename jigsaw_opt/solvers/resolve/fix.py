@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jigsaw_opt.errors import InvalidInputError, Problem, require_a
@@ -41,14 +41,14 @@ class Fix:
 
 
 def placements_of(plan: Plan, jobs: Sequence[str] | None = None) -> dict[str, tuple[str, ...]]:
-    """Return the placements of some jobs of a plan, or of all, to be fixed.
+    """Return the placements of some data-parallel jobs of a plan, or of all of them, to be fixed.
 
     Parameters
     ----------
     plan
         The plan.
     jobs
-        Names of the jobs; None for all.
+        Names of the jobs; None for all data-parallel ones.
 
     Returns
     -------
@@ -58,19 +58,23 @@ def placements_of(plan: Plan, jobs: Sequence[str] | None = None) -> dict[str, tu
     Raises
     ------
     InvalidInputError
-        The plan lacks some of the jobs; with all of them.
+        The plan lacks some of the jobs, or they have task graphs; with all of them.
     """
     require_a(Plan, plan)
-    jobs_of_all = (job for _, _, phase in plan.all_phases() for job in phase.jobs)
-    found = {job.name: job.gpus for job in jobs_of_all if isinstance(job, JobPlan)}
-    missing = [
-        Problem("$.jobs", f'the plan has no job "{name}"', suggestion(name, found), code="unknown-name")
-        for name in jobs or ()
-        if name not in found
-    ]
-    if missing:
-        raise InvalidInputError(missing)
+    planned = {job.name: job for _, _, phase in plan.all_phases() for job in phase.jobs}
+    found = {name: job.gpus for name, job in planned.items() if isinstance(job, JobPlan)}
+    wrong = [_not_placed(name, planned, found) for name in jobs or () if name not in found]
+    if wrong:
+        raise InvalidInputError(wrong)
     return found if jobs is None else {name: found[name] for name in jobs}
+
+
+def _not_placed(name: str, planned: Collection[str], found: Collection[str]) -> Problem:
+    """Return why a job has no placement that can be fixed."""
+    if name in planned:
+        told = f'job "{name}" has a task graph; only placements of data-parallel jobs are fixed'
+        return Problem("$.jobs", told, code="unsupported")
+    return Problem("$.jobs", f'the plan has no job "{name}"', suggestion(name, found), code="unknown-name")
 
 
 def has_begun(job: JobPlan, moment: int) -> bool:
