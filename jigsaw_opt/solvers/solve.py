@@ -166,9 +166,10 @@ def _solved(
 
 def _ended(result: Result, options: Options, begun: float) -> Result:
     """Return a result, ended by time where that is over without a plan, though one of its methods ran to its end."""
-    over = options.time_limit is not None and time.monotonic() - begun >= options.time_limit
-    is_open = result.plan is None and result.stopped_by is StoppedBy.COMPLETED
-    return replace(result, stopped_by=StoppedBy.TIME) if over and is_open else result
+    if result.plan is not None or result.stopped_by is not StoppedBy.COMPLETED or options.time_limit is None:
+        return result
+    over = time.monotonic() - begun >= options.time_limit
+    return replace(result, stopped_by=StoppedBy.TIME) if over else result
 
 
 def _is_carried_over(instance: Instance, method: str | Solver, start: Plan, fix: Fix) -> bool:

@@ -30,7 +30,7 @@ def follow(part: str, folder: Path, *scripts: str) -> None:
     text = section(PAGE, part)
     for name, script in zip(scripts, re.findall(r"```python\n(.*?)```", text, re.DOTALL), strict=True):
         (folder / name).write_text(script)
-    commands = [shlex.split(line.removeprefix("$ ")) for line in re.findall(r"^\$ .*", text, re.MULTILINE)]
+    commands = [shlex.split(line) for line in re.findall(r"^\$ (?!export )(.*)", text, re.MULTILINE)]
     assert len(commands) <= 8
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", "OMP_NUM_THREADS": "1"}
     for program, *words in commands:
