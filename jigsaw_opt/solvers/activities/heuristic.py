@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from math import inf
 from random import Random
 
@@ -54,7 +54,7 @@ def task_graph_timetables(operations: Operations, seed: int) -> Iterator[Timetab
         The same seed gives the same schedules.
     """
     least = inf
-    for value, timetable in _lists(operations, seed, False, inf):
+    for value, timetable in _lists(operations, seed, placements(operations, seed), inf):
         least = min(least, value)
         yield timetable
     yield from timetables_in_time(operations, seed, least)
@@ -74,13 +74,14 @@ def timetables_in_time(operations: Operations, seed: int, least: float) -> Itera
     least
         Objective to beat.
     """
-    first = next(placements(operations, seed, in_time=True), None) if operations.has_scarce_memory else None
+    drawn = placements(operations, seed, in_time=True) if operations.has_scarce_memory else iter(())
+    first = next(drawn, None)
     if first is None or not first.in_time:
         return
     for value, timetable in _serial(operations, least):
         least = min(least, value)
         yield timetable
-    for _, timetable in _lists(operations, seed, True, least):
+    for _, timetable in _lists(operations, seed, chain((first,), drawn), least):
         yield timetable
 
 
@@ -96,12 +97,14 @@ def _serial(operations: Operations, least: float) -> Iterator[tuple[float, Timet
             yield value, timetable
 
 
-def _lists(operations: Operations, seed: int, in_time: bool, least: float) -> Iterator[tuple[float, Timetable | None]]:
-    """Yield objectives of schedules, each with its timetable where it is the best so far."""
+def _lists(
+    operations: Operations, seed: int, drawn: Iterable[SlotPlacement], least: float
+) -> Iterator[tuple[float, Timetable | None]]:
+    """Yield objectives of schedules on placements, each with its timetable where it is the best so far."""
     random = Random(f"lists/{seed}")
     placed: list[tuple[float, int, PlacedJobs, Rule]] = []
     size = operations.blocks + operations.transfers
-    for placement in islice(placements(operations, seed, in_time), _PLACEMENTS):
+    for placement in islice(drawn, _PLACEMENTS):
         if len(placed) * size > _MOST_LISTED:
             break
         jobs = PlacedJobs(operations, placement)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.listed import Opening, solve_listed
@@ -59,12 +60,9 @@ def solve_either(
     started = time.monotonic() if started is None else started
     if is_listed_first(instance, options):
         return _listed_or_phased(instance, options, on_event, opening, started)
+    found = solve_from_phased(instance, options, partial(solve_phased, instance), on_event, opening, started)
     if not _is_listed(instance, options.time_limit):
-        return solve_phased(instance, _within(options, 1.0, started))
-    phased = solve_phased(instance, _within(options, _SHARE, started))
-    if _is_proven(phased) or options.cancel.is_set():
-        return phased
-    found = _better(solve_listed(instance, "auto", _within(options, 1.0, started), on_event, opening), phased)
+        return found
     left = _within(options, 1.0, started)
     if _is_proven(found) or options.cancel.is_set() or not left.time_limit:
         return found
