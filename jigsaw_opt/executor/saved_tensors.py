@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from jigsaw_opt.executor.leveled_model import LeveledModel
 
@@ -35,7 +36,8 @@ def saved_by_segment(
 
     A storage that several segments save counts once, for the one nearest the output. So the sum over the last
     segments of a full pass is what a pass to their level saves, as activations are counted (specification: memory).
-    Parameters do not count, as they are held anyway.
+    Parameters do not count, as they are held anyway; neither does what is freed before the forward pass ends, such as
+    the inputs of a checkpointed part that a pass to a lower level does not reach.
 
     Parameters
     ----------
@@ -52,7 +54,8 @@ def saved_by_segment(
         One entry a segment, from the input; 0 where nothing is saved.
     """
     held = {parameter.untyped_storage().data_ptr() for parameter in parameters}
-    found: dict[int, tuple[int, int]] = {}
+    # Weak references, as an address alone is used again once its storage is freed.
+    saved: dict[StorageWeakRef, tuple[int, int]] = {}
     current = 0
 
     def enter(index: int) -> None:
@@ -62,13 +65,14 @@ def saved_by_segment(
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.nbytes() and storage.data_ptr() not in held:
-            found[storage.data_ptr()] = current, storage.nbytes()
+            saved[StorageWeakRef(storage)] = current, storage.nbytes()  # type: ignore[no-untyped-call]
         return tensor.detach()  # a result that holds itself by its own history would never be freed
 
     with saved_tensors_hooks(pack, _same):
-        loss = forward(enter)  # held to the end, so that no storage is freed and used again
+        loss = forward(enter)  # holds the graph until the sizes are read
+    sizes = [entry for storage, entry in saved.items() if not storage.expired()]  # type: ignore[no-untyped-call]
     del loss
-    return tuple(sum(size for owner, size in found.values() if owner == index) for index in range(segments))
+    return tuple(sum(size for owner, size in sizes if owner == index) for index in range(segments))
 
 
 def _same(tensor: Tensor) -> Tensor:

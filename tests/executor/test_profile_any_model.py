@@ -22,6 +22,7 @@ from jigsaw_opt.executor.device_times import Spread  # noqa: E402
 from jigsaw_opt.executor.profiling import rounds, segment_times, trainee  # noqa: E402
 from jigsaw_opt.executor.profiling.results import is_wide  # noqa: E402
 from jigsaw_opt.executor.profiling.segment_times import _durations  # noqa: E402
+from jigsaw_opt.executor.saved_tensors import saved_by_segment  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:times of blocks")
 FEW = {"warm_up": 1, "repeats": 2}
@@ -321,3 +322,16 @@ class Wide(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(self.shared(self.down(self.up(self.shared(x)).tanh())).tanh())
+
+
+def test_what_is_freed_before_the_forward_pass_ends_is_not_counted() -> None:
+    weight = nn.Parameter(torch.ones(64))
+
+    def forward(enter: Any) -> Tensor:
+        enter(0)
+        for _ in range(3):
+            (weight * torch.ones(64)).sum()  # a metric whose graph is dropped at once, and whose memory is used again
+        enter(1)
+        return (weight * torch.ones(64)).sum()
+
+    assert [saved_by_segment(forward, [weight], 2) for _ in range(5)] == [(0, 256)] * 5
