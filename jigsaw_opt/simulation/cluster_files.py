@@ -31,7 +31,10 @@ from jigsaw_opt.text import suggestion
 
 __all__ = ["FORMATS", "cluster_in_words"]
 
-_GPUS = re.compile(r"gpu(?::(?P<type>[^:,()]+))?:(?P<gpus>[0-9]{1,6})(?![0-9])")
+_BETWEEN = re.compile(r",(?![^(]*\))")
+"""What stands between resources; sockets and cores in brackets have commas of their own."""
+_GPUS = re.compile(r"gpu(?::(?![0-9]{1,6}$)(?P<type>[^:,()]+))?(?::no_consume)?(?::(?P<gpus>[0-9]{1,6}))?")
+"""GPUs of a node; without a number there is one."""
 _MOST = 10**15
 _WITH_OPTIONS = "nvidia-smi"
 
@@ -102,8 +105,12 @@ def _add_nodes(lines: Lines, number: int, cells: list[str], nodes: dict[str, tup
     """Add the nodes of a line, which may be a list as ``gpu[1-4]``."""
     names = nodes_of(cells[0])
     counts = Counter[str]()
-    for match in _GPUS.finditer(cells[1]):
-        counts[(match["type"] or "gpu").lower()] += int(match["gpus"])
+    for resource in (one.partition("(")[0].strip() for one in _BETWEEN.split(cells[1])):
+        match = _GPUS.fullmatch(resource)
+        if match is not None:
+            counts[(match["type"] or "gpu").lower()] += int(match["gpus"] or 1)
+        elif resource.partition(":")[0] == "gpu":
+            lines.add(number, f"{resource[:40]!r} is no number of GPUs, as in gpu:a100:8", code="malformed")
     if names is None or "/" in cells[0]:
         lines.add(number, f"{cells[0]!r} is no name of a node, and no list of them", code="malformed")
         return

@@ -202,6 +202,46 @@ def test_jobs_of_kubernetes() -> None:
     )
 
 
+def test_items_of_kubernetes_that_stand_there_twice_and_names_of_two_kinds() -> None:
+    stated = {"namespace": "ml", "creationTimestamp": f"{START}Z"}
+    before = kubernetes_job(metadata={"name": "a", "uid": "1", **stated}, status={"startTime": f"{START}Z"})
+    after = {**before, "status": {"startTime": f"{START}Z", "completionTime": "2026-01-31T09:30:00Z"}}
+    tasks = [{"replicas": 3, "template": after["spec"]["template"]}]
+    other = {"kind": "Job", "apiVersion": "batch.volcano.sh/v1alpha1", "metadata": {**after["metadata"], "uid": "2"}}
+    state = {"state": {"phase": "Completed", "lastTransitionTime": "2026-01-31T10:30:00Z"}}
+    state["conditions"] = [{"status": "Running", "lastTransitionTime": f"{START}Z"}]
+    workload = read_trace(
+        "kubernetes", json.dumps({"items": [before, {**other, "spec": {"tasks": tasks}, "status": state}, after]}), "t"
+    )
+    assert sorted((job.name, job.gpus, (job.duration_us or 0) // 10**6) for job in workload.jobs) == [
+        ("ml/a", 3, 9000),
+        ("ml/a (2)", 1, 5400),
+    ]
+    assert workload.unfinished == () and sum(workload.remarks.values()) == 2
+
+
+@pytest.mark.parametrize(
+    ("amount", "gpus"), [("2", 2), ("2000m", 2), ("1k", 1000), ("1e1", 10), ("+2.0", 2), ("1Ki", 1024)]
+)
+def test_quantities_of_kubernetes(amount: str, gpus: int) -> None:
+    spec = {"template": {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": amount}}}]}}}
+    (job,) = read_trace("kubernetes", json.dumps({"items": [kubernetes_job(spec=spec)]}), "t").jobs
+    assert job.gpus == gpus
+
+
+def test_one_job_of_kubernetes_is_no_list() -> None:
+    one = {"apiVersion": "batch/v1", "kind": "Job", **kubernetes_job()}
+    assert [job.name for job in read_trace("kubernetes", json.dumps(one), "t").jobs] == ["default/a"]
+    assert refusals("kubernetes", json.dumps({"spec": {}})) == ["wrong-type $.items"]
+
+
+@pytest.mark.parametrize("amount", ["1500m", "-1", "0.5", "2G", "two", ""])
+def test_quantities_that_are_no_number_of_gpus(amount: str) -> None:
+    spec = {"template": {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": amount}}}]}}}
+    path = '$.items[0].spec.template.spec.containers[0].resources.limits["nvidia.com/gpu"]'
+    assert refusals("kubernetes", json.dumps({"items": [kubernetes_job(spec=spec)]})) == [f"wrong-type {path}"]
+
+
 HELIOS = (DATA / "jobs.helios.csv").read_text()
 
 
@@ -253,20 +293,31 @@ def kubernetes_job(**changes: Any) -> dict[str, Any]:
 def test_every_problem_of_kubernetes() -> None:
     times = {"startTime": f"{START}Z", "completionTime": "2026-01-30T08:00:00Z"}
     items = [
-        kubernetes_job(),
-        kubernetes_job(),
         kubernetes_job(metadata={"name": 7, "creationTimestamp": "soon"}),
         kubernetes_job(metadata={"name": "b", "creationTimestamp": f"{START}Z"}, status=times),
         kubernetes_job(spec={"parallelism": -1, "template": []}),
+        kubernetes_job(metadata={"name": "c", "ownerReferences": 5}),
+    ]
+    wrong = [
+        "wrong-type $.items[0].metadata.name",
+        "malformed $.items[0].metadata.creationTimestamp",
+        "wrong-order $.items[1].status",
+        "out-of-range $.items[2].spec.parallelism",
+        "wrong-type $.items[2].spec.template",
     ]
     assert refusals("kubernetes", json.dumps({"items": items})) == [
-        "duplicate-name $.items[1]",
-        "wrong-type $.items[2].metadata.name",
-        "malformed $.items[2].metadata.creationTimestamp",
-        "wrong-order $.items[3].status",
-        "out-of-range $.items[4].spec.parallelism",
-        "wrong-type $.items[4].spec.template",
+        "wrong-type $.items[3].metadata.ownerReferences",
+        *wrong,
     ]
+    right = kubernetes_job(metadata={"name": "r", "creationTimestamp": f"{START}Z"})
+    workload = read_trace("kubernetes", json.dumps({"items": [*items, right]}), "t")
+    assert [job.name for job in workload.jobs] == ["default/r"] and workload.unfinished == ()
+    assert workload.left_out == {
+        "with a record that is wrong: a list or an object is expected": 1,
+        "with a record that is wrong: a text is expected": 1,
+        "with a record that is wrong: it ends before it starts": 1,
+        "with a record that is wrong: a whole number from 0 to 1000000 is expected": 1,
+    }
     assert refusals("kubernetes", '{"items": []}') == ["empty $.items"]
     assert problems("kubernetes", "[]")[0].startswith("t: not a JSON object")
     assert carries(problems("kubernetes", '{"items": 3}')[0], "list", "expected")

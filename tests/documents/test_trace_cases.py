@@ -476,3 +476,41 @@ def test_jobs_that_are_too_wide_are_skipped_where_asked(tmp_path: Path, capsys: 
     path.write_text("name,submit_s,gpus,duration_s\nb,0,16,10\n")
     assert main([*refused, "--too-wide", "skip"]) == 2
     assert carries(capsys.readouterr().err, "left", "1", "1 jobs")
+
+
+def test_jobs_of_several_clusters_of_slurm_are_told_apart(tmp_path: Path) -> None:
+    ran = "2026-01-31T08:00:00|2026-01-31T09:00:00|2026-01-31T10:00:00|01:00:00|u|p|x"
+    text = (
+        "Cluster|JobID|State|Submit|Start|End|Elapsed|User|Partition|JobName|AllocTRES|ReqTRES|SubmitLine\n"
+        f"east|1|COMPLETED|{ran}|gres/gpu:a100=2|gres/gpu=2|sbatch x\n"
+        f"my_west|1|COMPLETED|{ran}|gres/gpu:h100=4|gres/gpu=4|sbatch x\n"
+        f"my_west|2_7|COMPLETED|{ran}|gres/gpu:h100=1|gres/gpu=1|sbatch -d afterok:1 -a 7%2 x\n"
+        f"east|67108865|REVOKED|{ran.replace('01:00:00', '00:00:00')}||gres/gpu=1|sbatch x\n"
+        f"my_west|67108865|COMPLETED|{ran}|gres/gpu:h100=1|gres/gpu=1|sbatch x\n"
+        "my_west|3|PENDING|2026-01-31T08:00:00|Unknown|Unknown|00:00:00|u|p|x||gres/gpu=1|sbatch x\n"
+    )
+    workload = read_trace("slurm", text, "t")
+    assert [(job.name, job.gpus, job.after, job.array, job.array_limit) for job in workload.jobs] == [
+        ("east/1", 2, None, None, None),
+        ("my_west/1", 4, None, None, None),
+        ("my_west/2_7", 1, ("my_west/1",), "my_west/2", 2),
+        ("my_west/67108865", 1, None, None, None),
+    ]
+    # The partition p has one type in each cluster.
+    assert [job.gpu_types for job in workload.jobs] == [None] * 4
+    assert [job.name for job in workload.unfinished] == ["my_west/3"]
+    assert workload.left_out == {"never started": 1, "still pending": 1}
+    of_one = read_trace("slurm", "\n".join(line for line in text.splitlines() if not line.startswith("my")), "t")
+    assert [job.name for job in of_one.jobs] == ["1"]
+
+
+def test_sacct_without_a_header_and_kubernetes_in_yaml(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with refuses("missing-field t:1", naming=("sacct -n", "JobID,State")):
+        read_trace("slurm", "7|COMPLETED|2026-01-31T08:00:00|||gres/gpu=2|\n", "t")
+    path = tmp_path / "jobs.yaml"
+    path.write_text("---\napiVersion: v1\nitems:\n- apiVersion: batch/v1\n  kind: Job\nkind: List\n")
+    given = ["simulate", "--policy", "fifo", "--cluster", "1x8", "-o", str(tmp_path / "o"), "--workload"]
+    assert main([*given, str(path)]) == 3
+    assert carries(capsys.readouterr().err, "looks like jobs of Kubernetes", f"kubernetes:{path}")
+    assert main([*given, f"kubernetes:{path}"]) == 3
+    assert carries(capsys.readouterr().err, "YAML is not read", "kubectl get ... -o json")

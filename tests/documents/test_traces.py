@@ -403,12 +403,12 @@ def test_the_log_of_philly() -> None:
 
 def test_every_problem_of_the_log_of_philly() -> None:
     log = PHILLY_LOG.replace("2017-10-07 11:05:16", "2017-10-07 10:05:16").replace("2017-10-07 10:59:40", "then")
-    log = log.replace("application_1_0002", "application_1_0001")
-    assert refusals("philly", log) == [
-        "wrong-order $[0].attempts[0]",
-        "malformed $[1].submitted_time",
-        "duplicate-name $[1]",
-    ]
+    assert refusals("philly", log) == ["wrong-order $[0].attempts[0]", "malformed $[1].submitted_time"]
+    workload = read_trace("philly", log.replace("2017-10-07 10:05:16", "2017-10-07 11:05:16"), "t")
+    assert [job.name for job in workload.jobs] == ["application_1_0001"]
+    assert workload.left_out["with a record that is wrong: a date and time is expected"] == 1
+    twice = PHILLY_LOG.replace("application_1_0002", "application_1_0001")
+    assert refusals("philly", twice) == ["duplicate-name $[1]"]
     assert refusals("philly", "[]") == ["empty $"]
     assert refusals("philly", '[3, {"attempts": 4}]')[0] == "wrong-type $[0]"
 

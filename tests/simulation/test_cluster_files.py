@@ -42,6 +42,31 @@ def test_every_problem_of_sinfo() -> None:
     assert problems("sinfo", "NODELIST|GRES\nn|(null)\n") == ["f: has no node with a GPU"]
 
 
+def test_resources_of_a_node_of_slurm() -> None:
+    gres = {
+        "a": "gpu:a100:no_consume:4",
+        "b": "gpu",
+        "c": "gpu:h100",
+        "d": "vgpu:4,craynetwork:4,gpu:nvidia_a100_80gb_pcie:2(S:0,3),notgpu:3",
+        "e": "gpu:6000:3(CPU:0-7)",
+        "f": "gpu:8(S:0-1)",
+        "g": "gpu:0",
+    }
+    text = "NODELIST|GRES\n" + "".join(f"{name}|{one}\n" for name, one in gres.items())
+    assert [(one.name, one.gpu_type, one.gpus) for one in FORMATS["sinfo"](text, "f").servers] == [
+        ("a", "a100", 4),
+        ("b", "gpu", 1),
+        ("c", "h100", 1),
+        ("d", "nvidia_a100_80gb_pcie", 2),
+        ("e", "6000", 3),
+        ("f", "gpu", 8),
+    ]
+    assert problems("sinfo", "NODELIST|GRES\nn|gpu:4\nm|gpu:a100:x\nk|gpu:tesla:v100:4\n") == [
+        "f:3: 'gpu:a100:x' is no number of GPUs, as in gpu:a100:8",
+        "f:4: 'gpu:tesla:v100:4' is no number of GPUs, as in gpu:a100:8",
+    ]
+
+
 def test_a_node_with_several_types_of_gpu_is_a_server_for_each() -> None:
     text = "NODELIST|GRES\nm|gpu:a100:6(S:0-1),gpu:a100_3g.20gb:4(S:0),mps:400\nn[1-2]|gpu:v100:4\nc|(null)\n"
     cluster = FORMATS["sinfo"](text, "f")

@@ -5,6 +5,7 @@ Cells stand between bars under a header, in any order; more columns do no harm, 
 ``Start`` to ``End``. ``ReqTRES`` stands in for an empty ``AllocTRES`` only where the job ran. Of several records of a
 job (``sacct -D``) the last counts, and the components of a heterogeneous job (``102+0``, ``102+1``) are one job. Steps,
 jobs without a GPU, and those that never ran or have not ended are left out. The first submission is time 0.
+Where ``Cluster`` has several names, jobs are told apart by them, as in ``east/7``.
 ``Timelimit`` (or ``TimelimitRaw``), ``User``, ``Account``, ``Partition``, ``QOS``, ``Priority`` and ``NodeList`` are
 read where they are there. A record that is wrong is left out and counted. `requests_of` says what is read of types of
 GPU, dependencies and arrays.
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from jigsaw_opt.documents.readers.slurm_records import LAST, records_of
+from jigsaw_opt.documents.readers.slurm_records import LAST, is_job, records_of
 from jigsaw_opt.documents.readers.slurm_requests import requests_of, settle_requests, wait_in_turn
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished
@@ -90,25 +91,59 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
     table = JobTable(data, source, (), "|", records=records_of)
     if missing := [repr(name) for name in _COLUMNS if not table.has(name)]:
         what = "no bars between columns" if len(table.columns) == 1 else f"no column {', '.join(missing)}"
+        if is_job(table.columns[0] if table.columns else ""):
+            what = "no header, as sacct -n leaves it out"
         hint = f"print it with TZ=UTC sacct -X -P -o {','.join((*_ASKED, *_STATED))}"
         table.lines.add(1, what, hint, code="missing-field")
-    records: dict[str, _SacctLine] = {}
+    clusters: dict[str, dict[str, _SacctLine]] = {}
     for row in table:
         name = row.text("JobID")
         if "." in name and not name.endswith("]"):  # the tasks of an array may be abbreviated as in 7_[1-9,...]
             table.tally.remark("steps of jobs passed over")
             continue
+        records = clusters.setdefault(row.optional_text("Cluster") if row.has("Cluster") else "", {})
         if name and records.pop(name, None) is not None:
             table.tally.remark("earlier records of a job passed over, as its last one counts (sacct -D)")
         record = _record(name, row, table.tally)
         wrong = f"with a record that is wrong: {row.wrong.partition(', not')[0]}"
         records[name] = record if row.good else _SacctLine(row.number, 0, 0, 0, wrong)
+    return from_first(table.workload_of(source, _jobs_of_all(clusters, table.tally), accept), table.zoned)
+
+
+def _jobs_of_all(
+    clusters: Mapping[str, Mapping[str, _SacctLine]], tally: Tally
+) -> Iterator[tuple[int, TraceJob | Unfinished | str]]:
+    """Yield the jobs of all clusters by line, each under the name of its cluster where there are several."""
+    found = (
+        (line, job if len(clusters) == 1 else _of_cluster(cluster, job))
+        for cluster, records in clusters.items()
+        for line, job in _jobs(_settled(records, tally), tally)
+    )
+    return iter(sorted(found, key=lambda one: one[0])) if len(clusters) > 1 else found
+
+
+def _of_cluster(cluster: str, job: TraceJob | Unfinished | str) -> TraceJob | Unfinished | str:
+    """Return a job with its cluster before its own name, and those of other jobs and of arrays."""
+    if isinstance(job, str):
+        return job
+    if isinstance(job, Unfinished):
+        return job._replace(job=_in(cluster, job.job))
+    return _in(cluster, job)
+
+
+def _in(cluster: str, job: TraceJob) -> TraceJob:
+    array = None if job.array is None else f"{cluster}/{job.array}"
+    after = None if job.after is None else tuple(f"{cluster}/{name}" for name in job.after)
+    return replace(job, name=f"{cluster}/{job.name}", array=array, after=after)
+
+
+def _settled(records: Mapping[str, _SacctLine], tally: Tally) -> dict[str, _SacctLine]:
+    """Return the records of a cluster with what only all of them together tell."""
     found = {name: one.stated for name, one in records.items() if one.stated}
-    settled = settle_requests(found, table.tally)
+    settled = settle_requests(found, tally)
     for name, after in wait_in_turn(found, sorted(found, key=lambda name: records[name].submit_us)):
         settled[name]["after"] = after or None
-    records = {name: one._replace(stated=settled.get(name, {})) for name, one in records.items()}
-    return from_first(table.workload_of(source, _jobs(records, table.tally), accept), table.zoned)
+    return {name: one._replace(stated=settled.get(name, {})) for name, one in records.items()}
 
 
 def _jobs(records: Mapping[str, _SacctLine], tally: Tally) -> Iterator[tuple[int, TraceJob | Unfinished | str]]:

@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement
 
 from jigsaw_opt.documents.readers.times import is_missing, moment_us
 
-__all__ = ["LAST", "Cells", "records_of"]
+__all__ = ["LAST", "Cells", "is_job", "records_of"]
 
 Cells = tuple[int, list[str]]
 """The number of the line in which a record begins, and its cells."""
@@ -22,6 +22,11 @@ _COMMAND = re.compile(r"(?:\S*/)?(?:sbatch|srun|salloc|scrontab|strigger)\b.*|",
 _CLOCK = re.compile(r"[0-9:.-]*|INVALID")
 
 
+def is_job(text: str) -> bool:
+    """Return whether a text is the number of a job, a task or a step, as in ``7_3.batch``."""
+    return _JOB.fullmatch(text) is not None
+
+
 def _is_resources(text: str) -> bool:
     """Return whether a text is a list as ``cpu=8,gres/gpu:a100=4``."""
     parts = text.split(",")
@@ -33,7 +38,7 @@ def _is_time(text: str) -> bool:
 
 
 _GOOD: Mapping[str, Callable[[str], object]] = {
-    "JobID": _JOB.fullmatch,
+    "JobID": is_job,
     "State": re.compile(r"[A-Z_]*(?: by .*| by|\+)?").fullmatch,
     "Submit": _is_time,
     "Start": _is_time,
@@ -76,7 +81,7 @@ def records_of(header: Sequence[str], lines: Iterable[Cells]) -> Iterator[Cells]
 def _begins(header: Sequence[str], cells: Sequence[str]) -> bool:
     """Return whether cells are the beginning of a record, and not the rest of one."""
     if header and header[0] == "JobID":
-        return len(cells) > 1 and _JOB.fullmatch(cells[0]) is not None
+        return len(cells) > 1 and is_job(cells[0])
     return len(cells) >= len(header)
 
 

@@ -143,7 +143,7 @@ class JobTable:
                     f"the columns are {', '.join(self._header) or 'none'}",
                     code="missing-field",
                 )
-        for name in sorted(name for name, times in Counter(self._header).items() if times > 1):
+        for name in sorted(name for name, times in Counter(self._header).items() if times > 1 and name):
             self.lines.add(1, f"two columns are called {name!r}", code="duplicate-field")
 
     def _rename(self, names: Mapping[str, str]) -> None:

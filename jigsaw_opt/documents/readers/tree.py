@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 from jigsaw_opt.documents.readers.table import Accept
 from jigsaw_opt.documents.readers.tally import Tally, Unfinished
 from jigsaw_opt.documents.readers.times import PointInTime, moment_us
-from jigsaw_opt.errors import Code
+from jigsaw_opt.errors import Code, Problem
 from jigsaw_opt.problem.rules.report import Place, Report, describe
 from jigsaw_opt.problem.workload import TraceJob
 
 __all__ = ["Tree", "accepted_jobs"]
 
 _MOST = 10**6
+_QUANTITY = re.compile(
+    r"\+?(?P<number>[0-9]{1,12}(?:\.[0-9]{0,12})?)(?:(?P<unit>[num]|[kM]|Ki)|[eE](?P<ten>\+?[0-9]{1,2}))?"
+)
+_UNITS = {"n": "1e-9", "u": "1e-6", "m": "1e-3", "k": "1e3", "M": "1e6", "Ki": "1024"}
+_MOST_SPARED = 1000
+_WRONG = "with a record that is wrong: {}"
 
 
 class Tree:
@@ -82,10 +90,13 @@ class Tree:
         return ""
 
     def count(self, default: int) -> int:
-        """Return a whole number, also one that is written as a text, as quantities are."""
+        """Return a whole number, also one that is written as a text, as the quantities ``2``, ``2k`` and ``2000m``."""
         value = default if self.value is None else self.value
-        if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 8:
-            value = int(value)
+        if isinstance(value, str) and (found := _QUANTITY.fullmatch(value)):
+            amount = Decimal(found["number"]) * Decimal(
+                _UNITS[found["unit"]] if found["unit"] else f"1e{found['ten'] or 0}"
+            )
+            value = int(amount) if amount == int(amount) else value
         if type(value) is int and 0 <= value <= _MOST:
             return value
         code: Code = "out-of-range" if type(value) is int else "wrong-type"
@@ -106,6 +117,8 @@ def accepted_jobs(
 ) -> dict[str, TraceJob]:
     """Return the jobs by name, note what is wrong with them, and count what is left out.
 
+    An item in which something is wrong is left out and counted as well; only where no job is left is it an error.
+
     Parameters
     ----------
     found
@@ -116,7 +129,16 @@ def accepted_jobs(
         Counts the reasons.
     """
     jobs: dict[str, TraceJob] = {}
+    spared: list[Problem] = []
+    report: Report | None = None
+    known = 0
     for item, job in found:
+        report = item.report
+        if wrong := report.problems[known:]:
+            del report.problems[known:]
+            spared += wrong[: _MOST_SPARED - len(spared)]
+            tally.leave_out(_WRONG.format(wrong[0].message.partition(", not")[0]))
+            continue
         if isinstance(job, str | Unfinished):
             tally.leave_out(job)
             continue
@@ -125,4 +147,7 @@ def accepted_jobs(
         if job.name in jobs:
             item.add(f"there is a job {job.name!r} already", code="duplicate-name")
         jobs[job.name] = job
+        known = len(report.problems)
+    if report is not None and not jobs:
+        report.problems.extend(spared)
     return jobs
