@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -13,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.errors import JigsawError, RunFailedError, UsageError
 from jigsaw_opt.executor.partial import PartialBackprop
+from jigsaw_opt.executor.partial.transfers import own_group
 from tests.refusals import refused as refused_by
 
 Loss = Callable[[nn.Module, int], Tensor]
@@ -277,6 +279,19 @@ def placed_by_all(rank: int) -> tuple[int, list[int]]:
     return model.describe().unused, [parts.buckets[p] for p in model.module.rare.parameters()]
 
 
+def without_the_other_one(rank: int) -> str:
+    """What is said where one process has no backward pass for as long as the group waits; nothing can follow it."""
+    model, said = wrapped("full"), ""
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=0.5), own_group(None))
+    if rank == 0:
+        try:
+            plain(0)(model, rank).backward()
+        except RunFailedError as error:
+            said = str(error)
+    dist.barrier()
+    return said
+
+
 def mishaps() -> dict[str, Any]:
     rank = dist.get_rank()
     return {
@@ -290,4 +305,5 @@ def mishaps() -> dict[str, Any]:
         "placed": placed_by_all(rank),
         "sending": sending_in_the_backward_pass(rank),
         "refused": refused(rank),
+        "without the other": without_the_other_one(rank),
     }

@@ -260,3 +260,31 @@ def test_wrappers_of_one_network_train_it_in_turn() -> None:
     with misuse("wrong-order module"):
         before.sum().backward()
     assert (shallow.iteration, whole.iteration) == (2, 2)
+
+
+class Shifted(nn.Module):
+    """Dense layers, and a parameter beside them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift, self.layers = nn.Parameter(torch.zeros(6)), pooled()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layers(x + self.shift)
+        return out
+
+
+def test_distributed_checkpoints_have_the_names_of_the_module() -> None:
+    state_dicts = pytest.importorskip("torch.distributed.checkpoint.state_dict")
+    network = Shifted()
+    model = PartialBackprop(network, ["layers.0"], "full")
+    optimiser = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    model(torch.ones(2, 6)).sum().backward()
+    optimiser.step()
+    held, states = state_dicts.get_state_dict(model, optimiser)
+    assert list(held) == list(network.state_dict())
+    assert set(states["state"]) == {name for name, _ in network.named_parameters()}
+    other = Shifted()
+    missed = state_dicts.set_model_state_dict(other, held)
+    assert not missed.missing_keys and torch.equal(other.shift, network.shift)
+    state_dicts.set_state_dict(model, optimiser, model_state_dict=held, optim_state_dict=states)

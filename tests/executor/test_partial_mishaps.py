@@ -66,6 +66,12 @@ def test_a_failure_of_one_process_ends_the_pass_of_the_other_one(found: list[dic
     assert all(max(rank["failure of one"][::2]) <= 1e-5 for rank in found)
 
 
+def test_a_process_that_does_not_come_is_the_named_reason(found: list[dict[str, Any]]) -> None:
+    assert found[0]["without the other"].startswith(
+        "iteration 0: another process has ended, or has not come to this backward pass within the timeout"
+    )
+
+
 def test_updates_in_the_backward_pass_and_a_second_average_are_refused(found: list[dict[str, Any]]) -> None:
     for rank in found:
         assert {rank["refused"][name][0] for name in ("taken", "stepped")} == {"wrong-order optimiser"}

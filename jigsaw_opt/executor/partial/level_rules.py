@@ -11,7 +11,7 @@ from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.plan import JobPlan
 
-__all__ = ["LevelRule", "Levels", "level_rule"]
+__all__ = ["LevelRule", "Levels", "level_rule", "require_picklable"]
 
 Levels = (
     Literal["full", "staircase", "rotation", "permutation", "free"] | FreeDepth | Callable[[int, int], int] | JobPlan
@@ -116,3 +116,13 @@ def _of_function(
         return tuple(map(int, found))
 
     return rule
+
+
+def require_picklable(levels: Levels) -> None:
+    """Raise `UsageError` where `levels` is a function that pickle cannot find by its name."""
+    if "<" in getattr(levels, "__qualname__", ""):
+        raise UsageError(
+            "levels of a function within another one cannot be pickled: save state_dict()",
+            code="unsupported",
+            path="levels",
+        )

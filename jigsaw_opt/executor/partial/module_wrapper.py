@@ -34,6 +34,10 @@ class ModuleWrapper(nn.Module):
                 raise
             return getattr(self.module, name)
 
+    def _fqn_modifiers(self) -> dict[str, str]:
+        """Have `torch.distributed.checkpoint` leave out the name under which the module is held."""
+        return {"": "module"}
+
     def _replicate_for_data_parallel(self) -> Any:
         raise UsageError(
             "DataParallel around PartialBackprop would train copies of it: start a process for each device",

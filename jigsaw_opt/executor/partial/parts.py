@@ -54,6 +54,16 @@ class ModelParts:
         """Return trained parameters that a backward pass to `level` does not reach."""
         return [p for p, bucket in self.buckets.items() if bucket > level and p.requires_grad]
 
+    def require_same_parameters(self, model: nn.Module) -> None:
+        """Raise `UsageError` if the model has other parameters than when it was cut."""
+        if self.buckets.keys() != set(model.parameters()):
+            raise UsageError(
+                "parameters have been replaced or added since the first pass or prepare(): wrap the module anew, and "
+                "shard it before",
+                code="mismatch",
+                path="module",
+            )
+
 
 def are_cuts(cuts: Any) -> bool:
     """Return whether these are names, whatever they are, or a number of cuts."""

@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.partial.averaging import GradientAverage
 
-__all__ = ["BackwardPass", "ForwardPass", "UpdateWatch"]
+__all__ = ["BackwardPass", "ForwardPass", "UpdateWatch", "of_unseen_outputs"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +38,24 @@ class ForwardPass:
     beyond: list[nn.Parameter]
     unreached: list[nn.Parameter]
     synchronise: bool
+
+
+def of_unseen_outputs(pending: Sequence[ForwardPass]) -> ForwardPass | None:
+    """Return the latest of the passes that wait for a backward pass, or None: that of outputs in unknown objects.
+
+    Raises
+    ------
+    UsageError
+        Gradients are averaged after some of the passes alone.
+    """
+    if len({forward.synchronise for forward in pending}) > 1:
+        raise UsageError(
+            "a backward pass begins from an output that is in no tuple, list, dictionary or dataclass, after "
+            "forward passes with and without no_sync(): do the backward pass of each before the next one",
+            code="wrong-order",
+            path="outputs",
+        )
+    return pending[-1] if pending else None
 
 
 class UpdateWatch:
@@ -105,7 +123,25 @@ class BackwardPass:
     watch: UpdateWatch | None = None
     end: Callable[[], object] = field(default=lambda: None)
 
-    def set_earlier_aside(self) -> None:
+    def begin(self, watched: Sequence[nn.Parameter]) -> None:
+        """Freeze what the forward pass froze, for checkpointing runs parts of it again; refuse updates of `watched`."""
+        if watched:
+            self.watch = UpdateWatch(watched)
+        self._set_earlier_aside()
+        self.frozen = [p for p in self.forward.beyond if p.requires_grad]
+        for parameter in self.frozen:
+            parameter.requires_grad_(False)
+
+    def restore(self) -> None:
+        """Set free what was frozen, whether the backward pass has ended well or not."""
+        for parameter in self.frozen:
+            parameter.requires_grad_(True)
+        for parameter in self.forward.unreached:  # what no worker reaches has no other gradient
+            parameter.grad = self.earlier.get(parameter)
+        if self.watch is not None:
+            self.watch.remove()
+
+    def _set_earlier_aside(self) -> None:
         """Take away the gradients of parameters that no worker reaches; zeros, as `zero_grad` may leave them, for good.
 
         As in `DistributedDataParallel`, gradients add up until someone clears them.
@@ -116,8 +152,3 @@ class BackwardPass:
             self.earlier = {p: grad for (p, grad), is_any in zip(held.items(), is_there, strict=True) if is_any}
         for parameter in held:
             parameter.grad = None
-
-    def put_earlier_back(self) -> None:
-        """Undo `set_earlier_aside`; what no worker reaches has no other gradient."""
-        for parameter in self.forward.unreached:
-            parameter.grad = self.earlier.get(parameter)

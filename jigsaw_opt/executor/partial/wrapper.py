@@ -21,29 +21,19 @@ from torch._compile import _disable_dynamo
 from torch.autograd import Variable
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.exchange import GradientExchange
 from jigsaw_opt.executor.leveled_model import frozen
-from jigsaw_opt.executor.partial.agreement import (
-    model_facts,
-    require_equal_parameters,
-    require_equal_passes,
-    require_equal_shapes,
-)
-from jigsaw_opt.executor.partial.averaging import GradientAverage, ParameterRun, broadcast, runs_of, without
-from jigsaw_opt.executor.partial.communication_hook import CommunicationHook
 from jigsaw_opt.executor.partial.description import Description, describe
 from jigsaw_opt.executor.partial.forward_order import is_raised, observe
 from jigsaw_opt.executor.partial.gradient_needs import GradientNeeds
-from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rule
+from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rule, require_picklable
 from jigsaw_opt.executor.partial.module_wrapper import ModuleWrapper
 from jigsaw_opt.executor.partial.outputs import tensors
-from jigsaw_opt.executor.partial.parts import ModelParts, are_cuts, require_modules, split, split_alike
-from jigsaw_opt.executor.partial.passes import BackwardPass, ForwardPass, UpdateWatch
-from jigsaw_opt.executor.partial.requirements import place_in, require_outermost, require_trainable
+from jigsaw_opt.executor.partial.parts import ModelParts, are_cuts, require_modules
+from jigsaw_opt.executor.partial.passes import BackwardPass, ForwardPass, of_unseen_outputs
+from jigsaw_opt.executor.partial.requirements import require_outermost, require_trainable
 from jigsaw_opt.executor.partial.sharing import sharing
-from jigsaw_opt.executor.partial.transfers import next_number, own_group, send
 from jigsaw_opt.executor.partial.turns import turns_of
-from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.executor.partial.workers import Workers
 
 __all__ = ["PartialBackprop"]
 
@@ -114,22 +104,24 @@ class PartialBackprop(ModuleWrapper):
         if not isinstance(cuts, int):
             require_modules(module, cuts)
         self.iteration = 0
-        self._cuts, self._group, self._debug = cuts, process_group, debug
-        self._broadcast_buffers, self._synchronise = broadcast_buffers, True
-        self.rank, self.workers = place_in(process_group)
+        self._cuts, self._debug, self._synchronise = cuts, debug, True
+        self._peers = Workers(process_group, broadcast_buffers)
         depth = (cuts if isinstance(cuts, int) else len(cuts)) + 1
         require_trainable(module, PartialBackprop, is_partial=depth > 1 and levels != "full")
-        self._hook: CommunicationHook | None = None
-        self._joins = self._join_raises = False
-        self._ended: frozenset[int] = frozenset()
         self._levels, self._schedule = levels, (depth, warm_up, granularity, seed)
         self._rule: LevelRule = self._of_levels()
         self._forget()
-        self._number = 1
-        if self.workers > 1:
-            require_equal_shapes(module, process_group)
-            self._number = next_number(process_group)
-            broadcast([*module.parameters(), *module.buffers()], process_group)
+        self._peers.begin_alike(module)
+
+    @property
+    def rank(self) -> int:
+        """Place of this worker among all, from 0."""
+        return self._peers.rank
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+        return self._peers.count
 
     def _of_levels(self) -> LevelRule:
         depth, warm_up, granularity, seed = self._schedule
@@ -139,10 +131,8 @@ class PartialBackprop(ModuleWrapper):
         """Know nothing of the parts and of any pass."""
         self._parts: ModelParts | None = None
         self._trained: list[nn.Parameter] = []
-        self._runs: list[ParameterRun] = []
         self._runs_hold: list[tuple[int, torch.dtype, torch.device]] | None = None
         self._hooked: set[nn.Parameter] = set()
-        self._facts: dict[str, str] = {}
         self._needs = GradientNeeds()
         self._last: ForwardPass | None = None
         self._pending: list[ForwardPass] = []
@@ -161,17 +151,13 @@ class PartialBackprop(ModuleWrapper):
             self._running.end()  # a backward pass that failed, and is still known to a debugger
         require_outermost()
         parts = self.prepare(*args, **kwargs)
-        if parts.buckets.keys() != set(self.module.parameters()):
-            raise UsageError(
-                "parameters have been replaced or added since the first pass: wrap the module anew",
-                code="mismatch",
-                path="module",
-            )
+        parts.require_same_parameters(self.module)
         self._follow_frozen(parts)
-        if self._is_time_to_compare():
-            require_equal_parameters(self.module, self.iteration, self._group)
+        is_first = self._last is None or self._last.iteration != self.iteration
+        if is_first and self._debug and self.iteration % self._debug == 0:
+            self._peers.compare(self.module, self.iteration)
         turns = turns_of(self._levels)
-        if turns is not None and (self._last is None or self._last.iteration != self.iteration):
+        if turns is not None and is_first:
             turns.begin_block(self.iteration)
         for other in sharing(self):
             other._is_latest = False
@@ -206,12 +192,7 @@ class PartialBackprop(ModuleWrapper):
         """
         if self._parts is None:
             order = observe(self.module, args, kwargs)
-            if self.workers > 1:
-                self._parts = split_alike(self.module, order, self._cuts, self._group)
-            else:
-                self._parts = split(self.module, order, self._cuts)
-            if self.workers > 1:
-                own_group(self._group)  # all processes make it now, and none in a backward pass
+            self._parts = self._peers.split(self.module, order, self._cuts)
             for module in order.raising:
                 module.register_forward_hook(partial(_lower, weakref.ref(self)))
         return self._parts
@@ -258,11 +239,7 @@ class PartialBackprop(ModuleWrapper):
         UsageError
             It is no function, or there is a hook already.
         """
-        if not callable(hook):
-            raise UsageError(f"a communication hook is a function, not {hook!r}", code="wrong-type", path="hook")
-        if self._hook is not None:
-            raise UsageError("there is a communication hook already", code="duplicate-name", path="hook")
-        self._hook = CommunicationHook(state, hook)
+        self._peers.exchange_by(state, hook)
 
     def _follow_frozen(self, parts: ModelParts) -> None:
         """Take account of parameters that the user has frozen, set free or moved to another type or device."""
@@ -277,15 +254,7 @@ class PartialBackprop(ModuleWrapper):
                 self._hooked.add(parameter)
         self._trained, self._runs_hold = trained, hold
         self._needs = GradientNeeds()
-        if self.workers > 1:
-            self._runs = runs_of(parts.buckets)
-            self._facts = {"broadcast_buffers": str(self._broadcast_buffers)} | model_facts(self.module)
-
-    def _is_time_to_compare(self) -> bool:
-        is_first = self._last is None or self._last.iteration != self.iteration
-        return (
-            self._debug > 0 and not self._joins and self.workers > 1 and is_first and self.iteration % self._debug == 0
-        )
+        self._peers.train(self.module, parts)
 
     def _lower(self, module: nn.Module, outputs: Any) -> None:
         """Let what `module` made require a gradient require none, where the level does not reach the module."""
@@ -303,7 +272,7 @@ class PartialBackprop(ModuleWrapper):
                     value.requires_grad_(False)
 
     def _begin(self, forward: ForwardPass, _: Tensor | None = None) -> None:
-        """Freeze during the backward pass what the forward pass froze: checkpointing runs parts of it again."""
+        """Begin the backward pass of a forward pass, unless one is under way."""
         if self._running is not None:
             return
         if not self._is_latest:
@@ -316,12 +285,7 @@ class PartialBackprop(ModuleWrapper):
         if forward in self._pending:
             self._pending.remove(forward)
         running = self._running = BackwardPass(forward)
-        if forward.synchronise and self.workers > 1:
-            running.watch = UpdateWatch(self._trained)
-        running.set_earlier_aside()
-        running.frozen = [p for p in forward.beyond if p.requires_grad]
-        for parameter in running.frozen:
-            parameter.requires_grad_(False)
+        running.begin(self._trained if forward.synchronise and self.workers > 1 else ())
         finish = partial(self._finish, running)
         # The engine drops what it was to call at the end of a backward pass that fails.
         running.end = weakref.finalize(finish, _end, weakref.ref(self), running)
@@ -332,57 +296,15 @@ class PartialBackprop(ModuleWrapper):
         if self._running is None:
             if self._last is None or not self._is_latest:
                 return
-            # The outputs are in objects in which none was seen, so which forward pass they are of is not known.
-            if len({forward.synchronise for forward in self._pending}) > 1:
-                raise UsageError(
-                    "a backward pass begins from an output that is in no tuple, list, dictionary or dataclass, after "
-                    "forward passes with and without no_sync(): do the backward pass of each before the next one",
-                    code="wrong-order",
-                    path="outputs",
-                )
-            self._begin(self._pending[-1] if self._pending else self._last)
+            self._begin(of_unseen_outputs(self._pending) or self._last)
         running = self._running
         assert running is not None
         forward = running.forward
         if not running.reached and forward.synchronise and self.workers > 1:
-            running.average = self._average(running)
+            running.average = self._peers.average(self.module, running, turns_of(self._levels))
         running.reached = True
         if running.average is not None:
             running.average.arrived(parameter)
-
-    def _average(self, running: BackwardPass) -> GradientAverage:
-        forward = running.forward
-        exchange, turns = self._exchange(), turns_of(self._levels)
-        turn = {} if turns is None else {"turn": partial(turns.transfer, forward.iteration)}
-        earlier = [name for name, p in self.named_parameters() if p in running.earlier] if running.earlier else []
-        facts = self._pass_facts(forward.iteration, forward.levels, earlier)
-        agree = partial(self._agree, facts, forward.iteration, False)
-        return GradientAverage(
-            self._runs, exchange, forward.levels, forward.levels[self.rank], agree, hook=self._hook, **turn
-        )
-
-    def _pass_facts(self, iteration: int, levels: tuple[int, ...], earlier: Sequence[str]) -> dict[str, str]:
-        """Return what the processes must have alike in a backward pass."""
-        own = {"wrapper": f"number {self._number}", "iteration": str(iteration), "levels": str(levels)}
-        facts = own | self._facts
-        facts["gradients of earlier passes"] = ", ".join(earlier) or "none"
-        if self._broadcast_buffers:
-            facts["broadcast_buffers"] += "".join(f", {name} {tuple(b.shape)}" for name, b in self.named_buffers())
-        facts["communication hook"] = "none" if self._hook is None else self._hook.name
-        return facts
-
-    def _agree(self, facts: dict[str, str], iteration: int, has_ended: bool) -> frozenset[int]:
-        """Return who has no batch left; raise where the processes differ, or where that is to end the training."""
-        ended = require_equal_passes(facts, self._trained[0].device, own_group(self._group), has_ended)
-        if self._join_raises and 0 < len(ended) < self.workers:
-            ranks = ", ".join(map(str, sorted(ended)))
-            where = f"rank{'s' * (len(ended) > 1)} {ranks}"
-            raise UsageError(
-                f"iteration {iteration}: no batch is left on {where}, and the others train on",
-                code="mismatch",
-                path="batches",
-            )
-        return ended
 
     @contextmanager
     def join(self, throw_on_early_termination: bool = False) -> Iterator[None]:
@@ -404,42 +326,11 @@ class PartialBackprop(ModuleWrapper):
         """
         if turns_of(self._levels) is not None:
             raise UsageError("processes that follow a plan have equally many batches", code="not-together", path="join")
-        self._joins, self._join_raises = True, throw_on_early_termination
-        try:
+        with self._peers.joined(throw_on_early_termination):
             yield
             if self.workers > 1:
-                self._follow_others()
-        finally:
-            self._joins = self._join_raises = False
-
-    def _follow_others(self) -> None:
-        """Take part in the passes of the others until nobody has a batch left, and take over what they have learnt."""
-        if not self._runs:
-            raise UsageError("this process has had no batch at all within join()", code="empty", path="batches")
-        stream, held = self._runs[0].stream, [*self.module.parameters(), *self.module.buffers()]
-        while len(ended := send(self._follow_one, stream).result()) < self.workers:
-            self._ended = ended
-            self.iteration += 1
-        last = min({*range(self.workers)} - self._ended)
-        send(partial(broadcast, held, own_group(self._group), last), stream).result()
-        self._ended = frozenset()
-
-    def _follow_one(self) -> frozenset[int]:
-        """Take part in one pass of the others, in the thread of transfers; return who has no batch left."""
-        levels, exchange = self._rule(self.iteration), self._exchange()
-        ended = self._agree(self._pass_facts(self.iteration, levels, ()), self.iteration, True)
-        if len(ended) < self.workers:
-            left = without(levels, ended)
-            for at, run in enumerate(self._runs):
-                if contributors(left, run.bucket):
-                    run.exchange(exchange, left, self._hook, at, at + 1 == len(self._runs))
-            if self._broadcast_buffers:
-                broadcast(list(self.module.buffers()), exchange.group, left.index(max(left)))
-        return ended
-
-    def _exchange(self) -> GradientExchange:
-        group = own_group(self._group)
-        return GradientExchange(dist.get_process_group_ranks(group), group=group)
+                while self._peers.follow(self.module, self.iteration, self._rule(self.iteration)):
+                    self.iteration += 1
 
     def _finish(self, running: BackwardPass) -> None:
         turns = turns_of(self._levels) if running.reached and running.forward.synchronise else None
@@ -449,14 +340,7 @@ class PartialBackprop(ModuleWrapper):
                 turns.end_block(self._trained[0].device)
             if running.watch is not None:
                 running.watch.require_unchanged()
-            if running.average is not None:
-                running.average.finish()
-                self._ended = running.average.ended
-                if self._broadcast_buffers:
-                    left = without(forward.levels, self._ended)
-                    source = left.index(max(left)) if self._ended else 0
-                    told = partial(broadcast, list(self.module.buffers()), own_group(self._group), source)
-                    send(told, self._runs[0].stream).result()
+            self._peers.finish(self.module, running)
             if turns is not None:
                 turns.end_iteration()
             if running.reached and forward.synchronise and forward.iteration == self.iteration:
@@ -474,41 +358,26 @@ class PartialBackprop(ModuleWrapper):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PartialBackprop:
         """Copy the module; the copy has the same levels and processes."""
-        memo |= {id(shared): shared for shared in (self._group, self._levels, self._rule, self._hook)}
+        memo |= {id(shared): shared for shared in (self._peers.group, self._levels, self._rule, self._peers.hook)}
         copied = memo[id(self)] = PartialBackprop.__new__(PartialBackprop)
         copied.__dict__.update(deepcopy(self._unhooked(), memo))
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled; raise `UsageError` where the processes or the levels cannot be."""
-        if self._group is not None:
-            raise UsageError(
-                "a wrapper with a process group of its own cannot be pickled: save its state_dict()",
-                code="unsupported",
-                path="group",
-            )
-        if "<" in getattr(self._levels, "__qualname__", ""):
-            raise UsageError(
-                "levels of a function within another one cannot be pickled: save state_dict()",
-                code="unsupported",
-                path="levels",
-            )
+        self._peers.require_picklable()
+        require_picklable(self._levels)
         return {name: value for name, value in self._unhooked().items() if name != "_rule"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Be what was pickled, among the processes that are here."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self.rank, self.workers = place_in(None)
         self._rule = self._of_levels()
 
 
 def _end(wrapper: weakref.ref[PartialBackprop], running: BackwardPass) -> None:
     """Set free what was frozen, whether the backward pass has ended well or not."""
-    for parameter in running.frozen:
-        parameter.requires_grad_(True)
-    running.put_earlier_back()
-    if running.watch is not None:
-        running.watch.remove()
+    running.restore()
     owner = wrapper()
     if owner is not None and owner._running is running:
         owner._running = None

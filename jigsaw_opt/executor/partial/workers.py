@@ -1,0 +1,242 @@
+"""The workers that train one model: what they agree on before each exchange, and who still has batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from jigsaw_opt.errors import RunFailedError, UsageError
+from jigsaw_opt.executor.exchange import GradientExchange
+from jigsaw_opt.executor.partial.agreement import (
+    model_facts,
+    require_equal_parameters,
+    require_equal_passes,
+    require_equal_shapes,
+)
+from jigsaw_opt.executor.partial.averaging import GradientAverage, ParameterRun, broadcast, runs_of, without
+from jigsaw_opt.executor.partial.communication_hook import CommunicationHook
+from jigsaw_opt.executor.partial.forward_order import ForwardOrder
+from jigsaw_opt.executor.partial.parts import ModelParts, split, split_alike
+from jigsaw_opt.executor.partial.passes import BackwardPass
+from jigsaw_opt.executor.partial.requirements import place_in
+from jigsaw_opt.executor.partial.transfers import next_number, own_group, send
+from jigsaw_opt.executor.partial.turns import Turns
+from jigsaw_opt.problem.costs import contributors
+
+__all__ = ["Workers"]
+
+
+class Workers:
+    """All workers of a model, as one of them sees them.
+
+    Parameters
+    ----------
+    group
+        Their processes; None for the default group, or for a worker alone.
+    broadcast_buffers
+        Whether all get the buffers of the first one after each backward pass.
+
+    Attributes
+    ----------
+    rank, count : int
+        Place of this worker among all, from 0, and how many there are.
+    hook : CommunicationHook or None
+        What exchanges gradients in place of the exchange.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None, broadcast_buffers: bool) -> None:
+        self.group, self._broadcast_buffers = group, broadcast_buffers
+        self.rank, self.count = place_in(group)
+        self.hook: CommunicationHook | None = None
+        self._number = 1
+        self._joins = self._join_raises = False
+        self._ended: frozenset[int] = frozenset()
+        self._runs: list[ParameterRun] = []
+        self._facts: dict[str, str] = {}
+
+    def begin_alike(self, module: nn.Module) -> None:
+        """Give all workers the parameters and buffers of the first one; raise `UsageError` if shapes differ."""
+        if self.count > 1:
+            require_equal_shapes(module, self.group)
+            self._number = next_number(self.group)
+            broadcast([*module.parameters(), *module.buffers()], self.group)
+
+    def exchange_by(self, state: Any, hook: Any) -> None:
+        """Have a hook exchange gradients; raise `UsageError` if it is no function, or there is one already."""
+        if not callable(hook):
+            raise UsageError(f"a communication hook is a function, not {hook!r}", code="wrong-type", path="hook")
+        if self.hook is not None:
+            raise UsageError("there is a communication hook already", code="duplicate-name", path="hook")
+        self.hook = CommunicationHook(state, hook)
+
+    def split(self, module: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> ModelParts:
+        """Cut the module alike on all workers; raises as `parts.split`."""
+        if self.count == 1:
+            return split(module, order, cuts)
+        own_group(self.group)  # all processes make it now, and none in a backward pass
+        return split_alike(module, order, cuts, self.group)
+
+    def train(self, module: nn.Module, parts: ModelParts) -> None:
+        """Take account of which parameters of the module are trained now, and of their types and devices."""
+        if self.count > 1:
+            self._runs = runs_of(parts.buckets)
+            self._facts = {"broadcast_buffers": str(self._broadcast_buffers)} | model_facts(module)
+
+    def compare(self, module: nn.Module, iteration: int) -> None:
+        """Raise `RunFailedError` if parameters differ; not within `join`, where some may take no part."""
+        if self.count > 1 and not self._joins:
+            require_equal_parameters(module, iteration, self.group)
+
+    def average(self, module: nn.Module, running: BackwardPass, turns: Turns | None) -> GradientAverage:
+        """Return the exchange of a backward pass under way.
+
+        Parameters
+        ----------
+        module
+            What is trained.
+        running
+            The backward pass.
+        turns
+            In which the runs are exchanged; None for at once.
+        """
+        forward = running.forward
+        turn = {} if turns is None else {"turn": partial(turns.transfer, forward.iteration)}
+        earlier = [name for name, p in module.named_parameters() if p in running.earlier] if running.earlier else []
+        facts = self._pass_facts(module, forward.iteration, forward.levels, earlier)
+        return GradientAverage(
+            self._runs,
+            self._exchange(),
+            forward.levels,
+            forward.levels[self.rank],
+            partial(self._agree, facts, forward.iteration),
+            hook=self.hook,
+            **turn,
+        )
+
+    def finish(self, module: nn.Module, running: BackwardPass) -> None:
+        """Wait for the averages of a backward pass, and send buffers after them."""
+        if running.average is None:
+            return
+        running.average.finish()
+        self._ended = running.average.ended
+        if self._broadcast_buffers:
+            left = without(running.forward.levels, self._ended)
+            source = left.index(max(left)) if self._ended else 0
+            send(partial(self._share, list(module.buffers()), source), self._runs[0].stream).result()
+
+    @contextmanager
+    def joined(self, is_early_end_raised: bool) -> Iterator[None]:
+        """Let workers have no batch left within the block; on request, that is an error in all of them."""
+        self._joins, self._join_raises = True, is_early_end_raised
+        try:
+            yield
+        finally:
+            self._joins = self._join_raises = False
+
+    def follow(self, module: nn.Module, iteration: int, levels: tuple[int, ...]) -> bool:
+        """Take part in one pass of the others without a batch; once nobody has one, take over what they have learnt.
+
+        Parameters
+        ----------
+        module
+            What is trained.
+        iteration
+            Number of the pass.
+        levels
+            The level of each worker in it.
+
+        Returns
+        -------
+        bool
+            Whether somebody had a batch.
+
+        Raises
+        ------
+        UsageError
+            This worker has had no batch at all, or an early end is to be raised.
+        """
+        if not self._runs:
+            raise UsageError("this process has had no batch at all within join()", code="empty", path="batches")
+        ended = send(partial(self._follow, module, iteration, levels), self._runs[0].stream).result()
+        if len(ended) < self.count:
+            self._ended = ended
+            return True
+        last = min({*range(self.count)} - self._ended)
+        held = [*module.parameters(), *module.buffers()]
+        send(partial(self._share, held, last), self._runs[0].stream).result()
+        self._ended = frozenset()
+        return False
+
+    def _follow(self, module: nn.Module, iteration: int, levels: tuple[int, ...]) -> frozenset[int]:
+        """Take part in one pass, in the thread of transfers; return who has no batch left."""
+        ended = self._agree(self._pass_facts(module, iteration, levels), iteration, has_ended=True)
+        if len(ended) < self.count:
+            left, exchange = without(levels, ended), self._exchange()
+            for at, run in enumerate(self._runs):
+                if contributors(left, run.bucket):
+                    run.exchange(exchange, left, self.hook, at, at + 1 == len(self._runs))
+            if self._broadcast_buffers:
+                self._share(list(module.buffers()), left.index(max(left)))
+        return ended
+
+    def _pass_facts(
+        self, module: nn.Module, iteration: int, levels: tuple[int, ...], earlier: Sequence[str] = ()
+    ) -> dict[str, str]:
+        """Return what the processes must have alike in a backward pass."""
+        own = {"wrapper": f"number {self._number}", "iteration": str(iteration), "levels": str(levels)}
+        facts = own | self._facts
+        facts["gradients of earlier passes"] = ", ".join(earlier) or "none"
+        if self._broadcast_buffers:
+            facts["broadcast_buffers"] += "".join(f", {name} {tuple(b.shape)}" for name, b in module.named_buffers())
+        facts["communication hook"] = "none" if self.hook is None else self.hook.name
+        return facts
+
+    def _agree(self, facts: dict[str, str], iteration: int, has_ended: bool = False) -> frozenset[int]:
+        """Return who has no batch left; raise where the processes differ, or where that is to end the training."""
+        device = self._runs[0].parameters[0].device
+        try:
+            ended = require_equal_passes(facts, device, own_group(self.group), has_ended)
+        except RuntimeError as error:  # of torch, which has no other type for them
+            raise RunFailedError(
+                f"iteration {iteration}: another process has ended, or has not come to this backward pass within the "
+                f"timeout of the process group ({str(error).splitlines()[0]})"
+            ) from error
+        if self._join_raises and 0 < len(ended) < self.count:
+            ranks = ", ".join(map(str, sorted(ended)))
+            where = f"rank{'s' * (len(ended) > 1)} {ranks}"
+            raise UsageError(
+                f"iteration {iteration}: no batch is left on {where}, and the others train on",
+                code="mismatch",
+                path="batches",
+            )
+        return ended
+
+    def _share(self, held: list[Tensor], source: int) -> None:
+        broadcast(held, own_group(self.group), source)
+
+    def _exchange(self) -> GradientExchange:
+        group = own_group(self.group)
+        return GradientExchange(dist.get_process_group_ranks(group), group=group)
+
+    def require_picklable(self) -> None:
+        """Raise `UsageError` where the processes are a group that no other program has."""
+        if self.group is not None:
+            raise UsageError(
+                "a wrapper with a process group of its own cannot be pickled: save its state_dict()",
+                code="unsupported",
+                path="group",
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy gets: its parameters are others, so it knows of no runs."""
+        return self.__dict__ | {"_runs": [], "_facts": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Be what was copied, among the processes that are here."""
+        self.__dict__.update(state)
+        self.rank, self.count = place_in(self.group)
