@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME[,NAME]",
-        help="jobs that the baseline alone has (default: those with a cycle-time limit)",
+        help="jobs that the baseline alone has (default: the only one with a cycle-time limit)",
     )
     add_progress(parser)
     _configure_machine(parser)

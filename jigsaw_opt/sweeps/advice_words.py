@@ -44,15 +44,18 @@ def headline(advice: Advice) -> str:
     unit = unit and f" {unit}"
     if advice.best is None:
         return "No simulation has ended, so there is no answer yet."
-    others = [policy.policy for policy in advice.policies if policy.policy != advice.today and policy.seeds]
+    others = [policy for policy in advice.policies if policy.policy != advice.today and policy.seeds]
     if not others:
         return f"Nothing was compared with {advice.today}, so there is no answer."
-    if advice.best == advice.today:
-        none = f"{others[0]} has no" if len(others) == 1 else "None of the policies has a"
-        return f"{none} better {name} than today's, {advice.today}."
-    own = next(policy for policy in advice.policies if policy.policy == advice.best)
     today = next(policy for policy in advice.policies if policy.policy == advice.today)
-    change, before = own.change.get(advice.measure), today.figures.get(advice.measure)
+    before = today.figures.get(advice.measure)
+    if advice.best == advice.today:
+        next_best = others[0].figures.get(advice.measure)
+        told = before and next_best and _proves_nothing(advice, before.mean, next_best.mean, unit)
+        none = f"{others[0].policy} has no" if len(others) == 1 else "None of the policies has a"
+        return f"{told or ''}{none} better {name} than today's, {advice.today}."
+    own = next(policy for policy in advice.policies if policy.policy == advice.best)
+    change = own.change.get(advice.measure)
     if change is None or before is None:
         return f"The best {name} has {advice.best}: {own.figures[advice.measure].mean:.4g}{unit}."
     after = own.figures[advice.measure].mean

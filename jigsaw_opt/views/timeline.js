@@ -181,7 +181,8 @@ function drawAxis(paint) {
   for (let tick = Math.ceil(view.from / step) * step; tick <= view.to; tick += step) {
     const at = Math.round(x(tick)) + 0.5;
     pen.beginPath(); pen.moveTo(at, AXIS - 5); pen.lineTo(at, AXIS); pen.stroke();
-    pen.fillText(step >= 1e6 ? tick / 1e6 + " s" : step >= 1e3 || view.to >= 1e5 ? +(tick / 1e3).toFixed(3) + " ms" : tick + " µs", Math.max(left + 14, at), AXIS / 2 - 2);
+    const told = step >= 1e6 ? tick / 1e6 + " s" : step >= 1e3 || view.to >= 1e5 ? +(tick / 1e3).toFixed(3) + " ms" : tick + " µs";
+    pen.fillText(told, Math.min(Math.max(left + 14, at), width - pen.measureText(told).width / 2 - 2), AXIS / 2 - 2);
   }
   pen.beginPath(); pen.moveTo(0, AXIS - 0.5); pen.lineTo(width, AXIS - 0.5); pen.stroke();
 }

@@ -396,7 +396,7 @@ def test_the_foreground_is_compared_with_itself_alone(
         assert f"{1.5 * ratio:.3f}" in text and f"{ratio:.3f}" in text
 
 
-def test_the_foreground_is_named_or_has_a_cycle_time_limit(listed: tuple[Instance, Plan]) -> None:
+def test_the_foreground_is_named_or_alone_has_a_cycle_time_limit(listed: tuple[Instance, Plan]) -> None:
     instance, plan = listed
     request = ReplayRequest(instance, plan, baseline="alone")
     for names, told in {(): "missing-option foreground", ("spb", "piece", "pipe"): "contradiction foreground"}.items():
@@ -406,5 +406,8 @@ def test_the_foreground_is_named_or_has_a_cycle_time_limit(listed: tuple[Instanc
         foreground_of(replace(request, foreground=("pip",)))
     limited = altered(instance, jobs=(*instance.jobs[:2], altered(instance.jobs[2], pace_us=10**6)))
     assert foreground_of(replace(request, instance=limited)) == ("pipe",)
+    least_rate = altered(limited, jobs=(*limited.jobs[:1], altered(limited.jobs[1], pace_us=10**6), limited.jobs[2]))
+    with misuse("missing-option foreground", naming=["piece", "pipe"]):
+        foreground_of(replace(request, instance=least_rate))
     problems = replace(request, baseline=None, foreground=("a",)).problems()
     assert ("missing-option", "foreground") in {(problem.code, problem.path) for problem in problems}

@@ -212,6 +212,8 @@ def test_names_of_types_match_whoever_spells_them() -> None:
         ("a100=1", MIXED, "missing-option speeds", "'a100=1,v100=SPEED'"),
         ("h100=2", "1x4:v100", "missing-option speeds", "'h100=2,v100=SPEED'"),
         ("", "1x4:mine+1x4:a100", "missing-option speeds", "'a100=1,mine=SPEED'"),
+        ("", "1x7:a100_1g.10gb+1x4:a100", "missing-option speeds", "'a100=1,a100_1g.10gb=SPEED'"),
+        ("a100=1", "1x7:a100_1g.10gb+1x4:a100", "missing-option speeds", "'a100=1,a100_1g.10gb=SPEED'"),
     ],
 )
 def test_what_is_wrong_with_speeds(speeds: str, cluster: str, expected: str, named: str) -> None:

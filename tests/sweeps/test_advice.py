@@ -396,3 +396,6 @@ def test_a_change_that_is_no_larger_than_twice_the_error_proves_nothing(simulate
     told = headline(advice)
     assert told.startswith("srtf (which knows the lengths of jobs)" if is_proof else "This proves nothing: ")
     assert is_proof or ("1.02 h" in told and "1.04 h" in told)
+    # Nor does it prove that today's policy is the best.
+    best = Advice("mean_completion_h", "recorded", "recorded", [policies[1], policies[2]], [], [], 2, 2, {})
+    assert headline(best).startswith("fifo has no better" if is_proof else "This proves nothing: ")

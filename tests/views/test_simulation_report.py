@@ -22,11 +22,12 @@ from jigsaw_opt.views.simulation_report import simulation_html
 from jigsaw_opt.views.simulation_words import findings, job_times, waits
 from tests.simulation.cases import SECOND, job, random_jobs, run, setting
 from tests.views.test_html_in_browser import browser, show
+from tests.views.test_pages_in_browser import narrow
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
-__all__ = ["browser"]
+__all__ = ["browser", "narrow"]
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -162,3 +163,12 @@ def test_it_draws_and_answers(browser: Chrome, tmp_path: Path, simulated: tuple[
     )
     tip = browser.execute_script("return document.getElementById('tip').textContent")
     assert re.findall(r"s0|4 GPUs|\b4 of|0 h", tip)[:4] == ["s0", "4 of", "4 GPUs", "0 h"]
+
+
+def test_a_narrow_window_shows_a_long_name_of_a_policy(
+    narrow: Chrome, tmp_path: Path, simulated: tuple[Setting, SimulationOutcome]
+) -> None:
+    made, outcome = simulated
+    words = "multifactor:kind=conservative:reserve=servers:placement=consolidated:default_limit=24"
+    show(narrow, tmp_path, simulation_html(made, outcome, summarise(made, outcome), words))
+    assert narrow.execute_script("return document.documentElement.scrollWidth") == 400

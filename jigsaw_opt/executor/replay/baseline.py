@@ -91,14 +91,16 @@ def baseline_part(request: ReplayRequest) -> PhasePart | None:
 
 
 def foreground_of(request: ReplayRequest) -> tuple[str, ...]:
-    """Return the names of the jobs in the foreground: those that are named, or else those that have a cycle-time limit.
+    """Return the names of the jobs in the foreground: those that are named, or else the only one with a limit.
+
+    Where several jobs have a cycle-time limit, that of some may be the least rate of a background job.
 
     Raises
     ------
     InvalidInputError
         There is no such job.
     UsageError
-        All jobs are in the foreground, or none is.
+        All jobs are in the foreground, or it is not known which.
     """
     names = [job.name for job in request.instance.jobs]
     unknown = [name for name in request.foreground if name not in names]
@@ -110,14 +112,15 @@ def foreground_of(request: ReplayRequest) -> tuple[str, ...]:
             ]
         )
     limited = tuple(job.name for job in request.instance.jobs if job.pace_us is not None)
-    found = tuple(dict.fromkeys(request.foreground or limited))
-    if not found:
-        named = argument("foreground", "NAME")
+    if not request.foreground and len(limited) != 1:
+        has = f"jobs {', '.join(limited)} have" if limited else "no job has"
+        named = argument("foreground", "NAME[,NAME]")
         raise UsageError(
-            f"no job has a cycle-time limit, so it has to be said which ones are in the foreground: {named}",
+            f"{has} a cycle-time limit, so it has to be said which ones are in the foreground: {named}",
             code="missing-option",
             path="foreground",
         )
+    found = tuple(dict.fromkeys(request.foreground or limited))
     if len(found) == len(names):
         raise UsageError(
             "all jobs are in the foreground, so they take alone what they take together",

@@ -67,7 +67,7 @@ class ReplaySettings:
         Whether nothing starts before its planned start.
     baseline, foreground
         Replay the jobs a second time, the usual way; or, as ``alone``, those of these names without the others. If none
-        is named, those that have a cycle-time limit.
+        is named, the only one that has a cycle-time limit.
     checkpoint, every, resume
         A folder, after how many iterations of a job its workers are saved there (None: only at the end), and whether
         to go on from what it holds.

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.gpu_types import matching_types
+from jigsaw_opt.problem.gpu_types import is_part, matching_types
 from jigsaw_opt.problem.workload import TraceJob
 
 __all__ = ["ESTIMATES", "TypeSpeeds", "speeds_of"]
@@ -53,8 +53,9 @@ class TypeSpeeds:
     reference: str = ""
 
     def of(self, gpu_type: str) -> Fraction | None:
-        """Return the speed of a type, or None where it is not known."""
-        found = {self.speeds[name] for name in matching_types(gpu_type, self.speeds)}
+        """Return the speed of a type, or None where it is not known; that of whole GPUs is not that of their parts."""
+        names = matching_types(gpu_type, self.speeds)
+        found = {self.speeds[name] for name in names if is_part(name) or not is_part(gpu_type)}
         return found.pop() if len(found) == 1 else None
 
     def unknown(self, job: TraceJob) -> str | None:
