@@ -25,6 +25,7 @@ TITLES: dict[StepKind, str] = {
     "gpu": "waits for a GPU",
     "link": "waits for a link",
     "memory": "waits for memory",
+    "power": "waits for power",
     "release": "not yet released",
     "slack": "nothing in the way",
 }

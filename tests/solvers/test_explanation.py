@@ -35,6 +35,7 @@ from jigsaw_opt.problem import (
     TaskGraphJobPlan,
     TaskGraphTransfer,
 )
+from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.solvers.explanation import JobExplanation, explain
 from jigsaw_opt.solvers.explanation.chain import Chains
 from jigsaw_opt.solvers.explanation.changes import changes
@@ -46,7 +47,7 @@ from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.html import timeline_data
 from jigsaw_opt.views.lanes import picture
-from tests.random_instances import GOALS, random_instance
+from tests.random_instances import GOALS, random_instance, with_power_caps
 from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance, with_objective
 from tests.refusals import carries, misuse
 from tests.solvers.test_failures import chained
@@ -236,6 +237,33 @@ def require_true(instance: Instance, plan: Plan) -> Counter[str]:
                 assert (wrong == ()) == (step.kind == "slack"), step
                 seen[step.kind] += 1
     return seen
+
+
+def test_a_block_waits_for_power() -> None:
+    """b waits for c on its GPU, and then for a, which draws most of what the room may."""
+    cap = PowerCap("room", ("a", "b"), 3)
+    cluster = replace(TWO_GPUS, power_caps=(cap,))
+    drawing = [(single(name, length), watts) for name, length, watts in (("a", 5, 2), ("b", 3, 2), ("c", 4, 1))]
+    jobs = [
+        replace(job, shape=replace(job.shape, blocks=(replace(job.shape.blocks[0], power_w={"v": watts}),)))
+        for job, watts in drawing
+    ]
+    places = [(jobs[0], ("a/0",), [[0]]), (jobs[1], ("b/0",), [[7]]), (jobs[2], ("b/0",), [[0]])]
+    instance, plan = planned(cluster, places)
+    assert told(instance, plan, "b") == {"gpu": 4, "power": 1, "slack": 2, "compute": 3}
+    [wait] = [wait for wait in explain(instance, plan, "b")[0].waits if wait.kind == "power"]
+    assert (wait.on, wait.by, wait.us) == ("room", "", 1)
+    assert told(*planned(cluster, places, period=12), "b") == {"gpu": 6, "power": 1, "slack": 2, "compute": 3}
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_waits_for_power_are_what_the_checker_says(goal: tuple[str, str]) -> None:
+    seen = Counter[str]()
+    for seed in range(8):
+        capped = with_power_caps(random_mixed_instance(seed, *goal), Random(seed))  # type: ignore[arg-type]
+        plan = solve(capped, "greedy", Options(threads=1)).plan
+        seen += require_true(capped, plan) if plan is not None else Counter()
+    assert seen["power"] > 0
 
 
 @pytest.mark.parametrize("goal", GOALS)

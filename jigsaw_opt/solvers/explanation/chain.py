@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.activities.presence import spans
-from jigsaw_opt.solvers.explanation.usage import BusyTimes, MemoryOverTime
+from jigsaw_opt.solvers.explanation.usage import BusyTimes, UseOverTime
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
 __all__ = ["KINDS", "ChainStep", "Chains", "StepKind"]
@@ -22,8 +22,8 @@ __all__ = ["KINDS", "ChainStep", "Chains", "StepKind"]
 _REMEMBERED = 256
 """Activities whose waits are kept: those of a job, mostly."""
 
-StepKind = Literal["compute", "exchange", "partner", "gpu", "link", "memory", "release", "slack"]
-KINDS: tuple[StepKind, ...] = ("compute", "exchange", "partner", "gpu", "link", "memory", "release", "slack")
+StepKind = Literal["compute", "exchange", "partner", "gpu", "link", "memory", "power", "release", "slack"]
+KINDS: tuple[StepKind, ...] = ("compute", "exchange", "partner", "gpu", "link", "memory", "power", "release", "slack")
 """Where time goes, in the order of tables. `partner` is another worker's block, for a worker that waits for it."""
 
 
@@ -40,7 +40,7 @@ class ChainStep:
     activity
         The operation that runs, or that waits.
     on
-        Where it waits: number of a GPU or link among the resources; None for any other kind.
+        Where it waits: number of a GPU or link among the resources, or of a power cap; None for any other kind.
     by
         An activity of the job that is in the way there; None where there is none.
     """
@@ -54,13 +54,13 @@ class ChainStep:
 
 
 class _Obstacle(NamedTuple):
-    """Obstacle that kept an activity from its start for a time; `by` is None where nobody says when memory is free."""
+    """Obstacle that kept an activity from its start for a time; `by` is None where nobody says when there is room."""
 
     start_us: int
     end_us: int
-    resource: int
+    kind: StepKind
+    on: int
     by: int | None
-    is_memory: bool = False
 
 
 class _Cause(NamedTuple):
@@ -108,7 +108,7 @@ class Chains:
         return found
 
     @cached_property
-    def _memory(self) -> dict[int, MemoryOverTime]:
+    def _memory(self) -> dict[int, UseOverTime]:
         holds: dict[int, list[tuple[int, int, int]]] = {}
         for activity, opened in enumerate(self._flat.opens):
             for gpu, size, last in opened:
@@ -120,7 +120,17 @@ class Chains:
                 holds.setdefault(gpu, []).append((begin, end, size))
                 activations.setdefault(gpu, []).append((begin, end, most))
         room, period = self._flat.room, self._period
-        return {gpu: MemoryOverTime(own, room[gpu], period, activations.get(gpu, ())) for gpu, own in holds.items()}
+        return {gpu: UseOverTime(own, room[gpu], period, activations.get(gpu, ())) for gpu, own in holds.items()}
+
+    @cached_property
+    def _power(self) -> list[UseOverTime]:
+        """Return the watts that are drawn under each power cap."""
+        drawn: list[list[tuple[int, int, int]]] = [[] for _ in self._flat.caps]
+        for activity, own in enumerate(self._flat.draws):
+            start = self._starts[activity]
+            for cap, watts in own:
+                drawn[cap].append((start, start + self._flat.duration_us[activity], watts))
+        return [UseOverTime(own, watts, self._period) for own, watts in zip(drawn, self._flat.caps, strict=True)]
 
     @cached_property
     def _spans(self) -> list[tuple[int, int]]:
@@ -193,7 +203,8 @@ class Chains:
                 if self._flat.job[interval.activity] == self._flat.job[activity]:
                     since, before = interval.end_us, (interval.activity, interval.shift_us)
                     break
-                others.append(_Obstacle(interval.start_us, interval.end_us, resource, interval.activity))
+                kind: StepKind = "gpu" if resource < self._gpus else "link"
+                others.append(_Obstacle(interval.start_us, interval.end_us, kind, resource, interval.activity))
         return _Cause(since, before, [each for each in others if each.end_us > since])
 
     def _wait(self, activity: int, start: int, cause: _Cause) -> list[ChainStep]:
@@ -211,8 +222,7 @@ class Chains:
         }
         parts = list(pairwise(sorted(cuts)))
         for (low, high), obstacle in zip(parts, _in_the_way(obstacles, [low for low, _ in parts]), strict=True):
-            kind: StepKind = "memory" if obstacle.is_memory else "gpu" if obstacle.resource < self._gpus else "link"
-            steps.append(ChainStep(kind, low, high, activity, obstacle.resource, obstacle.by))
+            steps.append(ChainStep(obstacle.kind, low, high, activity, obstacle.on, obstacle.by))
         if free < start:
             steps.append(ChainStep("slack", free, start, activity))
         return self._joined(steps)
@@ -232,15 +242,18 @@ class Chains:
         return (one.kind, one.on, jobs[0]) == (other.kind, other.on, jobs[1])
 
     def _full(self, activity: int, since: int, start: int) -> Iterator[_Obstacle]:
-        """Return when there is no room for what an activity begins to hold, and for its job if that begins with it."""
+        """Return when there is no room for what an activity draws or begins to hold, and for its job if it is first."""
+        for cap, watts in self._flat.draws[activity] if self._flat.draws else ():
+            for low, high in self._power[cap].full(watts, since, start):
+                yield _Obstacle(low, high, "power", cap, None)
         job = self._flat.job[activity]
         for gpu, size, most in self._flat.residents[job] if self._spans and self._spans[job][0] == start else ():
             for low, high in self._memory[gpu].full(size, since, start, most):
-                yield _Obstacle(low, high, gpu, self._leaver(gpu, high), True)
+                yield _Obstacle(low, high, "memory", gpu, self._leaver(gpu, high))
         for gpu, size, last in self._flat.opens[activity]:
             for low, high in self._memory[gpu].full(size, since, start):
                 # What another activity ends is held from the start until then, so it begins after the last such time.
-                yield _Obstacle(low if last == activity else since, high, gpu, None, True)
+                yield _Obstacle(low if last == activity else since, high, "memory", gpu, None)
                 if last != activity:
                     break
 
@@ -254,7 +267,7 @@ class Chains:
 
 
 def _in_the_way(obstacles: Sequence[_Obstacle], moments: Sequence[int]) -> Iterator[_Obstacle]:
-    """Yield another job or else full memory at each moment, or what comes next: the hole is too short then.
+    """Yield another job, else full memory or power, at each moment, or what comes next: the hole is too short then.
 
     Both are in order of time.
     """
@@ -265,6 +278,6 @@ def _in_the_way(obstacles: Sequence[_Obstacle], moments: Sequence[int]) -> Itera
             following += 1
         there = [interval for interval in there if interval.end_us > moment]
         if there:
-            yield next((interval for interval in there if not interval.is_memory), there[0])
+            yield next((interval for interval in there if interval.kind in ("gpu", "link")), there[0])
         else:
             yield obstacles[following]

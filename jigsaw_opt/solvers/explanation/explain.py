@@ -30,7 +30,7 @@ class NamedStep:
     start_us, end_us
         From when to when, in microseconds.
     on
-        The GPU or link that is waited for; empty for any other kind.
+        The GPU, link or power cap that is waited for; empty for any other kind.
     by
         The job that has it meanwhile; empty where there is none.
     """
@@ -145,6 +145,7 @@ class Explainer:
         cluster = order.operations.cluster
         gpus = cluster.gpus.names
         self._resources = [*gpus, *(link.name for link in cluster.links)]
+        self._caps = [cap.name for cap in cluster.power_caps or ()]
         self._number = {name: at for at, name in enumerate(gpus)}
 
     def number(self, name: str) -> int:
@@ -181,7 +182,7 @@ class Explainer:
 
     def _named(self, step: ChainStep) -> NamedStep:
         flat, names = self._order.flat, self._resources
-        on = "" if step.on is None else names[step.on]
+        on = "" if step.on is None else self._caps[step.on] if step.kind == "power" else names[step.on]
         by = "" if step.by is None else self._order.jobs[flat.job[step.by]].name
         what = self._order.operation_name(step.activity)
         return NamedStep(step.kind, what, flat.iteration[step.activity], step.start_us, step.end_us, on, by)

@@ -1,4 +1,4 @@
-"""Who is on a GPU or link before a moment, and when its memory is full; on both horizons."""
+"""Who is on a GPU or link before a moment, and when memory or power is used up; on both horizons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["BusyTimes", "MemoryOverTime", "Occupation"]
+__all__ = ["BusyTimes", "Occupation", "UseOverTime"]
 
 
 class Occupation(NamedTuple):
@@ -64,15 +64,15 @@ class BusyTimes:
             at -= 1
 
 
-class MemoryOverTime:
-    """Bytes held on one GPU over time.
+class UseOverTime:
+    """Bytes held on one GPU, or watts drawn under one power cap, over time.
 
     Parameters
     ----------
     holds
-        As (start, end, bytes).
+        As (start, end, bytes or watts).
     room
-        Bytes that may be taken in all.
+        How much may be taken in all.
     period
         In microseconds; None on the finite horizon.
     activations
@@ -111,12 +111,12 @@ class MemoryOverTime:
         ]
 
     def full(self, more: int, since: int, until: int, activations: int = 0) -> Iterator[tuple[int, int]]:
-        """Yield intervals between two moments in which some bytes have no room, the latest first.
+        """Yield intervals between two moments in which there is no room for some more, the latest first.
 
         Parameters
         ----------
         more
-            The bytes.
+            The bytes or watts.
         since, until
             The moments, in microseconds.
         activations
