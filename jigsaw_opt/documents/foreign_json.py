@@ -1,7 +1,8 @@
-"""JSON as other programs write it: what is broken in strings is mended, and told; our own documents are never mended.
+"""JSON as other programs write it: what is broken in strings and numbers is mended, and told; our own never is.
 
 Some programs write names as they come: bytes that are no UTF-8, control characters, backslashes. Only a text that is no
-JSON is mended. Every such part is replaced by U+FFFD, the character for what cannot be read.
+JSON is mended. Every such part is replaced by U+FFFD, the character for what cannot be read. Others print the numbers
+of an object as C does: ``inf`` and ``nan``, and with the decimal comma of the user's language.
 """
 
 from __future__ import annotations
@@ -28,12 +29,18 @@ _FAULT = re.compile(
 _SUSPECT = re.compile(r"[\\\x00-\x1f]")
 _EARLY_END = re.compile(r'\\"(?=\s*[,:}\]])')
 _AFTER_STRING = re.compile(r"\s*[,:}\]]")
+_NUMBER = re.compile(
+    r"(?P<head>:\s*-?)(?:(?P<unbounded>inf(?:inity)?)|(?P<unknown>nan)|(?P<whole>[0-9]+),(?P<part>[0-9]+(?:[eE][-+]?[0-9]+)?))"
+    r"(?=\s*[,}])"
+)
+"""The value of a key: behind a comma an object has another key, so a number behind one is the fraction of the value."""
 _KINDS = {
     "byte": "no UTF-8",
     "surrogate": "half a surrogate pair",
     "backslash": "a lone backslash",
     "control": "a control character",
     "mark": "a byte order mark",
+    "number": "a number that is none of JSON",
 }
 
 
@@ -100,9 +107,20 @@ def _mended(data: bytes | str) -> tuple[str, Counter[str]]:
         elif found and _SUSPECT.search(text, start, end):
             parts += text[done:start], _FAULT.sub(partial(_replacement, faults), found[0])
             done = end
+        if found and (number := _NUMBER.match(text, end)):
+            parts += text[done:end], _number(number)
+            faults["number"] += 1
+            done = end = number.end()
         start = end
     parts.append(text[done:])
     return "".join(parts), faults
+
+
+def _number(found: re.Match[str]) -> str:
+    """Return the value of a key, with what stands before it, as Python's JSON has it."""
+    if found["whole"]:
+        return f"{found['head']}{found['whole']}.{found['part']}"
+    return ": NaN" if found["unknown"] else f"{found['head']}Infinity"
 
 
 def _replacement(faults: Counter[str], found: re.Match[str]) -> str:

@@ -1,8 +1,9 @@
-"""JSON of other programs: faults in strings are replaced and told, all else is refused."""
+"""JSON of other programs: faults in strings and numbers are mended and told, all else is refused."""
 
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -35,6 +36,24 @@ def test_faults_in_strings_are_replaced_and_told(text: bytes, value: str, told: 
     assert read(text) == ({"a": value, "b": [1]}, [f"t: replaced: {told}"])
 
 
+@pytest.mark.parametrize(
+    ("number", "value"),
+    [("inf", math.inf), ("-inf", -math.inf), ("-infinity", -math.inf), ("7,757576", 7.757576), ("-0,5e-05", -0.5e-05)],
+)
+def test_a_number_as_c_prints_it_is_mended_and_told(number: str, value: float) -> None:
+    for text in (f'{{"a": {number}, "b": [1,5]}}', f'{{"b": [1,5], "a": {number} }}'):
+        assert read(text.encode()) == (
+            {"a": value, "b": [1, 5]},
+            ["t: replaced: a number that is none of JSON (1 times)"],
+        )
+
+
+@pytest.mark.parametrize("number", ["nan", "-nan"])
+def test_what_is_no_number_to_c_is_none_here(number: str) -> None:
+    tree, told = read(f'{{"a": {number}}}'.encode())
+    assert math.isnan(tree["a"]) and told == ["t: replaced: a number that is none of JSON (1 times)"]
+
+
 def test_what_is_right_stays_as_it_is() -> None:
     tree = {"a": 'say "x", y: \\', "\ufffd": "\U0001f600\n", "b": {"c": [1.5, None]}}
     assert read(json.dumps(tree, ensure_ascii=False).encode()) == (tree, [])
@@ -47,7 +66,20 @@ def test_keys_that_stand_twice_are_told() -> None:
     )
 
 
-@pytest.mark.parametrize("text", [b'{"a": ', b'{"a": "x', b'{"a": "\xff", ]', b"[]", b"", b'{"a" "b"}', b'{"a": \x01}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a": ',
+        b'{"a": "x',
+        b'{"a": "\xff", ]',
+        b"[]",
+        b"",
+        b'{"a" "b"}',
+        b'{"a": \x01}',
+        b'{"a": 1,2,3}',
+        b'{"a": in}',
+    ],
+)
 def test_all_else_is_refused(text: bytes) -> None:
     with pytest.raises(InvalidInputError) as caught:
         read(text)

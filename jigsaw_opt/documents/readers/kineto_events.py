@@ -11,7 +11,7 @@ operation that makes a node of the backward pass takes the number, so it is the 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -29,11 +29,18 @@ MODULE = "nn.Module: "
 NODE = "autograd::engine::evaluate_function: "
 """How the name of a node of the backward pass begins."""
 _ANNOTATION, _PYTHON = "user_annotation", "python_function"
-_LAUNCHES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime"})
+_LAUNCHES = frozenset(
+    {"hip_runtime", *(f"{kind}_{call}" for kind in ("cuda", "xpu", "privateuse1") for call in ("runtime", "driver"))}
+)
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+_UNREAD = frozenset({"mtia_ccp_events", "mtia_runtime", "hpu_op", "glow_runtime", "cuda_profiler_range"})
+"""Work of devices, and calls for it, in forms that do not say which operation asked for it."""
+_LAUNCH = re.compile("launch", re.IGNORECASE)
+"""In the name of a call that gives a device work: of the others, some stand in every trace of a host with a GPU."""
 _KNOWN = (OP, _ANNOTATION, _PYTHON, *_LAUNCHES, *_DEVICE)
 _COMMUNICATION, _COLLECTIVE = "nccl", "c10d::"
 _ONE_PROCESS = "convert the trace of one of them"
+_LOST = "times of the CPU would stand for them: profile the kernels, or take the device's activity out of the profile"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MOST_US = 1e17
 _ROUNDING_US = 1.0
@@ -156,6 +163,7 @@ def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None
             report.add(root, f"the list of events is expected, not {describe(events)}", code="wrong-type")
             return
         spans = [span for k, event in enumerate(events) if (span := _span((root, k), event, report))]
+        _check_device(events, root, report)
         if replaced := sum(map(_replace_controls, spans)):
             tell(f"{source}: replaced: a control character in a name ({replaced} names)")
         found.extend(_once(spans))
@@ -178,6 +186,24 @@ def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None
     work = tuple(_of_device(device, host))
     unknown = sum(one.duration for one in device) - sum(duration for _, duration in work)
     return Trace(tuple(host), work, _makers(host), unknown, crossings)
+
+
+def _check_device(events: Sequence[Any], root: str, report: Report) -> None:
+    """Note that a device worked, where the trace does not hold what it did."""
+    lost: Counter[str] = Counter()
+    for event in events:
+        kind = event.get("cat") if isinstance(event, Mapping) and event.get("ph") == "X" else None
+        if not isinstance(kind, str):
+            continue
+        if kind in _DEVICE:
+            return
+        if kind in _UNREAD or (kind in _LAUNCHES and _LAUNCH.search(str(event.get("name")))):
+            lost[kind] += 1
+    if lost:
+        told = ", ".join(f"{number} of {quoted(kind)}" for kind, number in lost.items())
+        report.add(
+            root, f"no event says what the device did, beside events that it worked: {told}", _LOST, code="empty"
+        )
 
 
 def _replace_controls(span: TraceSpan) -> bool:
