@@ -73,8 +73,10 @@ GPU* and *AMD Instinct MI300X Accelerator*. The fabric is one direction of NVLin
 _PCIE_BANDWIDTH: Mapping[str, int] = {"v100": 16 * 10**9, "a100": 32 * 10**9, "h100": 64 * 10**9}
 """The fabric of cards: a slot of PCI Express 3.0, 4.0 or 5.0 with 16 lanes, one direction."""
 _PCIE = re.compile(r"(?<![a-z])pcie(?![a-z])")
-_MEMORY = re.compile(r"(?:(?<![0-9])([0-9]{1,4})gb?|(?<=[_-])(16|24|32|40|48|64|80|94|96|141|192))(?![a-z0-9.])")
-"""Gigabytes, as in ``a100-80gb``, ``a100-80g`` and, of usual sizes alone, ``a100_80``."""
+_MEMORY = re.compile(
+    r"(?:(?<![0-9])([0-9]{1,4})gb|(?<![a-z0-9])([0-9]{1,4})g|(?<=[_-])(16|24|32|40|48|64|80|94|96|141|192))(?![a-z0-9.])"
+)
+"""Gigabytes, as in ``a100-80gb``, ``a100-80g`` (not ``a10g``) and, of usual sizes alone, ``a100_80``."""
 _SUPERCHIP = re.compile(r"(?<![a-z])g[hb][0-9]")
 """Names of these tell the memory of the processor, as ``nvidia_gh200_480gb``."""
 _NVLINK = 25 * 10**9

@@ -33,8 +33,8 @@ BANDWIDTHS: Mapping[str, int] = {
 of which ``NV4`` has four (one of the fifth is twice as fast); PCI Express 3.0 with 16 lanes; the link between two
 sockets."""
 _APART = "SYS"
-_FORMER_NAMES = {"SOC": _APART}
-"""How older drivers call a class."""
+_FORMER_NAMES = {"SOC": _APART, "PSB": "PIX"}
+"""How older drivers, and DCGM, call a class."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _GPU = re.compile(r"GPU[0-9]{1,3}")
 _CELL = re.compile(r"NV(?P<links>[1-9][0-9]?)|PIX|PXB|PHB|NODE|SYS")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from jigsaw_opt.documents.readers.traces import read_trace
 
 _TIMES = {"startTime": "2026-01-31T08:00:00Z", "completionTime": "2026-01-31T09:00:00Z"}
@@ -56,3 +58,28 @@ def test_pods_of_alibaba_ask_for_types() -> None:
     workload = read_trace("alibaba", f"{head}a,1,V100M16|V100M32,BE,0,9,1\nb,1,,LS,0,9,1\nc,1,T4,LS,0,,\n", "t")
     assert [job.gpu_types for job in workload.jobs] == [("v100-16gb", "v100-32gb"), None]
     assert [job.gpu_types for job in workload.unfinished] == [("t4",)]
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "types"),
+    [
+        ("accelerator", "nvidia", None),
+        ("kubernetes.azure.com/accelerator", "nvidia", None),
+        ("accelerator", "nvidia-gpu", None),
+        ("gpu-type", "true", None),
+        ("nvidia.com/gpu.present", "true", None),
+        ("gpu.nvidia.com/class", "A100_PCIE_80GB", ("A100_PCIE_80GB",)),
+        ("gpu.nvidia.com/model", "H100_NVLINK_80GB", ("H100_NVLINK_80GB",)),
+        ("amd.com/gpu.product-name", "AMD_Instinct_MI300X_OAM", ("AMD_Instinct_MI300X_OAM",)),
+        ("gpu.intel.com/product", "Max_1550", ("Max_1550",)),
+        ("gpu_type", "a100", ("a100",)),
+        ("karpenter.k8s.aws/instance-gpu-name", "a10g", ("a10g",)),
+        ("cloud.google.com/gke-accelerator", "nvidia-tesla-a100", ("nvidia-tesla-a100",)),
+    ],
+)
+def test_labels_of_nodes_that_name_a_type(label: str, value: str, types: tuple[str, ...] | None) -> None:
+    rule = {"matchExpressions": [{"key": label, "operator": "In", "values": [value]}]}
+    required = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [rule]}}}
+    items = [kubernetes_job("a", nodeSelector={label: value}), kubernetes_job("b", affinity=required)]
+    workload = read_trace("kubernetes", json.dumps({"apiVersion": "v1", "items": items}), "t")
+    assert [job.gpu_types for job in workload.jobs] == [types, types]

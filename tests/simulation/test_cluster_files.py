@@ -106,6 +106,10 @@ def test_a_node_with_several_types_of_gpu_is_a_server_for_each() -> None:
         ("nvidia_a40_48gb", 48, 12),  # no data sheet
         ("nvidia_gh200_480gb", 16, 12),  # the memory of its processor
         ("a100_1g.5gb", 5, 12),
+        ("nvidia_a10g", 16, 12),  # the name of a type, and no 10 GB
+        ("NVlink_A100_40GB", 40, 300),
+        ("nvidia_h100_pcie_1g.20gb", 20, 12),
+        ("tesla_v100-sxm3-32gb", 32, 150),
     ],
 )
 def test_types_mean_data_sheets_by_their_words(spelling: str, memory: int, fabric: int) -> None:

@@ -67,7 +67,15 @@ def test_a_mesh_is_one_server_whose_fabric_is_its_slowest_needed_connection() ->
 
 @pytest.mark.parametrize(
     ("cell", "servers", "fabric"),
-    [("PIX", 1, 12), ("PHB", 1, 12), ("NODE", 1, 12), ("NV18", 1, 450), ("SYS", 2, 300), ("SOC", 2, 300)],
+    [
+        ("PIX", 1, 12),
+        ("PHB", 1, 12),
+        ("NODE", 1, 12),
+        ("NV18", 1, 450),
+        ("SYS", 2, 300),
+        ("SOC", 2, 300),
+        ("PSB", 1, 12),
+    ],
 )
 def test_two_gpus(cell: str, servers: int, fabric: int) -> None:
     text = f"\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \t{cell}\t0-7\nGPU1\t{cell}\t X \t0-7\n"

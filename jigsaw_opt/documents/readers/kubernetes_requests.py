@@ -13,9 +13,12 @@ from jigsaw_opt.problem.workload import LARGEST, is_name
 __all__ = ["requests_of"]
 
 _TYPE_LABEL = re.compile(
-    r"(?:.*/)?(?:gpu[.-]?(?:product|type|model|name)|gke-accelerator|instance-gpu-name|accelerator(?:-type)?)"
+    r"(?:.*/)?(?:gpu[._-]?(?:product(?:-name)?|type|model|name)|gke-accelerator|instance-gpu-name|accelerator(?:-type)?)"
+    r"|gpu\.nvidia\.com/(?:class|model)|gpu\.intel\.com/product"
 )
 """Labels of nodes that say of which type their GPUs are, as ``nvidia.com/gpu.product``."""
+_NO_TYPE = re.compile(r"(?:(?:nvidia|amd|intel|gpu|true|yes|any)(?:[_-](?!$)|$))+", re.IGNORECASE)
+"""Values of such labels that any GPU has, or any of a maker, as ``nvidia`` on Azure."""
 _QUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "runai/queue", "kai.scheduler/queue", "volcano.sh/queue-name")
 _PREEMPTIBLE = ("volcano.sh/preemptable", "volcano.sh/preemptible")
 _TRUTHS = {"true": True, "false": False}
@@ -52,7 +55,7 @@ def _types(pod: Tree, tally: Tally) -> tuple[str, ...] | None:
     selector = pod.at("nodeSelector")
     chosen = [selector.at(key) for key in selector.names() if _TYPE_LABEL.fullmatch(key)]
     if chosen:
-        return tuple(dict.fromkeys(tree.text() for tree in chosen)) or None
+        return tuple(dict.fromkeys(name for name in map(Tree.text, chosen) if not _NO_TYPE.fullmatch(name))) or None
     required = pod.at("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     terms = [tuple(_of_term(term, tally)) for term in required.at("nodeSelectorTerms").items()]
     if not terms or not all(terms):  # one term is enough, so each must name types
@@ -66,7 +69,8 @@ def _of_term(term: Tree, tally: Tally) -> Iterator[str]:
         if not isinstance(key, str) or not _TYPE_LABEL.fullmatch(key):
             continue
         if rule.at("operator").value == "In":
-            yield from (value.text() for value in rule.at("values").items())
+            names = [value.text() for value in rule.at("values").items()]
+            yield from () if any(map(_NO_TYPE.fullmatch, names)) else names
         else:
             tally.remark("pods whose affinity to types of GPU is no list of types (In), which is not read")
 
