@@ -80,7 +80,10 @@ def compare_sent(number: int, sent_bytes: int, parts: Sequence[Stage]) -> list[s
     if not parts or sent_bytes in (0, parts[number].output_bytes):
         return []
     planned = f"{parts[number].output_bytes:,}"
-    return [f"stage {number} sends {sent_bytes:,} bytes of a micro-batch, and the partition says {planned}"]
+    return [
+        f"stage {number} sends {sent_bytes:,} bytes of a micro-batch, and the partition says {planned}; if it planned"
+        " micro-batches of another size, all times differ, and `jigsaw pipeline --batch` says what they share"
+    ]
 
 
 def require_same_batch(inputs: Sequence[Tensor], targets: Tensor, group: dist.ProcessGroup | None) -> None:
