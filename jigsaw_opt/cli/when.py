@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.output import ended, note, print_json
     from jigsaw_opt.cli.simulate_setting import tell_reading
     from jigsaw_opt.simulation.past_questions import past_answers
-    from jigsaw_opt.simulation.predicting import overdue, predict_starts
+    from jigsaw_opt.simulation.predicting import predict_starts
     from jigsaw_opt.simulation.reading import read_setting
     from jigsaw_opt.simulation.trace_queue import queue_at, time_in, waiting_job
     from jigsaw_opt.system.interrupts import interrupt_flag
@@ -106,13 +106,10 @@ def run(arguments: argparse.Namespace) -> int:
     prediction = replace(prediction, answers=tuple(answers))
     for remark in _remarks(prediction.samples, len(answers), silent):
         note(remark)
-    if warning := overdue(prediction, found.queue.jobs[job].job, setting.round_us):
-        note(warning)
     if arguments.json:
         waiting = sum(one.share is None for one in found.queue.jobs.values())
         counts = {"waiting": waiting, "running": len(found.queue.jobs) - waiting, "past": len(found.past.ended)}
-        warnings = [warning] if warning else []
-        print_json({**prediction.plain(), "policy": arguments.policy, **counts, "warnings": warnings})
+        print_json({**prediction.plain(), "policy": arguments.policy, **counts})
     else:
         print(prediction)
     return ended(

@@ -49,6 +49,8 @@ class StartPrediction:
         How many simulations there were.
     answers
         What was foretold in the past in the same way. From `FEWEST_ANSWERS` on they correct the intervals.
+    warning
+        Why it is not to be trusted: the job has waited although it would start at once. Empty where it has not.
     """
 
     job: str
@@ -56,6 +58,7 @@ class StartPrediction:
     starts_us: tuple[int, ...]
     samples: int
     answers: tuple[PastAnswer, ...] = ()
+    warning: str = ""
 
     def interval_us(self, share: float) -> tuple[int | None, int | None]:
         """Return between which times it starts with a probability of `share`; None for later than was simulated.
@@ -106,8 +109,10 @@ class StartPrediction:
             f"{called('job', printable(self.job))} starts {half} with a probability of 50 %, and {most} with 90 %"
             f" ({counted(self.samples, 'simulation')} of the queue{by})."
         )
-        half, most = (self._told(self.simulated_us(share)) for share in _SHARES)
-        return f"{told}\nAs simulated: {half} with 50 %, and {most} with 90 %." if is_corrected else told
+        if is_corrected:
+            half, most = (self._told(self.simulated_us(share)) for share in _SHARES)
+            told += f"\nAs simulated: {half} with 50 %, and {most} with 90 %."
+        return f"{told}\nWarning: {self.warning}." if self.warning else told
 
     def _told(self, interval_us: tuple[int | None, int | None]) -> str:
         low, high = (None if time_us is None else duration(time_us - self.now_us) for time_us in interval_us)
@@ -126,6 +131,7 @@ class StartPrediction:
             "answers": len(self.answers),
             "samples": self.samples,
             "not_started": self.samples - len(self.starts_us),
+            "warnings": [self.warning] if self.warning else [],
         }
 
 

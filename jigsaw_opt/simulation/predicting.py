@@ -18,7 +18,7 @@ from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.taken_over import TakenOver
 from jigsaw_opt.text import called, duration, printable
 
-__all__ = ["overdue", "predict_start_live", "predict_starts"]
+__all__ = ["predict_start_live", "predict_starts"]
 
 _MOST_NUMBERED = 1_000_000
 """Jobs of a queue and of those that left it: a simulation has a place for each number."""
@@ -82,9 +82,10 @@ def predict_starts(
     while len(starts) < samples and not (starts and stop()):
         starts.append(_starts_us(setting, queue, jobs, draws, f"{seed}/{len(starts)}"))
     found = []
-    for job in jobs:
-        starts_us = tuple(sorted(one[job] for one in starts if job in one))
-        found.append(StartPrediction(queue.jobs[job].job.name, queue.now_us, starts_us, len(starts)))
+    for number in jobs:
+        job, starts_us = queue.jobs[number].job, tuple(sorted(one[number] for one in starts if number in one))
+        one = StartPrediction(job.name, queue.now_us, starts_us, len(starts))
+        found.append(replace(one, warning=_overdue(one, job, setting.round_us)))
     return found
 
 
@@ -125,18 +126,8 @@ def predict_start_live(
     return predict_starts(setting, queue, [job], past, samples, seed)[0]
 
 
-def overdue(prediction: StartPrediction, job: TraceJob, round_us: int) -> str:
-    """Return why a prediction is not to be trusted whose job has waited although it would start at once; else nothing.
-
-    Parameters
-    ----------
-    prediction
-        The prediction.
-    job
-        The job.
-    round_us
-        Time between decisions of the policy, in microseconds.
-    """
+def _overdue(prediction: StartPrediction, job: TraceJob, round_us: int) -> str:
+    """Return why a prediction is not to be trusted whose job has waited although it would start at once; else ""."""
     waited_us, latest_us = prediction.now_us - job.submit_us, prediction.simulated_us(0.5)[1]
     at_once = latest_us is not None and latest_us <= prediction.now_us + round_us
     if not at_once or waited_us <= _OVERDUE_US:

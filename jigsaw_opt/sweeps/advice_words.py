@@ -151,7 +151,7 @@ def who_loses(advice: Advice) -> tuple[str, ...]:
         return ()
     lines = [_restarts(advice)]
     if (found := advice.job_changes) is not None:
-        lines += [_later(advice, found), _waits(advice, found)]
+        lines += [_later(advice, found) + _left_out(found), _waits(advice, found)]
     if advice.under_limits:
         changes = advice.under_limits.items()
         told = ", ".join(f"with {_LIMITS[words]} {_signed(change.mean)} %{doubt(change)}" for words, change in changes)
@@ -181,6 +181,12 @@ def _later(advice: Advice, found: JobChanges) -> str:
         f"Hit worst are {counted(found.hit, 'job')}, a tenth of all at most, by {found.hit_later_h:.4g} h in the mean"
     )
     return f"{first}. {worst}: {sizes}{by_user}."
+
+
+def _left_out(found: JobChanges) -> str:
+    """Return how many jobs count neither as losers nor in waits, because no policy decides when they start."""
+    held = counted(found.held, "job")
+    return f" Left out of this and of all waits: {held} that something else held back." if found.held else ""
 
 
 def _waits(advice: Advice, found: JobChanges) -> str:

@@ -72,7 +72,7 @@ class JobChanges:
     Parameters
     ----------
     jobs
-        Number of jobs that end under both policies.
+        Number of jobs that end under both policies, but for those that are `held`.
     later, barely
         Numbers of these jobs that end later than before, by more than a round and a restart; and by no more.
     hit
@@ -85,6 +85,9 @@ class JobChanges:
         By user where the trace tells users, those with the most jobs in `hit` first.
     waits_before, waits_after
         Who waits longest under either policy.
+    held
+        Jobs that something else held back (`TraceJob.held_by`): no policy decides when they start, so none of the other
+        figures has them.
     """
 
     jobs: int
@@ -96,6 +99,7 @@ class JobChanges:
     users: Sequence[Group]
     waits_before: Waits
     waits_after: Waits
+    held: int
 
 
 def job_times(outcome: SimulationOutcome) -> list[list[int | None]]:
@@ -124,7 +128,7 @@ def size_class(gpus: int) -> str:
 
 
 def job_changes(jobs: Sequence[TraceJob], before: JobTimes, after: JobTimes, least_us: int = 0) -> JobChanges | None:
-    """Return what a change of policy does job by job; None where no job ends under both policies.
+    """Return what a change of policy does job by job; None where no job counts.
 
     Parameters
     ----------
@@ -138,7 +142,7 @@ def job_changes(jobs: Sequence[TraceJob], before: JobTimes, after: JobTimes, lea
     lasting = {
         k: (old - jobs[k].submit_us, new - jobs[k].submit_us)
         for k, ((old, _), (new, _)) in enumerate(zip(before, after, strict=True))
-        if old is not None and new is not None
+        if old is not None and new is not None and jobs[k].held_by is None
     }
     if not lasting:
         return None
@@ -165,6 +169,7 @@ def job_changes(jobs: Sequence[TraceJob], before: JobTimes, after: JobTimes, lea
         sorted(users, key=lambda user: (-user.hit, -user.later, user.name)),
         _waits(jobs, {k: old - (before[k][1] or 0) for k, (old, _) in lasting.items()}),
         _waits(jobs, {k: new - (after[k][1] or 0) for k, (_, new) in lasting.items()}),
+        sum(job.held_by is not None for job in jobs),
     )
 
 

@@ -63,6 +63,19 @@ def test_a_time_of_the_past(queue: str, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.startswith("job 12 starts in 45 min with")
 
 
+def test_a_job_that_is_overdue_is_warned_of_once(queue: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody runs on the second server, where by the policy both jobs would have started."""
+    wide = ["when", "--cluster", "2x8:a100", "--samples", "9", queue, "12", "--at", "2026-01-11T09:20:00"]
+    path = Path(queue.partition(":")[2])
+    late = "14|CANCELLED|2026-01-11T09:15:00|None|2026-01-11T09:30:00|00:00:00||gres/gpu=1|04:00:00|bob"
+    path.write_text(path.read_text() + f"{late}\n")
+    for words in (wide, [*wide, "--json"]):
+        assert main(words) == 0
+        told = capsys.readouterr()
+        assert (told.out.count("do not trust"), told.err.count("do not trust")) == (1, 0)
+    assert len(json.loads(told.out)["warnings"]) == 1
+
+
 def test_an_array_is_asked_about_and_an_odd_job_stops_nobody(queue: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(queue.partition(":")[2])
     more = (

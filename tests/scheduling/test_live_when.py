@@ -53,6 +53,17 @@ def test_run_times_are_drawn_from_past_jobs() -> None:
     assert found.starts_us == busy("fifo").when("c", past, samples=50).starts_us
 
 
+def test_a_job_that_should_have_started_long_ago_is_a_warning() -> None:
+    """The same that the command `when` says: both jobs have ended, and nobody took a step."""
+    live = busy("fifo")
+    assert live.when("c").warning == ""
+    for name in ("a", "b"):
+        live.handle(JobFinished(2000 * SECOND, name))
+    found = live.when("c")
+    assert str(found).count("do not trust") == 1
+    assert found.plain()["warnings"] == [found.warning] and "job c has waited for 33.33 min" in found.warning
+
+
 def test_answers_correct_what_is_told() -> None:
     told = busy("fifo").when("c")
     late = [PastAnswer(told, 2 * (told.starts_us[0] - told.now_us))] * 20

@@ -16,7 +16,7 @@ from jigsaw_opt.scheduling.live_job import News
 from jigsaw_opt.scheduling.start_prediction import PastAnswer, StartPrediction
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.past_questions import past_answers
-from jigsaw_opt.simulation.predicting import overdue, predict_starts
+from jigsaw_opt.simulation.predicting import predict_starts
 from jigsaw_opt.simulation.run_times import RunTimes, arrivals, lasting
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.taken_over import TakenOver
@@ -330,16 +330,22 @@ def test_jobs_that_run_are_where_their_nodes_say() -> None:
 
 
 def test_a_job_that_should_have_started_long_ago_is_evidence_against_the_policy() -> None:
-    waits = recorded("b", 0, 9, 10)
-    given = replace(setting(job("x", 0, 1, 1)), workload=Workload("w", (recorded("a", 0, 0, 1), waits))).under("fifo")
-    found = queue_at(given, 3 * HOUR_US)
-    (index,) = found.queue.jobs
-    (prediction,) = predict_starts(given, found.queue, [index], found.past)
-    assert carries(overdue(prediction, waits, given.round_us), "job b", "3 h", "do not trust")
-    late = replace(prediction, starts_us=tuple(one + HOUR_US for one in prediction.starts_us))
-    assert overdue(late, waits, given.round_us) == ""
-    assert overdue(prediction, replace(waits, submit_us=prediction.now_us), given.round_us) == ""
-    assert carries(overdue(prediction, replace(waits, held_by="begin"), given.round_us), "held by begin")
+    def warning(waits: TraceJob, other_end_h: int = 1) -> str:
+        jobs = (recorded("p", 0, 0, 1), recorded("a", 0, 0, other_end_h, 8), waits)
+        given = replace(setting(job("x", 0, 1, 1)), workload=Workload("w", jobs)).under("fifo")
+        found = queue_at(given, 3 * HOUR_US)
+        number = waiting_job(given.workload, found.queue, "b")
+        (prediction,) = predict_starts(given, found.queue, [number], found.past)
+        assert prediction.warning in str(prediction) and prediction.plain()["warnings"] == [prediction.warning] * bool(
+            prediction.warning
+        )
+        return prediction.warning
+
+    waits = recorded("b", 0, 9, 10, 8)
+    assert carries(warning(waits), "job b", "3 h", "do not trust")
+    assert warning(waits, other_end_h=8) == "", "another job holds its GPUs"
+    assert warning(replace(waits, submit_us=3 * HOUR_US - 1)) == "", "it has waited no longer than a round"
+    assert carries(warning(replace(waits, held_by="begin")), "held by begin")
 
 
 def test_times_of_a_trace() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -381,6 +381,23 @@ def test_who_loses_no_more_than_a_round_and_a_restart_does_not_lose(queue: str) 
     assert found is not None
     assert (found.later, found.barely, found.hit) == (1, 1, 1)
     assert sum(size.later for size in found.sizes) == sum(user.later for user in found.users) == 1
+
+
+def test_who_was_held_back_loses_nothing_and_is_counted(queue: str) -> None:
+    jobs = list(read_settings([asked(queue, "1x4:v100", "fifo")])[0].workload.jobs)
+    before = [[job.submit_us + 100, 50] for job in jobs]
+    after = [[end_us + more, 50] for (end_us, _), more in zip(before, (1000, 500, 0, 0), strict=True)]
+    every = job_changes(jobs, before, after)
+    jobs[0] = replace(jobs[0], held_by="begin")
+    found = job_changes(jobs, before, after)
+    assert every is not None and found is not None
+    assert (every.jobs, every.later, every.held, every.waits_after.job) == (4, 2, 0, jobs[0].name)
+    assert (found.jobs, found.later, found.held, found.waits_after.job) == (3, 1, 1, jobs[1].name)
+    policies = [PolicyFigures(words, (0,), "", {}, {}) for words in ("fifo", "srtf")]
+    advice = Advice("mean_completion_h", "fifo", "srtf", policies, [], [], 2, 2, {}, job_changes=found)
+    assert sum("Left out of this and of all waits: 1 job that" in line for line in who_loses(advice)) == 1
+    jobs = [replace(job, held_by="begin") for job in jobs]
+    assert job_changes(jobs, before, after) is None
 
 
 @pytest.mark.parametrize(("simulated_h", "is_proof"), [(1.46, False), (2.4, True), (2.48, True)])
