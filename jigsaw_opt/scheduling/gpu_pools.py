@@ -71,19 +71,21 @@ class JoinedServers:
     ----------
     cluster
         Its servers and links.
+    needs_links
+        Whether jobs need links between servers also where the cluster states none.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, needs_links: bool = False) -> None:
+        self._cluster, self._is_one = cluster, not (cluster.links or needs_links)
         self._last: tuple[frozenset[int], tuple[int, ...]] | None = None
 
     def parts(self, dead: frozenset[int]) -> tuple[int, ...]:
         """Return for each server the number of its part of the cluster, where links that are not `dead` join it.
 
-        A cluster without any link says nothing of its network, and is one part.
+        A cluster without any link says nothing of its network, and is one part, unless jobs need links.
         """
         last, servers, links = self._last, self._cluster.servers, self._cluster.links
-        if not links:
+        if self._is_one:
             return (0,) * len(servers)
         if last is None or last[0] != dead:
             of_node = joined_parts(self._cluster, (link for k, link in enumerate(links) if k not in dead))

@@ -81,6 +81,8 @@ class ClusterSetting:
         Time without progress when a job starts on other GPUs, its first start included.
     seed
         Seed of policies that draw lots.
+    needs_links
+        Whether jobs need links between servers also where the cluster states none.
     """
 
     cluster: Cluster
@@ -88,6 +90,7 @@ class ClusterSetting:
     round_us: int
     restart_us: int
     seed: int
+    needs_links: bool
 
     def __post_init__(self) -> None:
         under_new_name(self.performance, "paces", "speeds")
@@ -106,7 +109,7 @@ class ClusterSetting:
     def parts(self) -> tuple[tuple[int, ...], ...]:
         """Numbers of the servers that links join, by part of the cluster: a job is placed in one (placement).
 
-        A cluster without any link says nothing of its network, and is one part.
+        A cluster without any link says nothing of its network, and is one part, unless jobs need links.
         """
         found: dict[int, list[int]] = {}
         for server, part in enumerate(self.part_of()):
@@ -131,7 +134,7 @@ class ClusterSetting:
 
     @cached_property
     def _joined(self) -> JoinedServers:
-        return JoinedServers(self.cluster)
+        return JoinedServers(self.cluster, self.needs_links)
 
     def part_of(self, dead: frozenset[int] = frozenset()) -> tuple[int, ...]:
         """Return for each server the number of its part of the cluster while the links `dead` are down (placement)."""
@@ -196,6 +199,7 @@ class PolicySetting(ClusterSetting):
     round_us: int = ROUND_US
     restart_us: int = RESTART_US
     seed: int = 0
+    needs_links: bool = False
 
 
 @dataclass(slots=True)

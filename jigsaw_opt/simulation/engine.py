@@ -104,8 +104,8 @@ class Simulation:
         InvariantError
             The policy or the performance model broke a rule.
         JigsawError
-            The policy leaves jobs waiting for ever. Where what is down for good keeps a job from ever running, the
-            simulation ends instead, and `SimulationOutcome.hindrance` says so.
+            The policy leaves jobs waiting for ever. Where servers or links keep a job from ever running, the simulation
+            ends instead, and `SimulationOutcome.hindrance` says so.
         """
         while not self.finished and not self.outcome.hindrance and not stop():
             next_us = self._next_us()
@@ -255,12 +255,15 @@ class Simulation:
         return time_us if step == 0 else -(-time_us // step) * step
 
     def _hindrance(self) -> str:
-        """Return what that is down keeps the first such job from running; empty where nothing does."""
+        """Return what keeps the first such job from ever running; empty where nothing does."""
         found = (self._failing.hindrance(active.job) for active in self._active.values())
         return next(filter(None, found), "")
 
+    def _awaits_repair(self) -> bool:
+        return any(self._failing.awaits_repair(active.job) for active in self._active.values())
+
     def _leave_waiting(self) -> None:
-        """End with jobs that wait for ever: for what is down for good, if it keeps one from running, or by failing."""
+        """End with jobs that wait for ever: for servers or links, if these keep one from running, or by failing."""
         self.outcome.hindrance = self._hindrance()
         if self.outcome.hindrance:
             return
@@ -429,5 +432,5 @@ class Simulation:
         """End where a policy wakes itself for ever without running anything."""
         alone = self._arrivals.next_us is None
         self._idle_rounds = self._idle_rounds + 1 if alone and not decision.shares else 0
-        if self._idle_rounds > _IDLE_ROUNDS and not (self._failing.next_us is not None and self._hindrance()):
+        if self._idle_rounds > _IDLE_ROUNDS and not (self._failing.next_us is not None and self._awaits_repair()):
             self._leave_waiting()

@@ -70,19 +70,19 @@ class Failing:
         return len(self.down) == self._setting.gpu_count
 
     def hindrance(self, job: TraceJob) -> str:
-        """Return what that is down keeps a job from running even alone; empty where nothing does.
+        """Return what keeps a job from running even alone: what is down, or links that there never were; else empty.
 
         Parameters
         ----------
         job
             The job.
         """
-        known, wanted = self._setting.for_policy, job.min_gpus or job.gpus
-        kinds = known.pool_choice.types_of(job)
-        most = known.most_joined(self.down, self.dead)
-        has = max((most.get(kind, 0) for kind in kinds), default=0)
-        if has >= wanted or not (self.down or self.dead):
+        has, most, wanted = self._room(job)
+        if has >= wanted:
             return ""
+        asks = f"job {job.name!r} asks for {counted(wanted, 'GPU')}, and at most"
+        if most < wanted:
+            return f"{asks} {most} that it can have are joined by links"
         cluster = self._setting.cluster
         parts = {
             "server": [cluster.servers[k].name for k in sorted(self._servers)],
@@ -91,9 +91,22 @@ class Failing:
         down = [f"{agreeing(len(own), kind, f'{kind}s')} {named(own)}" for kind, own in parts.items() if own]
         count = sum(map(len, parts.values()))
         return (
-            f"job {job.name!r} asks for {counted(wanted, 'GPU')}, and at most {has} are up and joined by links:"
+            f"{asks} {has} are up and joined by links:"
             f" {' and '.join(down)} {agreeing(count, 'does', 'do')} not come back"
         )
+
+    def awaits_repair(self, job: TraceJob) -> bool:
+        """Return whether a job has no room now, and has it once everything is up."""
+        has, most, wanted = self._room(job)
+        return has < wanted <= most
+
+    def _room(self, job: TraceJob) -> tuple[int, int, int]:
+        """Return how many GPUs a job can have at most now, and once everything is up, and how many it needs."""
+        known = self._setting.for_policy
+        kinds, nothing = known.pool_choice.types_of(job), frozenset[int]()
+        joined = (known.most_joined(*down) for down in ((self.down, self.dead), (nothing, nothing)))
+        has, most = (max((one.get(kind, 0) for kind in kinds), default=0) for one in joined)
+        return has, most, job.min_gpus or job.gpus
 
     def advance(self, now_us: int) -> bool:
         """Let everything fail and come back that does so by now; says whether anything did."""

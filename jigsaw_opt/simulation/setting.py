@@ -64,9 +64,15 @@ class Setting(ClusterSetting):
     words: Mapping[str, object] = field(default_factory=dict)
 
     @property
+    def needs_links(self) -> bool:  # type: ignore[override]
+        """Whether jobs need links between servers also where the cluster states none: the performance model says so."""
+        return getattr(self.performance, "needs_links", False)
+
+    @property
     def for_policy(self) -> PolicySetting:
         """What a policy may know of it."""
-        return PolicySetting(self.cluster, self.performance, self.round_us, self.restart_us, self.seed)
+        times = self.round_us, self.restart_us
+        return PolicySetting(self.cluster, self.performance, *times, self.seed, self.needs_links)
 
     def under(self, policy: str | Policy, **options: str) -> Setting:
         """Return the setting under a policy, an object or in words; `options` take the place of its own values.

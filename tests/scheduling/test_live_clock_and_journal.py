@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import JobFinished, JobSubmitted, LiveScheduler
+from jigsaw_opt.scheduling.performance.profiled import Profiled
 from tests.refusals import misuse
-from tests.scheduling.live_cases import CASES, Happening, in_json, made, star
+from tests.scheduling.live_cases import CASES, MODELS, Happening, in_json, made, star
 from tests.scheduling.test_live_events import job
 
 
@@ -90,6 +93,27 @@ def test_a_question_that_no_journal_takes_is_put_again(budget_s: float) -> None:
     assert in_json(live.state()) == before
     journal._failures = 0.0
     assert len(live.step(1).starts) == 1
+
+
+def test_timetables_that_were_found_outlive_a_refused_step() -> None:
+    kept: list[Profiled] = []
+
+    def performance(cluster: Cluster) -> Profiled:
+        kept.append(Profiled(cluster, MODELS))
+        return kept[-1]
+
+    journal = FailingJournal(random.Random(0), 0.0)
+    live = LiveScheduler(star("v"), "jigsaw", performance=performance, round_us=0, journal=journal)
+    for name, model in (("a", "small"), ("b", "large"), ("c", "large")):
+        live.handle(JobSubmitted(0, TraceJob(name, 0, model, 4, 1000)))
+    journal._failures = 1.0
+    with pytest.raises(OSError, match="no space"):
+        live.step(1)
+    (found,) = (sum(one.found for one in each.timetables.values()) for each in kept)
+    assert found > 0
+    journal._failures = 0.0
+    assert live.step(1).starts
+    assert found == sum(one.found for one in kept[0].timetables.values())
 
 
 def test_a_late_decision_that_no_journal_takes_stays_late() -> None:

@@ -18,6 +18,7 @@ from jigsaw_opt.scheduling.performance.filling import FilledShares
 from jigsaw_opt.scheduling.performance.groups import Timetabled
 from jigsaw_opt.scheduling.performance.places import Places
 from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
+from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Timetables
 from jigsaw_opt.system.former_names import former_method
 from jigsaw_opt.text import nearest
 
@@ -37,9 +38,17 @@ class Profiled:
         The cluster.
     models
         The models by name.
+
+    Attributes
+    ----------
+    needs_links
+        True: nothing tells how fast jobs on servers are that no links join, so that none can be simulated.
+    timetables
+        Timetables of coschedules, by iterations in a period, that policies of these models have found.
     """
 
     name = "profiled"
+    needs_links = True
 
     def __init__(self, cluster: Cluster, models: Mapping[str, Model]) -> None:
         self.cluster = cluster
@@ -50,6 +59,7 @@ class Profiled:
         self._places = Places(cluster)
         self._iterations: dict[tuple[str, tuple[tuple[int, int], ...]], tuple[int, int]] = {}
         self._alone: dict[tuple[str, int], int] = {}
+        self.timetables = {iterations: Timetables(iterations) for iterations in (1, ITERATIONS)}
 
     @property
     def figures(self) -> Mapping[str, Model]:

@@ -26,7 +26,7 @@ from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, 
 from jigsaw_opt.simulation.blocks import Blocks, Team
 from jigsaw_opt.simulation.policies.aging import AGING, HYSTERESIS, Aging
 from jigsaw_opt.simulation.policies.interleave import Interleaving
-from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Memory, PackedQueue, Timetables, fill, pack
+from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Memory, PackedQueue, fill, pack
 
 __all__ = ["JIGSAW", "JigsawScheduler"]
 
@@ -73,7 +73,7 @@ class JigsawScheduler:
         self.types, self.servers = _types(self.setting)
         self.empty = PackingProblem(self.types, performance.models, ())
         self.busy = {}
-        self.memory = Memory(Timetables(1 if self.rule in ("full", "staircase") else ITERATIONS))
+        self.memory = Memory(performance.timetables[1 if self.rule in ("full", "staircase") else ITERATIONS])
 
     def refuses(self, job: TraceJob) -> str | None:
         """Return why a job can never run: no set of alike servers that it may have suffices."""
