@@ -23,6 +23,14 @@ _MOST_STREAMED = 256 * 2**20
 """Of a pipe, a device or a compressed file, which do not say beforehand how much there is."""
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_PACKED = {
+    b"PK\x03\x04": "ZIP",
+    b"\xfd7zXZ\x00": "xz",
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+    b"7z\xbc\xaf": "7-Zip",
+}
+"""What compresses files beside gzip, by their first bytes."""
 _PART = 2**20
 
 
@@ -88,9 +96,11 @@ def unpacked(data: bytes, source: str, most: int = _MOST_STREAMED, *, is_text: b
     Raises
     ------
     InvalidInputError
-        They hold more, end too early, or are broken.
+        They hold more, end too early, are broken, or are a text that something else has compressed.
     """
     data = _inflated(data, source, most) if data.startswith(_GZIP) else data
+    if is_text and (form := next((form for mark, form in _PACKED.items() if data.startswith(mark)), None)):
+        raise InvalidInputError([Problem(source, f"is packed by {form}", "unpack it, or use gzip", code="not-text")])
     if not is_text or not data.startswith(_UTF_16):
         return data
     try:

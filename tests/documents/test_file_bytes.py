@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import os
 import threading
 from pathlib import Path
@@ -120,6 +122,23 @@ def test_a_text_of_utf_16_is_read_by_its_mark(form: str) -> None:
         unpacked(marked.encode(form)[:-1], "file")
     with pytest.raises(InvalidInputError, match="save it as UTF-8"):
         decode_instance(marked.encode(form))
+
+
+@pytest.mark.parametrize(
+    ("data", "form"),
+    [
+        (bz2.compress(b"a text"), "bzip2"),
+        (lzma.compress(b"a text"), "xz"),
+        (b"PK\x03\x04\x14\x00", "ZIP"),
+        (b"\x28\xb5\x2f\xfd\x04\x00", "Zstandard"),
+        (b"7z\xbc\xaf\x27\x1c", "7-Zip"),
+    ],
+)
+def test_a_text_that_is_packed_by_another_program_is_refused_by_its_name(data: bytes, form: str) -> None:
+    for packed in (data, gzip.compress(data)):
+        with pytest.raises(InvalidInputError, match=f"is packed by {form}"):
+            unpacked(packed, "file")
+        assert unpacked(packed, "file", is_text=False) == data
 
 
 def test_an_empty_name_is_the_folder_at_hand() -> None:

@@ -290,6 +290,15 @@ def test_wrong_lines_of_a_deeppool_profile(old: str, new: str, line: int, messag
     assert message in found
 
 
+def test_a_run_that_is_cut_off_is_no_shorter_model() -> None:
+    larger = RUN.replace("[4]", "[8]").replace("}[4]512", "}[8]512")
+    cut = larger[: larger.index("   flatten")]
+    with refuses("damaged p:11", naming=["size 8", "SUM"]):
+        read_deeppool(RUN + cut, "v100", 8, source="p")
+    assert read_deeppool(RUN + cut, "v100", 4) == read_deeppool(RUN, "v100", 4)
+    assert read_deeppool(RUN.partition("   SUM")[0], "v100", 4) == read_deeppool(RUN, "v100", 4)
+
+
 def test_which_batch_sizes_there_are() -> None:
     with refuses("wrong-count layers.prof", naming=["0 runs", "size 5", "here: 4"]):
         read_deeppool(RUN, "v100", 5)

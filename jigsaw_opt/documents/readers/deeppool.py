@@ -134,6 +134,8 @@ def read_deeppool_layers(data: bytes | str, batch: int, *, source: str = "layers
             f"batch sizes here: {known}",
             code="wrong-count",
         )
+    if runs and chosen == runs[-1:] and (cut := _unended(lines)):
+        lines.add(cut, f"the run of batch size {batch} has no line SUM, as others have: it is cut off", code="damaged")
     layers = [_layer(index, number, match, lines) for index, (number, match) in enumerate(chain(*chosen))]
     found = [layer for layer in layers if layer is not None]
     if not lines.problems and sum(layer.forward_us for layer in found) == 0:
@@ -212,6 +214,15 @@ def _runs(lines: Lines) -> list[Run]:
         else:
             lines.add(number, "no layer with its three times", "see docs/documents.md for the format", code="malformed")
     return [run for run in runs if run]
+
+
+def _unended(lines: Lines) -> int | None:
+    """Return the number of the last line, where runs of a file end with ``SUM`` and this line does not."""
+    last, ends = 0, list[int]()
+    for last, line in lines:
+        if _END_OF_RUN.fullmatch(line):
+            ends.append(last)
+    return last if ends and ends[-1] < last else None
 
 
 def _layer(index: int, number: int, match: re.Match[str], lines: Lines) -> MeasuredLayer | None:
