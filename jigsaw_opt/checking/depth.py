@@ -40,10 +40,8 @@ def depth(job: CheckedJob) -> Iterator[Violation]:
 def balance(parts: Sequence[tuple[int, CheckedJob]]) -> Iterator[Violation]:
     """Check that the workers of one job do about the same over the whole plan (specification: balance).
 
-    Parameters
-    ----------
-    parts
-        What the job does in each phase that it is in, with the number of repetitions. All its iterations are there.
+    `parts`: what the job does in each phase that it is in, with the number of repetitions. All its iterations are
+    there.
     """
     job = parts[-1][1]
     rule = job.job.depth

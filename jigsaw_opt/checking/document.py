@@ -16,20 +16,7 @@ __all__ = ["belonging", "bound", "contents", "objective", "of_the_instance", "of
 
 
 def of_the_instance(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Compare name and hash with those of the instance (specification: document).
-
-    Parameters
-    ----------
-    instance
-        The instance, which is valid.
-    plan
-        The plan, however damaged it is.
-
-    Yields
-    ------
-    Violation
-        One for each that differs.
-    """
+    """Compare name and hash with those of the instance (specification: document)."""
     if plan.instance != instance.name:
         yield Violation("document", "$.instance", f"plan of {plan.instance!r}, but the instance is {instance.name!r}")
     expected = instance_sha256(instance)
@@ -38,20 +25,7 @@ def of_the_instance(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 
 def belonging(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Compare name, hash, and the jobs in the instance's order (specification: document).
-
-    Parameters
-    ----------
-    instance
-        The instance, which is valid.
-    plan
-        The plan, however damaged it is.
-
-    Yields
-    ------
-    Violation
-        One for each difference.
-    """
+    """Compare name, hash, and the jobs in the instance's order (specification: document)."""
     yield from of_the_instance(instance, plan)
     names, stated = [job.name for job in instance.jobs], [job.name for job in plan.jobs]
     if len(stated) != len(names):
@@ -69,14 +43,7 @@ def of_the_other_kind(
 ) -> Iterator[Violation]:
     """Report operations of a data-parallel job where the job is a task-graph job, or the other way round.
 
-    Parameters
-    ----------
-    job
-        The job of the instance; None where it has none of that name.
-    claimed
-        What the plan says of it.
-    path
-        Path of the job in the plan.
+    `job`: the job of the instance; None where it has none of that name.
     """
     if job is not None and of_kind(job, claimed) is None:
         has = "levels, but the job has a task graph"
@@ -105,13 +72,6 @@ def contents(job: CheckedJob) -> Iterator[Violation]:
 def period(instance: Instance, plan: Plan) -> Iterator[Violation]:
     """Check that a cyclic plan, and no other, has a period, which is also its objective.
 
-    Parameters
-    ----------
-    instance
-        The instance, which is valid.
-    plan
-        The plan, however damaged it is.
-
     Notes
     -----
     Specification: period, objective.
@@ -130,14 +90,7 @@ def period(instance: Instance, plan: Plan) -> Iterator[Violation]:
 def objective(instance: Instance, plan: Plan, ends_us: Mapping[str, int]) -> Iterator[Violation]:
     """Check the objective on the finite horizon against the ends of whole jobs (specification: objective).
 
-    Parameters
-    ----------
-    instance
-        The instance, which is valid.
-    plan
-        The plan, however damaged it is.
-    ends_us
-        End of each job that has all of its operations, by name, in microseconds.
+    `ends_us`: end of each job that has all of its operations, by name, in microseconds.
     """
     # Without the end of every job the objective is not known, and what is missing is reported elsewhere.
     if instance.horizon == "cyclic" or len(ends_us) < len(instance.jobs):

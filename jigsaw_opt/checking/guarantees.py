@@ -14,14 +14,7 @@ __all__ = ["guarantees"]
 def guarantees(job: Job | TaskGraphJob, path: str, end_us: int, period_us: int | None) -> Iterator[Violation]:
     """Check the deadline of a job, and its guarantee of the mean time an iteration.
 
-    Parameters
-    ----------
-    job, path
-        What was asked, and where the plan says when it ends.
-    end_us
-        When it ends, in microseconds.
-    period_us
-        The period of a cyclic plan, at least 1; None on the finite horizon.
+    `period_us`: the period of a cyclic plan, at least 1; None on the finite horizon.
     """
     deadline = job.deadline_us
     if deadline is not None and end_us > deadline:

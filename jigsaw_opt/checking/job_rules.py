@@ -21,15 +21,7 @@ __all__ = ["of_jobs"]
 def of_jobs(
     jobs: Sequence[CheckedJob | CheckedTaskGraphJob], cluster: Cluster, period_us: int | None
 ) -> Iterator[Violation]:
-    """Check every rule about one job's operations, then the GPUs, links and power caps that the jobs share.
-
-    Parameters
-    ----------
-    jobs, cluster
-        Jobs of one timetable and where they are placed.
-    period_us
-        The period of the timetable, at least 1; None on the finite horizon.
-    """
+    """Check every rule about one job's operations, then the GPUs, links and power caps that the jobs share."""
     for job in jobs:
         if isinstance(job, CheckedTaskGraphJob):
             yield from task_graph_violations(job, cluster, period_us)

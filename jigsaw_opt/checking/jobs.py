@@ -26,20 +26,9 @@ _GPU = re.compile(r"(?P<server>[^/]+)/(?P<number>0|[1-9][0-9]{0,15})", re.DOTALL
 class CheckedJob:
     """A job of the plan and the job of the instance that it claims to be.
 
-    Parameters
-    ----------
-    path
-        Path of the job in the plan.
-    job, plan
-        What was asked and what is claimed.
-    terms
-        Costs of its model.
-    servers
-        Number of the server of each worker; None where the plan names no GPU that exists.
-    durations
-        Block duration by level for each worker; None where its GPU cannot run the model.
-    exchange
-        What its transfers use; None where that is unknown.
+    `path`: path of the job in the plan. `job, plan`: what was asked and what is claimed. `servers`: number of the
+    server of each worker; None where the plan names no GPU that exists. `durations`: block duration by level for each
+    worker; None where its GPU cannot run the model. `exchange`: what its transfers use; None where that is unknown.
     """
 
     path: str
@@ -105,13 +94,6 @@ class Pairing:
         """Pair by names, so that jobs in the wrong order can still be checked; others are left out.
 
         So are those whose operations are of the other kind of job.
-
-        Parameters
-        ----------
-        jobs, plans
-            What was asked, of this instance or changed, and what is claimed.
-        root
-            Path of the plan's list ``jobs``.
         """
         waiting = {job.name: job for job in jobs}
         paired = []
@@ -137,12 +119,7 @@ class Pairing:
 def of_kind(job: Job | TaskGraphJob, plan: JobPlan | TaskGraphJobPlan) -> JobPlan | TaskGraphJobPlan | None:
     """Return the plan of a job as one of the job's own kind; None where its operations are of the other kind.
 
-    Parameters
-    ----------
-    job
-        The job of the instance.
-    plan
-        What the plan says of it; without any operation it may be of either kind.
+    `plan`: what the plan says of it; without any operation it may be of either kind.
     """
     if isinstance(plan, JobPlan) == isinstance(job, Job):
         return plan

@@ -39,15 +39,6 @@ def overlaps(
 ) -> Iterator[Violation]:
     """Report every block and transfer that begins while its GPU or one of its links is still in use.
 
-    Parameters
-    ----------
-    jobs
-        Jobs of the plan beside those of the instance.
-    cluster
-        The cluster of the instance.
-    period_us
-        The period in microseconds; None on the finite horizon.
-
     Notes
     -----
     Specification: exclusive, cyclic-horizon.

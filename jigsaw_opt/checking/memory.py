@@ -26,16 +26,7 @@ def memory(
     On the finite horizon a job is present from the start of its first operation up to the end of its last one; in a
     plan that is repeated, all the time.
 
-    Parameters
-    ----------
-    jobs
-        Jobs of the plan beside those of the instance.
-    cluster
-        The cluster of the instance.
-    period_us
-        The period in microseconds; None on the finite horizon.
-    activations
-        Bytes of activations of each worker at its deepest level in the whole plan, by job.
+    `activations`: bytes of activations of each worker at its deepest level in the whole plan, by job.
 
     Notes
     -----
@@ -68,15 +59,8 @@ def memory(
 def most_at_once(amounts: Iterable[_Amount], period_us: int | None, largest: Iterable[_Amount] = ()) -> tuple[int, int]:
     """Return the most that is taken at once and the first moment with so much, modulo the period of a cyclic plan.
 
-    Parameters
-    ----------
-    amounts
-        Start, end and amount of each; times in microseconds.
-    period_us
-        The period in microseconds; None on the finite horizon.
-    largest
-        The same of those that are not there at once, so that only the largest counts at a moment; in a cyclic plan
-        between 0 and the period.
+    `amounts`: start, end and amount of each; times in microseconds. `largest`: the same of those that are not there at
+    once, so that only the largest counts at a moment; in a cyclic plan between 0 and the period.
     """
     change = _changes(amounts, period_us)
     waiting = sorted(largest, reverse=True)
@@ -122,13 +106,7 @@ def _presence(job: _Job) -> tuple[int, int]:
 
 
 def activation_bytes(parts: Sequence[CheckedJob]) -> list[int]:
-    """Return the bytes of activations of each worker of a job at its deepest level in all parts of a plan.
-
-    Parameters
-    ----------
-    parts
-        What the job does in each phase that it is in.
-    """
+    """Return the bytes of activations of each worker of a job at its deepest level in all parts of a plan."""
     # A level that the model does not have, and a worker too many, are reported elsewhere.
     deepest = [0] * max(len(part.plan.gpus) for part in parts)
     for part in parts:

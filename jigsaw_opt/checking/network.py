@@ -17,14 +17,7 @@ __all__ = ["ExchangeTerms", "RouteFinder"]
 class ExchangeTerms:
     """The links, rate and latency of every transfer of a placed job.
 
-    Parameters
-    ----------
-    links
-        Numbers of the links in the cluster's list; none on a single server.
-    rate
-        Bytes per second.
-    latency_us
-        Latency of one step.
+    `links`: numbers of the links in the cluster's list; none on a single server.
     """
 
     links: frozenset[int]
@@ -35,12 +28,7 @@ class ExchangeTerms:
 class RouteFinder:
     """The cluster's links, walked breadth first.
 
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    policy
-        Which of its policies the routes keep; None for none.
+    `policy`: which of its policies the routes keep; None for none.
     """
 
     def __init__(self, cluster: Cluster, policy: str | None = None) -> None:
@@ -91,11 +79,6 @@ class RouteFinder:
 
         Only the links of the route count, and on one server its fabric (specification:
         durations-of-task-graph-operations).
-
-        Parameters
-        ----------
-        one, other
-            Numbers of the servers.
         """
         if one == other:
             return self.exchange([one])

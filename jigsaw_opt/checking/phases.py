@@ -35,19 +35,9 @@ _Job: TypeAlias = CheckedJob | CheckedTaskGraphJob
 class CheckedPhase:
     """A phase with its jobs, as jobs of a cyclic plan where its repetitions are counted.
 
-    Parameters
-    ----------
-    path
-        Path of its jobs in the plan.
-    group, number
-        Number of its group, and its own number in the group.
-    phase
-        What is claimed.
-    period_us
-        Its period; None where it is unusable, and what overlaps without one is still an overlap.
-    jobs
-        Those of its jobs that the instance has. Where repetitions are counted, each has as many iterations as are
-        listed.
+    `path`: path of its jobs in the plan. `group, number`: number of its group, and its own number in the group.
+    `period_us`: its period; None where it is unusable, and what overlaps without one is still an overlap. `jobs`: those
+    of its jobs that the instance has. Where repetitions are counted, each has as many iterations as are listed.
     """
 
     path: str
@@ -73,15 +63,7 @@ _Parts: TypeAlias = Mapping[str, Sequence[tuple[CheckedPhase, _Job]]]
 
 
 def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Report every broken rule of a plan, however damaged it is.
-
-    Parameters
-    ----------
-    instance
-        The instance, which is valid.
-    plan
-        The plan, however damaged it is.
-    """
+    """Report every broken rule of a plan, however damaged it is."""
     asked = {job.name: job for job in instance.jobs}
     phases = _paired(instance, asked, plan)
     parts: defaultdict[str, list[tuple[CheckedPhase, _Job]]] = defaultdict(list)

@@ -12,15 +12,7 @@ __all__ = ["placement"]
 
 
 def placement(job: CheckedJob, cluster: Cluster) -> Iterator[Violation]:
-    """Check that GPUs exist, differ, and run the model, and that servers reach each other (specification: placement).
-
-    Parameters
-    ----------
-    job
-        A data-parallel job of the plan.
-    cluster
-        The cluster of the instance.
-    """
+    """Check that GPUs exist, differ, and run the model, and servers reach each other (specification: placement)."""
     worker_of: dict[str, int] = {}
     for worker, (gpu, server) in enumerate(zip(job.plan.gpus, job.servers, strict=True)):
         path = f"{job.path}.gpus[{worker}]"

@@ -20,17 +20,7 @@ _Draw = tuple[int, int, int, str]
 def power(
     jobs: Sequence[CheckedJob | CheckedTaskGraphJob], cluster: Cluster, period_us: int | None
 ) -> Iterator[Violation]:
-    """Report every cap that is exceeded, with the first of the moments at which most is drawn (specification: power).
-
-    Parameters
-    ----------
-    jobs
-        Jobs of the plan beside those of the instance.
-    cluster
-        The cluster of the instance.
-    period_us
-        The period in microseconds; None on the finite horizon.
-    """
+    """Report every cap that is exceeded, with the first moment at which most is drawn (specification: power)."""
     for cap in cluster.power_caps or ():
         types = {k: server.gpu_type for k, server in enumerate(cluster.servers) if server.name in cap.servers}
         draws = [draw for job in jobs for draw in _draws(job, types) if draw[0] < draw[1] and draw[2]]
@@ -44,15 +34,7 @@ def power(
 
 
 def caps_of(job: CheckedJob | CheckedTaskGraphJob, cluster: Cluster) -> list[str]:
-    """Return the names of the caps that have servers with GPUs of a job.
-
-    Parameters
-    ----------
-    job
-        A job of the plan.
-    cluster
-        The cluster of the instance.
-    """
+    """Return the names of the caps that have servers with GPUs of a job."""
     used = {cluster.servers[server].name for server in job.servers if server is not None}
     return [cap.name for cap in cluster.power_caps or () if not used.isdisjoint(cap.servers)]
 

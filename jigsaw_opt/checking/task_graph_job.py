@@ -20,16 +20,8 @@ __all__ = ["CheckedTaskGraphJob", "OperationTerms", "checked_task_graph", "task_
 class OperationTerms:
     """The data of an operation of a task graph once its slots are placed.
 
-    Parameters
-    ----------
-    name
-        Its name.
-    duration_us
-        The least time that it takes; 0 where its slots are on no GPU that can run it.
-    gpus
-        The GPUs that it runs on.
-    links
-        Numbers of the links that it uses.
+    `duration_us`: the least time that it takes; 0 where its slots are on no GPU that can run it. `gpus`: the GPUs that
+    it runs on. `links`: numbers of the links that it uses.
     """
 
     name: str
@@ -42,18 +34,9 @@ class OperationTerms:
 class CheckedTaskGraphJob:
     """A task-graph job of the plan and the job of the instance that it claims to be.
 
-    Parameters
-    ----------
-    path
-        Path of the job in the plan.
-    job, plan
-        What was asked and what is claimed.
-    servers
-        Number of the server of each slot; None where the plan names no GPU that exists.
-    joined
-        Whether routes join all of these; True where some are not known.
-    blocks, transfers
-        Its operations in the order of the task graph.
+    `path`: path of the job in the plan. `job, plan`: what was asked and what is claimed. `servers`: number of the
+    server of each slot; None where the plan names no GPU that exists. `joined`: whether routes join all of these; True
+    where some are not known. `blocks, transfers`: its operations in the order of the task graph.
     """
 
     path: str
@@ -116,20 +99,7 @@ def checked_task_graph(
 ) -> CheckedTaskGraphJob:
     """Pair a job with its plan, with the durations and resources of its operations where the plan puts them.
 
-    Parameters
-    ----------
-    path
-        Path of the job in the plan.
-    job
-        The job of the instance.
-    plan
-        What the plan says of it.
-    servers
-        Number of the server of each slot; None where the plan names no GPU that exists.
-    cluster
-        The cluster of the instance.
-    routes
-        Routes that keep the job's policy.
+    `servers`: number of the server of each slot; None where the plan names no GPU that exists.
     """
     names = [slot.name for slot in job.shape.slots]
     sites = {name: (gpu, s) for name, gpu, s in zip(names, plan.gpus, servers, strict=False) if s is not None}
@@ -178,12 +148,7 @@ def _transfer_terms(transfer: TaskGraphTransfer, servers: Mapping[str, int], rou
 def task_graph_violations(job: CheckedTaskGraphJob, cluster: Cluster, period_us: int | None) -> Iterator[Violation]:
     """Check whatever is asked of one task-graph job alone.
 
-    Parameters
-    ----------
-    job, cluster
-        The job and where it is placed.
-    period_us
-        The period of a cyclic plan, at least 1; None on the finite horizon.
+    `period_us`: the period of a cyclic plan, at least 1; None on the finite horizon.
     """
     yield from _contents(job)
     yield from _placement(job, cluster)

@@ -17,20 +17,10 @@ __all__ = ["ModelTerms", "model_terms", "transfer_duration"]
 class ModelTerms:
     """The data of a model that the rules need.
 
-    Parameters
-    ----------
-    depth
-        Number of levels, ``D``.
-    durations
-        ``duration(d, t)`` in microseconds by GPU type and level (index ``d - 1``); only types that may run it.
-    bucket_bytes
-        ``P_b`` by bucket (index ``b - 1``).
-    state_bytes
-        ``state_factor`` times the bytes of all parameters.
-    activation_bytes
-        ``activations(d)`` by level (index ``d - 1``).
-    power_w
-        Watts that a GPU draws during a block, by GPU type; 0 where there is none.
+    `durations`: ``duration(d, t)`` in microseconds by GPU type and level (index ``d - 1``); only types that may run it.
+    `bucket_bytes`: ``P_b`` by bucket (index ``b - 1``). `state_bytes`: ``state_factor`` times the bytes of all
+    parameters. `activation_bytes`: ``activations(d)`` by level (index ``d - 1``). `power_w`: watts that a GPU draws
+    during a block, by GPU type; 0 where there is none.
     """
 
     depth: int
@@ -65,18 +55,7 @@ def model_terms(model: Model) -> ModelTerms:
 def transfer_duration(payload: int, contributors: int, workers: int, rate: int, latency_us: int) -> int:
     """Return the least duration of a transfer in microseconds (specification: transfer).
 
-    Parameters
-    ----------
-    payload
-        Bytes of the bucket.
-    contributors
-        Number of workers that contribute to it, at least 1.
-    workers
-        Number of workers of the job.
-    rate
-        Bytes a second.
-    latency_us
-        Latency of one step of the ring, in microseconds.
+    `contributors`: number of workers that contribute to it, at least 1.
     """
     # The contributors reduce and all workers receive: ``(c - 1) / c + (w - 1) / w`` of the payload, here over ``c w``.
     steps = (contributors - 1) * workers + (workers - 1) * contributors

@@ -28,15 +28,7 @@ def timing(job: CheckedJob) -> Iterator[Violation]:
 
 
 def wrap(job: CheckedJob, period_us: int) -> Iterator[Violation]:
-    """Check the barrier between the last iteration and the first of the next period (specification: period).
-
-    Parameters
-    ----------
-    job
-        A data-parallel job of the plan.
-    period_us
-        The period in microseconds.
-    """
+    """Check the barrier between the last iteration and the first of the next period (specification: period)."""
     for path, iteration in job.iterations():
         lengths = [(f"{path}.blocks[{i}]", b.end_us - b.start_us) for i, b in enumerate(iteration.blocks)]
         lengths += [(f"{path}.transfers[{i}]", t.end_us - t.start_us) for i, t in enumerate(iteration.transfers)]

@@ -24,12 +24,7 @@ Expression: TypeAlias = Any
 class AlgebraicModel:
     """Variables, constraints and objective of a minimisation.
 
-    Parameters
-    ----------
-    name
-        Name of the program in its documents.
-    on_row
-        Called with the number of constraints after each.
+    `name`: name of the program in its documents. `on_row`: called with the number of constraints after each.
     """
 
     def __init__(self, name: str, on_row: Callable[[int], None] | None = None) -> None:
@@ -44,43 +39,17 @@ class AlgebraicModel:
         return self.integer(name, 0, 1)
 
     def integer(self, name: str, low: int, high: int) -> pulp.LpVariable:
-        """Add an integer variable, and return it.
-
-        Parameters
-        ----------
-        name
-            Its name, unique in the program.
-        low, high
-            Its least and largest value.
-        """
+        """Add an integer variable, and return it."""
         return self._add_variable(name, low, high, "Integer")
 
     def time(self, name: str, low: int, high: float) -> pulp.LpVariable:
-        """Add a continuous variable, and return it; all of them are times or sums of times.
-
-        Parameters
-        ----------
-        name
-            Its name, unique in the program.
-        low, high
-            Its least and largest value, in microseconds.
-        """
+        """Add a continuous variable, and return it; all of them are times or sums of times."""
         return self._add_variable(name, low, high, "Continuous")
 
     def add(self, constraint: pulp.LpConstraint | bool, name: str) -> None:
         """Add a constraint, whose row has a name of its own; one without variables is a truth value.
 
-        Parameters
-        ----------
-        constraint
-            The constraint. True adds nothing; False adds a row that no solution meets.
-        name
-            Name of the row.
-
-        Raises
-        ------
-        OutOfTimeError
-            The time of the solve is over.
+        `constraint`: the constraint. True adds nothing; False adds a row that no solution meets.
         """
         check_deadline()
         if constraint is True:
@@ -115,13 +84,7 @@ class AlgebraicModel:
         return tuple(constraint.name for constraint in self.problem.constraints())
 
     def program(self) -> LinearProgram:
-        """Return the model in arrays.
-
-        Raises
-        ------
-        OutOfTimeError
-            The time of the solve is over.
-        """
+        """Return the model in arrays."""
         builder, variables = ProgramBuilder(), list(self._column)
         costs = [0.0] * len(variables)
         for variable, cost in self.problem.objective.items():
@@ -147,23 +110,7 @@ class AlgebraicModel:
         return builder.program()
 
     def document(self, kind: FileKind) -> bytes:
-        """Return the program as an MPS or an LP file, in the units of a `ScaledProgram`, its objective in its own.
-
-        Parameters
-        ----------
-        kind
-            MPS or LP.
-
-        Returns
-        -------
-        bytes
-            The content of the file.
-
-        Raises
-        ------
-        OutOfTimeError
-            The time of the solve is over.
-        """
+        """Return the program as an MPS or an LP file, in the units of a `ScaledProgram`, its objective in its own."""
         scaled = ScaledProgram(self.program())
         program = replace(scaled.program, costs=scaled.program.costs * scaled.objective)
         remarks = (

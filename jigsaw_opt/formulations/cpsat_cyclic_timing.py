@@ -23,14 +23,8 @@ __all__ = ["Busy", "CpSatCyclicTiming", "CyclicIteration", "CyclicTask", "Cyclic
 class CyclicIteration:
     """One iteration of a job, all times in microseconds.
 
-    Parameters
-    ----------
-    ready
-        For each machine, when it has each bucket ready after its block begins; 0 for one that it does not reach.
-    sizes
-        Duration of the block of each machine.
-    exchange
-        Durations of the transfers, by bucket.
+    `ready`: for each machine, when it has each bucket ready after its block begins; 0 for one that it does not reach.
+    `sizes`: duration of the block of each machine. `exchange`: durations of the transfers, by bucket.
     """
 
     ready: Sequence[Sequence[int]]
@@ -42,12 +36,7 @@ class CyclicIteration:
 class CyclicTask:
     """A placed job.
 
-    Parameters
-    ----------
-    machines, links
-        Numbers of its machines and of the links of its transfers.
-    iterations
-        Its iterations.
+    `machines, links`: numbers of its machines and of the links of its transfers.
     """
 
     machines: Sequence[int]
@@ -59,12 +48,7 @@ class CyclicTask:
 class CyclicTiming:
     """The times of one job, which takes at most one period from its first block to its last end.
 
-    Parameters
-    ----------
-    blocks, transfers
-        Starts by iteration: of each machine's block, of each bucket's transfer.
-    end
-        End of the last iteration.
+    `blocks, transfers`: starts by iteration: of each machine's block, of each bucket's transfer.
     """
 
     blocks: list[list[int]]
@@ -76,12 +60,7 @@ class CyclicTiming:
 class CpSatCyclicTiming:
     """Variables and constraints.
 
-    Parameters
-    ----------
-    tasks
-        Variables, one entry for each job.
-    proto
-        The CP-SAT model.
+    `tasks`: variables, one entry for each job.
     """
 
     tasks: Sequence[_Variables]
@@ -110,17 +89,7 @@ class _Variables:
 
 
 def build(tasks: Sequence[CyclicTask], period: int, busy_machines: Busy, busy_links: Busy) -> CpSatCyclicTiming:
-    """Build the model; any solution will do.
-
-    Parameters
-    ----------
-    tasks
-        The jobs.
-    period
-        Its length in microseconds.
-    busy_machines, busy_links
-        Intervals that others take, by number of a machine or link.
-    """
+    """Build the model; any solution will do."""
     proto = new_model()
     # Where nothing is fixed, the period may be cut anywhere, so one job may begin at 0.
     free = not any(busy_machines.values()) and not any(busy_links.values())

@@ -26,12 +26,7 @@ __all__ = ["CpSatHoles", "HoleProblem", "Parts", "Pieces", "block_orders"]
 class Pieces:
     """Blocks that are alike, each on one GPU.
 
-    Parameters
-    ----------
-    length_us
-        Duration of one block, in microseconds.
-    gpus
-        Largest number of GPUs that they may be on.
+    `length_us`: duration of one block, in microseconds. `gpus`: largest number of GPUs that they may be on.
     """
 
     length_us: int
@@ -42,14 +37,8 @@ class Pieces:
 class Parts:
     """The pieces of an iteration of jobs that are alike.
 
-    Parameters
-    ----------
-    weight
-        Weight of an iteration in the objective.
-    counts
-        Classes of pieces by number, and how many of each it has.
-    most
-        Iterations of all these jobs together, at most.
+    `weight`: weight of an iteration in the objective. `counts`: classes of pieces by number, and how many of each it
+    has. `most`: iterations of all these jobs together, at most.
     """
 
     weight: int
@@ -61,22 +50,9 @@ class Parts:
 class HoleProblem:
     """One task-graph job of one iteration a period on GPUs that are alike, and pieces.
 
-    Parameters
-    ----------
-    graph
-        The compiled job.
-    lengths_us
-        Durations of its operations, in microseconds.
-    orders
-        ``orders[slot]``: its blocks in the order that edges give them.
-    gpus
-        Number of GPUs; those without a slot have one hole, the whole period.
-    pieces
-        Classes of pieces, by number.
-    jobs
-        What iterations consist of. Where one has several pieces, that these wait for one another is left out.
-    least_us, most_us
-        The period is between them.
+    `lengths_us`: durations of its operations, in microseconds. `orders`: ``orders[slot]``: its blocks in the order that
+    edges give them. `gpus`: number of GPUs; those without a slot have one hole, the whole period. `jobs`: what
+    iterations consist of. Where one has several pieces, that these wait for one another is left out.
     """
 
     graph: CompiledTaskGraph
@@ -109,13 +85,7 @@ class HoleProblem:
 
 
 class CpSatHoles:
-    """Variables and constraints; the objective is set by `aim`.
-
-    Parameters
-    ----------
-    problem
-        What is to be stated.
-    """
+    """Variables and constraints; the objective is set by `aim`."""
 
     def __init__(self, problem: HoleProblem) -> None:
         self.problem, self.proto = problem, new_model()
@@ -138,25 +108,13 @@ class CpSatHoles:
         """Maximise ``weight * period_us - value * period``: above 0 exactly where a solution has a better ratio.
 
         That is one step of Dinkelbach's method for the ratio of the weight of iterations to the period.
-
-        Parameters
-        ----------
-        value
-            Weight of the iterations of the solution to be beaten.
-        period_us
-            Its period, in microseconds.
         """
         self.proto.maximize(self.value * period_us - value * self.period)
 
     def hint(self, starts: Sequence[int], period_us: int) -> None:
         """Offer times of the task-graph job, its holes filled in turn.
 
-        Parameters
-        ----------
-        starts
-            Starts of its operations, in microseconds; the least is moved to 0.
-        period_us
-            The period, in microseconds.
+        `starts`: starts of its operations, in microseconds; the least is moved to 0.
         """
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
         self.proto.add_hint(self.period, period_us)
@@ -232,15 +190,7 @@ class CpSatHoles:
 
 
 def block_orders(graph: CompiledTaskGraph, lengths_us: Sequence[int]) -> list[tuple[int, ...]] | None:
-    """Return by slot its blocks in the order that edges give them; None where they leave the order of some open.
-
-    Parameters
-    ----------
-    graph
-        The compiled job.
-    lengths_us
-        Durations of its operations, in microseconds.
-    """
+    """Return by slot its blocks in the order that edges give them; None where they leave the order of some open."""
     later: dict[int, set[int]] = {}
     for block in range(graph.blocks):
         later[block] = set(graph.longest_from(block, lengths_us))

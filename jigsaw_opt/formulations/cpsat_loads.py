@@ -74,16 +74,8 @@ class LoadsModel:
 def build(operations: Operations, limit: int, places: Sequence[ServerGroups], all_present: bool = True) -> LoadsModel:
     """Build a model that has a solution wherever there is a plan of makespan or period at most `limit`.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance; `fits` holds.
-    limit
-        The objective in question, in microseconds.
-    places
-        Groups of servers whose leaving links are looked at.
-    all_present
-        Whether all jobs take their memory all the time; else each only has room alone (specification: memory).
+    `all_present`: whether all jobs take their memory all the time; else each only has room alone (specification:
+    memory).
     """
     model = new_model()
     clock = _TimeUnit(limit, -(-limit // _LARGEST_NUMBER) or 1)
@@ -121,14 +113,8 @@ class _TimeUnit:
 class _WorkerCounts:
     """The GPUs of a job's workers, and the number of iterations that each spends at each level.
 
-    Parameters
-    ----------
-    assigned
-        Literal that a worker is on a GPU.
-    count
-        Number of iterations that it spends there at a level, by (GPU, level).
-    inside
-        Literal that all workers are on one server, by server.
+    `assigned`: literal that a worker is on a GPU. `count`: number of iterations that it spends there at a level, by
+    (GPU, level). `inside`: literal that all workers are on one server, by server.
     """
 
     model: cp_model.CpModel
@@ -301,18 +287,7 @@ def _add_windows(
 ) -> None:
     """Fit all work with at least some head and tail between them: Jackson's bound for each such set.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives the rows.
-    clock
-        The limit of the objective, and the unit of times.
-    ends
-        Head and tail of each part of the work, in microseconds.
-    work
-        What each operation takes of the resource.
-    capacity
-        Units of work in a unit of time.
+    `model`: the CP-SAT model, which receives the rows. `ends`: head and tail of each part of the work, in microseconds.
     """
     for head in _thinned({head for head, _ in ends}):
         for tail in _thinned({tail for _, tail in ends}):

@@ -14,19 +14,7 @@ __all__ = ["add_gpu_memory"]
 def add_gpu_memory(
     model: cp_model.CpModel, gpu: int, memory: int, states: Iterable[Any], activations: Iterable[Any]
 ) -> None:
-    """State that a GPU holds the states of all its workers and the largest activations among them.
-
-    Parameters
-    ----------
-    model
-        The model.
-    gpu
-        Its number.
-    memory
-        What it has, in the unit of the sizes.
-    states, activations
-        Sizes as expressions, 0 for workers that are elsewhere.
-    """
+    """State that a GPU holds the states of all its workers and the largest activations among them."""
     # Nothing gains by a larger value, so that lower bounds are enough.
     largest = model.new_int_var(0, memory, f"activations on {gpu}")
     for size in activations:

@@ -41,12 +41,8 @@ def new_model() -> cp_model.CpModel:
 def add_apart(model: cp_model.CpModel, first: Iterable[cp_model.IntVar], second: Iterable[cp_model.IntVar]) -> None:
     """State that no literal of the one holds together with one of the other.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    first, second
-        The two groups of literals. One new literal stands between them, so the clauses are linear in number.
+    `first, second`: the two groups of literals. One new literal stands between them, so the clauses are linear in
+    number.
     """
     ours = model.new_bool_var("")
     for literal in first:

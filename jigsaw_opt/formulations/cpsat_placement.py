@@ -36,13 +36,7 @@ def literal_count(operations: Operations) -> int:
 
 
 def build(operations: Operations) -> cp_model.CpModel:
-    """Build a model whose solutions are the placements of all jobs with the largest level of each worker.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance; sums of memory and of levels stay below 2^62.
-    """
+    """Build a model whose solutions are the placements of all jobs with the largest level of each worker."""
     model = new_model()
     server_of = operations.cluster.gpus.server_of
     placed = [_add_job(model, operations, server_of, job) for job in operations.jobs]

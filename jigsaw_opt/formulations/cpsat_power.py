@@ -20,11 +20,6 @@ class PowerUse:
 
     Modulo a period, every block is laid down twice, a period apart, and lasts at most one. Between one and two periods
     those that run are then the ones that run at that moment of a period, each once, and before and after no others do.
-
-    Parameters
-    ----------
-    cluster
-        With or without caps.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -33,17 +28,7 @@ class PowerUse:
         self._caps = [(cap, [], []) for cap in cluster.power_caps or ()]
 
     def add(self, server: int, blocks: Sequence[cp_model.IntervalVar], watts: int) -> None:
-        """Let blocks on a GPU of a server draw so many watts each.
-
-        Parameters
-        ----------
-        server
-            Number of the server.
-        blocks
-            Intervals of the blocks.
-        watts
-            Draw of each while it runs.
-        """
+        """Let blocks on a GPU of a server draw so many watts each."""
         for cap, intervals, demands in self._caps if watts else ():
             if self._servers[server] in cap.servers:
                 intervals += blocks

@@ -32,18 +32,7 @@ def add_no_overlaps(
     Resources with the same users and the same busy intervals share one constraint; one with one user and nothing
     fixed needs none, for the operations of a job come one after the other.
 
-    Parameters
-    ----------
-    model
-        It is added to.
-    users
-        Who uses each resource, by its kind and number.
-    busy
-        Intervals that others take, by kind.
-    intervals
-        Makes the intervals of a user; asked once for each that needs them.
-    period
-        Length of the period, or None on the finite horizon.
+    `period`: length of the period, or None on the finite horizon.
     """
     stated = set()
     known: dict[User, list[cp_model.IntervalVar]] = {}
@@ -65,18 +54,8 @@ def operation_intervals(
 ) -> list[cp_model.IntervalVar]:
     """Return the interval of an operation; on the cyclic horizon those from its residue and from a period later.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    start
-        Its start, in microseconds.
-    size
-        Its duration, in microseconds.
-    period
-        The period, in microseconds; None on the finite horizon.
-    turns
-        Largest number of whole periods from 0 to its start.
+    `period`: the period, in microseconds; None on the finite horizon. `turns`: largest number of whole periods from 0
+    to its start.
     """
     if period is None:
         return [_interval(model, start, size)]

@@ -21,18 +21,9 @@ __all__ = ["OBJECTIVES", "SharedCluster", "max_min_fairness", "max_sum_throughpu
 class SharedCluster:
     """Jobs that share a cluster in time; each always runs on as many GPUs as it asks for, all of one type.
 
-    Parameters
-    ----------
-    throughput
-        Iterations a second of each job on each GPU type, ``(jobs, types)``; every job runs on some type.
-    gpus
-        GPUs that each job asks for.
-    capacity
-        GPUs of each type.
-    steps
-        Iterations that each job has left.
-    priority
-        Weight of each job, above 0.
+    `throughput`: iterations a second of each job on each GPU type, ``(jobs, types)``; every job runs on some type.
+    `gpus`: GPUs that each job asks for. `steps`: iterations that each job has left. `priority`: weight of each job,
+    above 0.
     """
 
     throughput: Floats

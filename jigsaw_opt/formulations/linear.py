@@ -32,16 +32,9 @@ NO_ENTRIES = Entries((), (), ())
 class LinearProgram:
     """Minimise ``costs @ x`` subject to ``row_lower <= A x <= row_upper`` and ``lower <= x <= upper``.
 
-    Parameters
-    ----------
-    costs, lower, upper
-        Objective coefficient and bounds of each column; infinities stand for absent bounds.
-    integer
-        Whether each column takes whole values only.
-    row_lower, row_upper
-        Bounds of each row.
-    rows, columns, values
-        Coefficients of A: ``values[k]`` stands in row ``rows[k]`` and column ``columns[k]``, each place at most once.
+    `costs, lower, upper`: objective coefficient and bounds of each column; infinities stand for absent bounds.
+    `integer`: whether each column takes whole values only. `rows, columns, values`: coefficients of A: ``values[k]``
+    stands in row ``rows[k]`` and column ``columns[k]``, each place at most once.
     """
 
     costs: Floats
@@ -69,10 +62,7 @@ class LinearProgram:
 class ProgramBuilder:
     """A program under construction, a family of columns or rows at a time.
 
-    Attributes
-    ----------
-    columns, rows
-        How many there are so far.
+    `columns, rows`: how many there are so far.
     """
 
     columns: int = 0
@@ -86,19 +76,7 @@ class ProgramBuilder:
     ) -> Integers:
         """Add a column for each cost; a single bound, or a single kind, is that of all of them.
 
-        Parameters
-        ----------
-        costs
-            Objective coefficient of each column.
-        lower, upper
-            Bounds of the columns.
-        integer
-            Whether a column takes whole values only.
-
-        Returns
-        -------
-        Integers
-            Their numbers.
+        `integer`: whether a column takes whole values only.
         """
         import numpy as np
 
@@ -110,12 +88,8 @@ class ProgramBuilder:
     def add_rows(self, entries: Entries, lower: ArrayLike, upper: ArrayLike) -> None:
         """Add rows.
 
-        Parameters
-        ----------
-        entries
-            Their coefficients; rows are counted from the first of this family.
-        lower, upper
-            Bounds of each row; a single one is that of all of them.
+        `entries`: their coefficients; rows are counted from the first of this family. `lower, upper`: bounds of each
+        row; a single one is that of all of them.
         """
         import numpy as np
 

@@ -20,16 +20,8 @@ _TERMS_OF_LINE = 6
 class NamedProgram:
     """A program that can be written to a file.
 
-    Parameters
-    ----------
-    program
-        The program. Each row has one finite side, or two that are equal; integer columns have finite bounds.
-    name
-        Its name.
-    columns, rows
-        Their names.
-    remarks
-        Lines for whoever reads the file.
+    `program`: the program. Each row has one finite side, or two that are equal; integer columns have finite bounds.
+    `remarks`: lines for whoever reads the file.
     """
 
     program: LinearProgram

@@ -24,19 +24,9 @@ class ScaledProgram:
     Continuous columns without a cost are times and have one unit, those with a cost another one. Units and the factors
     of rows are powers of two, so scaling loses nothing.
 
-    Parameters
-    ----------
-    original
-        The program; its continuous columns have upper bounds, and some column has a cost.
-
-    Attributes
-    ----------
-    program
-        The scaled program; its costs are at most 1.
-    time
-        Unit of the columns of times, in that of the original.
-    objective
-        What the objective of `program` is to be multiplied with, for that of the original.
+    `original`: the program; its continuous columns have upper bounds, and some column has a cost. `program`: the scaled
+    program; its costs are at most 1. `time`: unit of the columns of times, in that of the original. `objective`: what
+    the objective of `program` is to be multiplied with, for that of the original.
     """
 
     def __init__(self, original: LinearProgram) -> None:

@@ -27,16 +27,9 @@ class SiaRound:
 
     There is at least one job.
 
-    Parameters
-    ----------
-    cost
-        ``cost[job, configuration]``; infinite where the job cannot use the configuration.
-    gpus
-        GPUs of each type that a configuration takes, ``(configurations, types)``.
-    capacity
-        GPUs of each type.
-    idle
-        Cost of leaving a job without GPUs, ``(jobs,)``; infinite where it must not be.
+    `cost`: ``cost[job, configuration]``; infinite where the job cannot use the configuration. `gpus`: GPUs of each type
+    that a configuration takes, ``(configurations, types)``. `idle`: cost of leaving a job without GPUs, ``(jobs,)``;
+    infinite where it must not be.
     """
 
     cost: Floats
@@ -59,12 +52,7 @@ class SiaRound:
     def keeping(self, jobs: NDArray[np.bool_], current: Integers) -> SiaRound:
         """Return the same round where `jobs` must keep the configurations that they have.
 
-        Parameters
-        ----------
-        jobs
-            By job, whether it keeps its configuration.
-        current
-            By job, the number of its configuration.
+        `current`: by job, the number of its configuration.
         """
         import numpy as np
 
@@ -111,15 +99,7 @@ class SiaRound:
 
 
 def configurations(servers: int, width: int) -> tuple[tuple[int, int], ...]:
-    """Return the servers and GPUs of the configurations of one type: powers of two on one, or whole servers.
-
-    Parameters
-    ----------
-    servers
-        Number of servers of this type.
-    width
-        GPUs of each.
-    """
+    """Return the servers and GPUs of the configurations of one type: powers of two on one, or whole servers."""
     parts = [(1, 2**k) for k in range(width.bit_length()) if 2**k < width]
     return (*parts, *((count, count * width) for count in range(1, servers + 1)))
 
@@ -129,12 +109,7 @@ def normalised(goodput: Floats, least_gpus: Integers) -> Floats:
 
     Sia's ``G_ij <- N_i^min G_ij / min_j G_ij``, over the configurations with goodput above 0; the others stay 0.
 
-    Parameters
-    ----------
-    goodput
-        ``(jobs, configurations)``; 0 where a job cannot use a configuration.
-    least_gpus
-        By job, the GPUs that it needs at least.
+    `least_gpus`: by job, the GPUs that it needs at least.
     """
     import numpy as np
 
@@ -148,15 +123,6 @@ def restart_factors(age: Floats, restarts: Integers, restart_cost: Floats) -> Fl
 
     Sia's ``r_i = (T_i - N_i S_i) / (T_i + S_i)``, with the age T, the restarts N and the cost S of one in the same
     unit of time. Below 0 stands for a job that has spent more time in restarts than it has lived; it is taken as 0.
-
-    Parameters
-    ----------
-    age
-        By job, the time since its submission, T.
-    restarts
-        By job, how often it has been restarted, N.
-    restart_cost
-        By job, the time of one restart, S, in the unit of `age`.
     """
     import numpy as np
 
@@ -179,20 +145,9 @@ def build(
     printed, idle jobs would be rewarded for p > 0; the text calls the term a penalty, so here it costs in both
     cases. As printed, r < 1 would favour a change for p < 0; here r discounts the goodput, ``(r_i G_ij)^p``.
 
-    Parameters
-    ----------
-    goodput
-        ``goodput[job, configuration]``, normalised; 0 where the job cannot use the configuration.
-    gpus, capacity
-        As in `SiaRound`.
-    power
-        The fairness exponent p, not 0.
-    penalty
-        The cost lambda of an idle job, at least 0.
-    factors
-        Restart factor of each job; it applies to all configurations but the current one. None for 1.
-    current
-        Configuration that each job has, or `NO_ALLOCATION`. None for no job having any.
+    `penalty`: the cost lambda of an idle job, at least 0. `factors`: restart factor of each job; it applies to all
+    configurations but the current one. None for 1. `current`: configuration that each job has, or `NO_ALLOCATION`. None
+    for no job having any.
     """
     import numpy as np
 

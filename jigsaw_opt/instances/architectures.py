@@ -101,19 +101,7 @@ def bert_large(rows: int = 128) -> tuple[Unit, ...]:
 
 
 def gpt2(layers: int, width: int, heads: int, rows: int = 1024) -> tuple[Unit, ...]:
-    """Return a GPT-2 style decoder (Radford et al. 2019); the output uses the input's table.
-
-    Parameters
-    ----------
-    layers
-        Number of layers.
-    width
-        Features of a token.
-    heads
-        Heads of attention.
-    rows
-        Tokens of a sequence.
-    """
+    """Return a GPT-2 style decoder (Radford et al. 2019); the output uses the input's table."""
     vocabulary = 50257
     tables = (embedding(vocabulary, width, rows), embedding(1024, width, rows))
     output = (layer_norm(width, rows), linear(width, vocabulary, rows, bias=False, tied=True))
@@ -124,16 +112,7 @@ def gpt2(layers: int, width: int, heads: int, rows: int = 1024) -> tuple[Unit, .
 def transformer(width: int, heads: int, rows: int, inner: int | None = None) -> tuple[Layer, ...]:
     """Return a layer of attention and a dense one.
 
-    Parameters
-    ----------
-    width
-        Features of a token.
-    heads
-        Heads of attention.
-    rows
-        Tokens of a sequence.
-    inner
-        Units of the dense layer; None for four times the width.
+    `inner`: units of the dense layer; None for four times the width.
     """
     inner = 4 * width if inner is None else inner
     return (

@@ -53,20 +53,8 @@ _SEEDS: Mapping[str, int] = {"tiny": 72}
 class RecordedRun:
     """A run that found or proved a best known value; None stands for what nobody has written down.
 
-    Parameters
-    ----------
-    solver, version
-        Name and version of the solver.
-    seed, threads
-        Seed and threads of the solve.
-    seconds
-        Its wall-clock seconds.
-    date
-        Day on which the value was stored (ISO 8601).
-    hardware
-        Processor and number of cores.
-    by
-        Who sent it in; None for the project itself.
+    `solver, version`: name and version of the solver. `seed, threads`: seed and threads of the solve. `date`: day on
+    which the value was stored (ISO 8601). `by`: who sent it in; None for the project itself.
     """
 
     solver: str
@@ -83,18 +71,10 @@ class RecordedRun:
 class BestKnown:
     """The best objective and bound known for an instance, and the runs that they come from.
 
-    Parameters
-    ----------
-    instance_sha256
-        Hash of the instance that they belong to.
-    objective
-        Objective of a checked plan, or None where no plan is known.
-    bound
-        Proven lower bound; 0 where none is known.
-    bound_reason
-        What proves the bound, in one sentence; empty where nobody has written it down.
-    found, proved
-        The runs that found the objective and proved the bound; None where there is no such value.
+    `instance_sha256`: hash of the instance that they belong to. `objective`: objective of a checked plan, or None where
+    no plan is known. `bound`: proven lower bound; 0 where none is known. `bound_reason`: what proves the bound, in one
+    sentence; empty where nobody has written it down. `found, proved`: the runs that found the objective and proved the
+    bound; None where there is no such value.
     """
 
     instance_sha256: str
@@ -140,13 +120,7 @@ def names(set_name: str | None = None) -> tuple[str, ...]:
 
 
 def resolve(name: str) -> str:
-    """Return the name of a bundled instance as `names` has it, from ``tiny/042`` or ``tiny-042``.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name.
-    """
+    """Return the name of a bundled instance as `names` has it, from ``tiny/042`` or ``tiny-042``."""
     known = name if "/" in name else name.replace("-", "/", 1)
     if known not in names():
         raise UsageError(
@@ -158,13 +132,7 @@ def resolve(name: str) -> str:
 
 
 def path_of(name: str) -> Path:
-    """Return the file of a bundled instance.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name.
-    """
+    """Return the file of a bundled instance."""
     return DATA / f"{resolve(name)}.json"
 
 
@@ -182,20 +150,7 @@ def load(name: str) -> Instance:
 
 
 def plan_path(name: str, folder: Path = DATA) -> Path:
-    """Return the file of the best known plan of a bundled instance, which may not be there.
-
-    Parameters
-    ----------
-    name
-        Name of the instance.
-    folder
-        Directory of such files, one directory a set.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name.
-    """
+    """Return the file of the best known plan of a bundled instance, which may not be there."""
     return folder / f"{resolve(name)}.plan.json.gz"
 
 

@@ -43,12 +43,8 @@ _LONGEST_JOB = 60
 def crowded(seed: int, changes: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a seed: objective and size in turn, everything else drawn.
 
-    Parameters
-    ----------
-    seed
-        Takes the objective ``seed`` modulo 3 and ``8 * 2**k`` GPUs, with ``k`` the quotient modulo 8.
-    changes
-        Fields of the recipe to set otherwise. Widths follow the number of GPUs unless they are among them.
+    `seed`: takes the objective ``seed`` modulo 3 and ``8 * 2**k`` GPUs, with ``k`` the quotient modulo 8. `changes`:
+    fields of the recipe to set otherwise. Widths follow the number of GPUs unless they are among them.
     """
     draw = random.Random(f"crowded recipe/{seed}")
     name, objective = _OBJECTIVES[seed % len(_OBJECTIVES)]
@@ -87,12 +83,7 @@ def shortened(instance: Instance, longest: int) -> tuple[Instance, bool]:
     The job that takes longest alone loses an iteration, again and again, until it takes at most so much of the mean
     work of a GPU, or has only one iteration left.
 
-    Parameters
-    ----------
-    instance
-        What is to be changed.
-    longest
-        Largest time that the longest job may take alone, in percent of the mean work of a GPU.
+    `longest`: largest time that the longest job may take alone, in percent of the mean work of a GPU.
     """
     once = compile_instance(replace(instance, jobs=tuple(replace(job, iterations=1) for job in instance.jobs)))
     spans = [

@@ -75,22 +75,7 @@ def generate(family: str, seed: int, **changes: Any) -> Instance:
 
 
 def draft(family: str, seed: int, **changes: Any) -> Draft:
-    """Draw an instance as `generate` does, with the hidden place of every job.
-
-    Parameters
-    ----------
-    family
-        Name of the family.
-    seed
-        Number of the instance in it.
-    changes
-        Fields of the recipe that differ.
-
-    Raises
-    ------
-    UsageError
-        There is no such family or field, or jobs do not fit.
-    """
+    """Draw an instance as `generate` does, with the hidden place of every job."""
     if family not in families():
         raise UsageError(f"no family {family!r}; {nearest(family, families())}", code="unknown-name", path="family")
     unknown = changes.keys() - Recipe.__dataclass_fields__.keys()

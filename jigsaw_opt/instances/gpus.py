@@ -17,18 +17,9 @@ __all__ = ["GPU_TYPES", "GpuType", "data_sheet", "memory_in", "nvlink_bandwidth"
 class GpuType:
     """A type of GPU.
 
-    Parameters
-    ----------
-    peak_flops
-        Operations per second of the matrix units at 16 bits, as on the data sheet.
-    memory_bandwidth
-        Bytes per second between the GPU and its memory.
-    memory
-        Bytes of memory.
-    fabric_bandwidth
-        Bytes per second to the other GPUs of the server, one direction.
-    efficiency
-        Share of `peak_flops` that training reaches, in percent.
+    `peak_flops`: operations per second of the matrix units at 16 bits, as on the data sheet. `memory_bandwidth`: bytes
+    per second between the GPU and its memory. `fabric_bandwidth`: bytes per second to the other GPUs of the server, one
+    direction. `efficiency`: share of `peak_flops` that training reaches, in percent.
     """
 
     peak_flops: int
@@ -38,15 +29,7 @@ class GpuType:
     efficiency: int = 40
 
     def layer_us(self, flops: int, moved_bytes: int) -> Fraction:
-        """Return the microseconds of a layer: ``max(flops / (peak * efficiency), bytes / bandwidth)``.
-
-        Parameters
-        ----------
-        flops
-            Floating-point operations of the layer.
-        moved_bytes
-            Bytes that it reads and writes.
-        """
+        """Return the microseconds of a layer: ``max(flops / (peak * efficiency), bytes / bandwidth)``."""
         arithmetic = Fraction(flops * 100 * 10**6, self.peak_flops * self.efficiency)
         return max(arithmetic, Fraction(moved_bytes * 10**6, self.memory_bandwidth))
 
@@ -89,11 +72,6 @@ def data_sheet(name: str) -> GpuType | None:
 
     Memory and PCI Express in the name replace those of the data sheet, as in ``nvidia_a100-sxm4-80gb`` and
     ``nvidia_h100_pcie``. A part of a GPU (MIG) has no data sheet.
-
-    Parameters
-    ----------
-    name
-        Name of a type of GPU, as Slurm, Kubernetes or ``nvidia-smi`` spell it.
     """
     found = () if is_part(name) else matching_types(name, GPU_TYPES)
     if len(found) != 1:
@@ -121,22 +99,7 @@ def type_name(text: str) -> str:
 
 
 def server(name: str, gpu_type: str, gpus: int) -> Server:
-    """Return a server whose GPUs have the memory and the fabric of their type.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    gpu_type
-        A name that has a data sheet.
-    gpus
-        Number of its GPUs.
-
-    Raises
-    ------
-    KeyError
-        It has none.
-    """
+    """Return a server whose GPUs have the memory and the fabric of their type."""
     figures = data_sheet(gpu_type)
     if figures is None:
         raise KeyError(gpu_type)

@@ -27,18 +27,9 @@ __all__ = [
 class Layer:
     """The work and the memory of one layer in a forward pass over one sample.
 
-    Parameters
-    ----------
-    flops
-        Floating-point operations.
-    parameters
-        Number of trained parameters.
-    reads, writes
-        Elements read from and written to memory, without the parameters. What is written is
-        kept for the backward pass.
-    weight_passes
-        How many times as long as the forward pass the gradients of its weights take, of the two
-        of a backward pass; 0 where they are a by-product of the gradient of the input.
+    `reads, writes`: elements read from and written to memory, without the parameters. What is written is kept for the
+    backward pass. `weight_passes`: how many times as long as the forward pass the gradients of its weights take, of the
+    two of a backward pass; 0 where they are a by-product of the gradient of the input.
     """
 
     flops: int
@@ -49,95 +40,37 @@ class Layer:
 
 
 def conv(channels: int, filters: int, kernel: int, size: int, stride: int = 1, bias: bool = False) -> Layer:
-    """Return a square convolution over a ``size x size`` image, padded so that only the stride shrinks it.
-
-    Parameters
-    ----------
-    channels, filters
-        Channels of the input and of the output.
-    kernel
-        Side of the kernel, in pixels.
-    size
-        Side of the image, in pixels.
-    stride
-        Step of the kernel, in pixels.
-    bias
-        Whether each filter has a bias.
-    """
+    """Return a square convolution over a ``size x size`` image, padded so that only the stride shrinks it."""
     weights = kernel * kernel * channels * filters
     out = ceil_div(size, stride) ** 2
     return Layer(2 * weights * out, weights + filters * bias, channels * size * size, filters * out, 1)
 
 
 def batch_norm(channels: int, size: int) -> Layer:
-    """Return batch normalisation with scale, shift and the activation behind it.
-
-    Parameters
-    ----------
-    channels
-        Channels of the image.
-    size
-        Side of the image, in pixels.
-    """
+    """Return batch normalisation with scale, shift and the activation behind it."""
     elements = channels * size * size
     return Layer(4 * elements, 2 * channels, elements, elements)
 
 
 def pool(channels: int, size: int, out: int) -> Layer:
-    """Return the pooling of a ``size x size`` image to ``out x out``.
-
-    Parameters
-    ----------
-    channels
-        Channels of the image.
-    size, out
-        Side of the image before and after, in pixels.
-    """
+    """Return the pooling of a ``size x size`` image to ``out x out``."""
     return Layer(channels * size * size, 0, channels * size * size, channels * out * out)
 
 
 def linear(inputs: int, outputs: int, rows: int = 1, bias: bool = True, tied: bool = False) -> Layer:
-    """Return a dense layer; a tied one uses the weights of another layer, though not its bias.
-
-    Parameters
-    ----------
-    inputs, outputs
-        Features of a row before and after.
-    rows
-        Rows of a sample, such as tokens.
-    bias
-        Whether it has a bias.
-    tied
-        Whether its weights are those of another layer.
-    """
+    """Return a dense layer; a tied one uses the weights of another layer, though not its bias."""
     weights = 0 if tied else inputs * outputs
     return Layer(2 * inputs * outputs * rows, weights + outputs * bias, inputs * rows, outputs * rows, 1)
 
 
 def layer_norm(width: int, rows: int) -> Layer:
-    """Return layer normalisation with scale and shift.
-
-    Parameters
-    ----------
-    width
-        Features of a row.
-    rows
-        Rows of a sample.
-    """
+    """Return layer normalisation with scale and shift."""
     elements = width * rows
     return Layer(8 * elements, 2 * width, elements, elements)
 
 
 def rms_norm(width: int, rows: int) -> Layer:
-    """Return normalisation by the root mean square, with scale.
-
-    Parameters
-    ----------
-    width
-        Features of a row.
-    rows
-        Rows of a sample.
-    """
+    """Return normalisation by the root mean square, with scale."""
     elements = width * rows
     return Layer(4 * elements, width, elements, elements)
 
@@ -150,16 +83,7 @@ def elementwise(elements: int) -> Layer:
 def attention(width: int, heads: int, rows: int, others: int | None = None) -> Layer:
     """Return scores, softmax and weighted sum, without dense layers.
 
-    Parameters
-    ----------
-    width
-        Features of a token.
-    heads
-        Heads of attention.
-    rows
-        Tokens that attend.
-    others
-        Tokens that are attended to; None for the same ones.
+    `others`: tokens that are attended to; None for the same ones.
     """
     others = rows if others is None else others
     scores = heads * rows * others
@@ -168,15 +92,5 @@ def attention(width: int, heads: int, rows: int, others: int | None = None) -> L
 
 
 def embedding(entries: int, width: int, rows: int) -> Layer:
-    """Return a table look-up: no arithmetic, only memory.
-
-    Parameters
-    ----------
-    entries
-        Entries of the table.
-    width
-        Features of an entry.
-    rows
-        Look-ups of a sample.
-    """
+    """Return a table look-up: no arithmetic, only memory."""
     return Layer(0, entries * width, rows * width, rows * width, 2)

@@ -23,18 +23,10 @@ __all__ = ["MeasuredSetting", "instance_of", "instance_of_task_graph"]
 class MeasuredSetting:
     """The cluster and what every job does.
 
-    Parameters
-    ----------
-    gpu_type, servers, gpus, gpu_memory
-        Type of all GPUs; number of servers, GPUs in each, bytes of each GPU.
-    topology, bandwidth, latency_us
-        A name in `TOPOLOGIES`; bytes per second and latency of a server's link.
-    fabric_bandwidth
-        Bytes per second between GPUs of one server.
-    workers, iterations, depth
-        Workers, iterations and depth rule of every job; `depth` is a name in `CHOICES` of depth rules.
-    objective
-        ``period`` makes the horizon cyclic.
+    `gpu_type, servers, gpus, gpu_memory`: type of all GPUs; number of servers, GPUs in each, bytes of each GPU.
+    `topology, bandwidth, latency_us`: A name in `TOPOLOGIES`; bytes per second and latency of a server's link.
+    `fabric_bandwidth`: bytes per second between GPUs of one server. `workers, iterations, depth`: workers, iterations
+    and depth rule of every job; `depth` is a name in `CHOICES` of depth rules.
     """
 
     gpu_type: str
@@ -52,22 +44,7 @@ class MeasuredSetting:
 
 
 def instance_of(name: str, models: Mapping[str, Model], setting: MeasuredSetting) -> Instance:
-    """Build an instance with one job for each of `models`, called after it.
-
-    Parameters
-    ----------
-    name
-        Name of the instance.
-    models
-        Models by name.
-    setting
-        The cluster, and what every job does.
-
-    Raises
-    ------
-    UsageError
-        Where the topology or the depth rule does not exist, or there are too many GPUs or workers.
-    """
+    """Build an instance with one job for each of `models`, called after it."""
     if setting.depth not in CHOICES:
         raise UsageError(
             f"no depth rule {setting.depth!r}; {nearest(setting.depth, CHOICES)}", code="unknown-name", path="depth"
@@ -81,22 +58,7 @@ def instance_of(name: str, models: Mapping[str, Model], setting: MeasuredSetting
 
 
 def instance_of_task_graph(name: str, graph: TaskGraph, setting: MeasuredSetting) -> Instance:
-    """Build an instance with one job that has a task graph, called as the instance; it has no depth and no workers.
-
-    Parameters
-    ----------
-    name
-        Name of the instance.
-    graph
-        The task graph.
-    setting
-        The cluster, and how often the job runs.
-
-    Raises
-    ------
-    UsageError
-        Where the topology does not exist, or there are too many GPUs.
-    """
+    """Build an instance with one job that has a task graph, called as the instance; it has no depth and no workers."""
     job = TaskGraphJob(name, graph, setting.iterations)
     return Instance(name, _cluster(setting), {}, (job,), _horizon(setting), setting.objective)
 

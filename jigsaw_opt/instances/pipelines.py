@@ -31,24 +31,12 @@ _ACTIVATIONS = 64 * 10**6
 class Pipeline:
     """The recipe of an instance of pipelines.
 
-    Parameters
-    ----------
-    devices, batches
-        GPUs of a pipeline, and micro-batches of an iteration.
-    chunks
-        Stages on each device; from the second one on they run back and forth, as a V.
-    split
-        Whether the gradient of the weights is a block of its own, which nothing waits for.
-    sharded
-        Whether the last layer is sharded over all devices.
-    kept
-        Micro-batches whose activations fit into the memory of a device beside its stages.
-    barrier, objective
-        Barrier of the job, and objective of the instance; ``period`` makes the horizon cyclic.
-    servers
-        Number of servers over which the GPUs are spread, joined by a switch.
-    jobs
-        Number of pipelines, with weights 1, 2, and so on.
+    `devices, batches`: GPUs of a pipeline, and micro-batches of an iteration. `chunks`: stages on each device; from the
+    second one on they run back and forth, as a V. `split`: whether the gradient of the weights is a block of its own,
+    which nothing waits for. `sharded`: whether the last layer is sharded over all devices. `kept`: micro-batches whose
+    activations fit into the memory of a device beside its stages. `barrier, objective`: barrier of the job, and
+    objective of the instance; ``period`` makes the horizon cyclic. `servers`: number of servers over which the GPUs are
+    spread, joined by a switch. `jobs`: number of pipelines, with weights 1, 2, and so on.
     """
 
     devices: int
@@ -74,15 +62,7 @@ class Pipeline:
 
 
 def pipeline_instance(recipe: Pipeline, name: str) -> Instance:
-    """Build the instance of a recipe; times are drawn by its name, the same every time.
-
-    Parameters
-    ----------
-    recipe
-        What it is made from.
-    name
-        Its name in the set.
-    """
+    """Build the instance of a recipe; times are drawn by its name, the same every time."""
     memory = 8 * _GB + recipe.kept * recipe.chunks * 32 * _ACTIVATIONS
     gpus = -(-recipe.devices // recipe.servers)
     servers = tuple(Server(f"s{k}", "v100", gpus, memory, 150 * _GB, 5) for k in range(recipe.servers))
@@ -101,13 +81,6 @@ def pipeline_task_graph(recipe: Pipeline, draw: Random) -> TaskGraph:
     """Build blocks, transfers, edges and memory intervals of all micro-batches.
 
     Forward passes take 8 to 12 ms over all chunks.
-
-    Parameters
-    ----------
-    recipe
-        What it is made from.
-    draw
-        Source of the times.
     """
     times = [draw.randrange(8, 13) * 1000 // recipe.chunks for _ in range(recipe.stages)]
     blocks: list[TaskGraphBlock] = []

@@ -35,15 +35,7 @@ _ESTIMATED = "-estimate"
 
 
 def estimate_name(network: str, batch: int) -> str:
-    """Return what instances call the estimated profile of a network.
-
-    Parameters
-    ----------
-    network
-        Name of the network.
-    batch
-        Samples of a worker in an iteration.
-    """
+    """Return what instances call the estimated profile of a network."""
     return f"{network}-b{batch}{_ESTIMATED}"
 
 
@@ -86,18 +78,7 @@ def estimate(
 ) -> tuple[Segment, ...]:
     """Estimate the segments of units.
 
-    Parameters
-    ----------
-    units
-        Units from input to output.
-    batch
-        Samples a worker and iteration.
-    gpus
-        Figures of GPUs by the type that they are called.
-    segments
-        1 to the number of units.
-    parameter_bytes
-        Bytes of one parameter, and of its gradient.
+    `segments`: 1 to the number of units.
     """
     bounds = even_bounds([unit.flops for unit in units], segments)
     return tuple(_segment(units[low:high], batch, gpus, parameter_bytes) for low, high in pairwise(bounds))
@@ -110,19 +91,6 @@ def estimate_layers(
 
     The gradients of weights take a forward pass's time in a dense layer or a convolution, and the whole backward pass
     in a table look-up.
-
-    Parameters
-    ----------
-    units
-        Units of layers, from input to output.
-    batch
-        Samples of a micro-batch.
-    gpu_type
-        What the type of GPU is called.
-    gpu
-        Its figures.
-    parameter_bytes
-        Bytes of one parameter.
     """
     found = []
     for unit in units:
@@ -161,15 +129,7 @@ def _units(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> tu
 
 
 def even_bounds(work: Sequence[int], parts: int) -> tuple[int, ...]:
-    """Return indices that divide `work` into `parts` runs, none empty, each ending at its even share.
-
-    Parameters
-    ----------
-    work
-        Work of each unit, in order.
-    parts
-        1 to the number of units.
-    """
+    """Return indices that divide `work` into `parts` runs, none empty, each ending at its even share."""
     done = list(accumulate(work))
     bounds = [0]
     for part in range(1, parts):

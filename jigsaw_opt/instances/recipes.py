@@ -21,46 +21,17 @@ COVERED, BALANCED, SHALLOW = FreeDepth(min_contributors=2), FreeDepth(balance=1)
 class Recipe:
     """The recipe of an instance: everything but the seed.
 
-    Parameters
-    ----------
-    name
-        What makes the instance special.
-    topology
-        A name in `TOPOLOGIES`.
-    servers, gpus
-        Number of servers, and of GPUs in each.
-    gpu_types
-        Types of the servers, dealt out in turn.
-    load
-        Workers of all jobs per 100 GPUs, rounded down, though at least one worker.
-    fabric
-        Bytes per second between GPUs of a server; None for what their type has.
-    bandwidth, latency_us
-        Bytes per second and latency in microseconds of a server's link.
-    networks
-        Networks to draw from, as (name, batch); empty for small made-up models.
-    segments
-        Least and largest number of segments of a model.
-    widths
-        Numbers of workers of a job to draw from.
-    iterations
-        Least and largest number of iterations of a job.
-    depths
-        Depth rules to draw from.
-    deal_depths
-        Whether jobs take the depth rules in turn, so that an instance has all of them.
-    objective
-        ``period`` makes the horizon cyclic.
-    releases
-        Whether jobs are released over time; not on a cyclic horizon, where none may be.
-    tight_memory
-        Whether the GPUs of a server have no more memory than one hidden placement needs there.
-    spare_memory
-        Memory of all GPUs of a type beyond what one hidden placement needs there, in percent of that; None for the
-        memory on the data sheet.
-    longest_job
-        Longest that a job may take alone, in percent of the mean work of a GPU; longer jobs lose iterations. None
-        leaves all of them.
+    `servers, gpus`: number of servers, and of GPUs in each. `gpu_types`: types of the servers, dealt out in turn.
+    `load`: workers of all jobs per 100 GPUs, rounded down, though at least one worker. `fabric`: bytes per second
+    between GPUs of a server; None for what their type has. `bandwidth, latency_us`: bytes per second and latency in
+    microseconds of a server's link. `networks`: networks to draw from, as (name, batch); empty for small made-up
+    models. `segments`: least and largest number of segments of a model. `widths`: numbers of workers of a job to draw
+    from. `iterations`: least and largest number of iterations of a job. `deal_depths`: whether jobs take the depth
+    rules in turn, so that an instance has all of them. `releases`: whether jobs are released over time; not on a cyclic
+    horizon, where none may be. `tight_memory`: whether the GPUs of a server have no more memory than one hidden
+    placement needs there. `spare_memory`: memory of all GPUs of a type beyond what one hidden placement needs there, in
+    percent of that; None for the memory on the data sheet. `longest_job`: longest that a job may take alone, in percent
+    of the mean work of a GPU; longer jobs lose iterations. None leaves all of them.
     """
 
     name: str

@@ -50,17 +50,7 @@ _LOGGER = logging.getLogger(__name__)
 def merge(old: BestKnown | None, new: BestKnown) -> BestKnown:
     """Return the better objective and the better bound of two, each with its run.
 
-    Parameters
-    ----------
-    old
-        The record so far; None for none. One of another instance of that name is dropped.
-    new
-        What another run has found. Of equal values the old one stays.
-
-    Raises
-    ------
-    JigsawError
-        If the bound of one run exceeds the objective of another, so that one of them is wrong.
+    `old`: the record so far; None for none. One of another instance of that name is dropped.
     """
     if old is None or old.instance_sha256 != new.instance_sha256:
         return new
@@ -77,15 +67,7 @@ def merge(old: BestKnown | None, new: BestKnown) -> BestKnown:
 
 
 def of_result(result: Result, sha256: str) -> BestKnown:
-    """Return the values of a run on this machine.
-
-    Parameters
-    ----------
-    result
-        What the run has found.
-    sha256
-        Hash of the instance.
-    """
+    """Return the values of a run on this machine."""
     from jigsaw_opt import __version__
 
     run = RecordedRun(
@@ -98,14 +80,8 @@ def of_result(result: Result, sha256: str) -> BestKnown:
 def of_plan(plan: Plan, by: str | None, hardware: str | None) -> BestKnown:
     """Return the objective of a plan file; its bound shows no proof, so that it is not taken.
 
-    Parameters
-    ----------
-    plan
-        The plan, which says what made it.
-    by
-        Who sends it in; None for the project itself.
-    hardware
-        Processor and number of cores of the machine that made it; None where nobody knows.
+    `by`: who sends it in; None for the project itself. `hardware`: processor and number of cores of the machine that
+    made it; None where nobody knows.
     """
     run = RecordedRun(
         solver=_said(plan, "name", str) or "unknown",
@@ -126,21 +102,7 @@ def store(name: str, new: BestKnown, plan: Plan | None, path: Path = BEST_KNOWN,
     A plan is stored if it is better than the best known one, or as good and none is stored. Its bound and status are
     those of the record, since what a plan states of itself is no proof.
 
-    Parameters
-    ----------
-    name
-        Name of the bundled instance.
-    new
-        What a run has found.
-    plan
-        The plan of that objective, checked; None for none.
-    path, plans
-        File of the record, and folder of the plans.
-
-    Raises
-    ------
-    JigsawError
-        The values contradict the record.
+    `plan`: the plan of that objective, checked; None for none.
     """
     known = read_best_known(path)
     old = known.get(name)
@@ -163,17 +125,6 @@ def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BE
     """Solve the instances of these names one after the other, log a line for each, and keep what is better.
 
     Those that the solver does not take are left out.
-
-    Parameters
-    ----------
-    chosen
-        Names of bundled instances.
-    solver
-        Name of the solver.
-    options
-        Its options, such as the limit of time.
-    path, plans
-        As those of `store`.
     """
     for name in chosen:
         instance = load(name)
@@ -190,24 +141,7 @@ def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BE
 def submit(
     files: Sequence[Path], by: str | None, hardware: str | None, path: Path = BEST_KNOWN, plans: Path = DATA
 ) -> None:
-    """Take plan files that are better than the record; log a line for each.
-
-    Parameters
-    ----------
-    files
-        Plans of bundled instances, as ``jigsaw solve -o`` writes them.
-    by, hardware
-        As those of `of_plan`.
-    path, plans
-        As those of `store`.
-
-    Raises
-    ------
-    InvalidInputError
-        Files that are no plans, or of no bundled instance.
-    CheckFailedError
-        A plan breaks a rule. In both cases nothing is stored.
-    """
+    """Take plan files that are better than the record; log a line for each."""
     found: list[tuple[str, Plan]] = []
     problems: list[Problem] = []
     bundled = {instance_sha256(load(name)): name for name in names()}

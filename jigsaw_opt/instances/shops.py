@@ -18,16 +18,10 @@ __all__ = ["SHOPS", "Shop", "shop_instance"]
 class Shop:
     """The recipe of a shop.
 
-    Parameters
-    ----------
-    orders, machines
-        Orders, each of which goes once to every machine.
-    flow
-        Whether they do so in the same sequence; otherwise each in one of its own.
-    barrier, objective
-        Barrier of the job, and objective of the instance; ``period`` makes the horizon cyclic.
-    jobs
-        Number of jobs with so many orders each, which share the machines; their weights are 1, 2, and so on.
+    `orders, machines`: orders, each of which goes once to every machine. `flow`: whether they do so in the same
+    sequence; otherwise each in one of its own. `barrier, objective`: barrier of the job, and objective of the instance;
+    ``period`` makes the horizon cyclic. `jobs`: number of jobs with so many orders each, which share the machines;
+    their weights are 1, 2, and so on.
     """
 
     orders: int
@@ -39,15 +33,7 @@ class Shop:
 
 
 def shop_instance(recipe: Shop, name: str) -> Instance:
-    """Build the instance of a recipe; times and sequences are drawn by its name, the same every time.
-
-    Parameters
-    ----------
-    recipe
-        What it is made from.
-    name
-        Its name in the set.
-    """
+    """Build the instance of a recipe; times and sequences are drawn by its name, the same every time."""
     draw = Random(f"shop/{name}")
     cluster = Cluster((Server("shop", "v100", recipe.machines, 10**9, 10**9),))
     jobs = tuple(TaskGraphJob(f"j{k}", _shape(recipe, draw), 1, weight=k + 1) for k in range(recipe.jobs))

@@ -9,20 +9,7 @@ __all__ = ["require_size"]
 
 
 def require_size(gpus: int, workers: int = 0) -> None:
-    """Refuse what would be made with more GPUs or workers than memory is likely to hold.
-
-    Parameters
-    ----------
-    gpus
-        GPUs of the cluster.
-    workers
-        Workers of all jobs together.
-
-    Raises
-    ------
-    UsageError
-        It has more than `MOST_GPUS` GPUs, or as many workers.
-    """
+    """Refuse what would be made with more GPUs or workers than memory is likely to hold."""
     if max(gpus, workers) > MOST_GPUS:
         asked = f"{gpus:,} GPUs" + (f" and {workers:,} workers" if workers else "")
         raise UsageError(

@@ -25,18 +25,8 @@ _MOST_DIGITS = 18
 def instance_from(source: str) -> Instance:
     """Return the instance in the file `source`, the bundled one of that name, or one of a family.
 
-    Parameters
-    ----------
-    source
-        A file, a name as in ``rack/plain``, or a family and a seed with changes of the recipe, as in ``rack:100`` or
-        ``cluster:3:load=400:objective=makespan``.
-
-    Raises
-    ------
-    InvalidInputError
-        Neither exists, or the file is not a valid instance.
-    UsageError
-        A family without such a seed or such a change.
+    `source`: A file, a name as in ``rack/plain``, or a family and a seed with changes of the recipe, as in ``rack:100``
+    or ``cluster:3:load=400:objective=makespan``.
     """
     if not exists(source):
         if source in names():
@@ -57,13 +47,7 @@ def instance_from(source: str) -> Instance:
 
 
 def workload_path(source: str) -> str | Path:
-    """Return the file `source` of a workload, or that of the bundled one of that name.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such file, and the name is near that of a bundled workload or that of a bundled instance.
-    """
+    """Return the file `source` of a workload, or that of the bundled one of that name."""
     found = None if exists(source) else bundled_workload(source)
     if found is None and not exists(source):
         if source in names():
@@ -89,22 +73,7 @@ def _hint(source: str) -> str:
 
 
 def generated(family: str, seed: int, changes: Mapping[str, int | str]) -> Instance:
-    """Return the instance of a family and seed, with `SIZES` and the objective as the user wants them.
-
-    Parameters
-    ----------
-    family
-        Name of the family.
-    seed
-        Number of the instance in it.
-    changes
-        Fields of the recipe that differ.
-
-    Raises
-    ------
-    UsageError
-        A size below 1, an objective that is none, or jobs that do not fit.
-    """
+    """Return the instance of a family and seed, with `SIZES` and the objective as the user wants them."""
     for name, value in changes.items():
         if name == "objective" and value not in OBJECTIVES:
             raise UsageError(

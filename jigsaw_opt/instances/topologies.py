@@ -17,48 +17,18 @@ _UPLINK_FACTOR = 4
 
 
 def separate(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
-    """Return servers without links: every job stays on one server.
-
-    Parameters
-    ----------
-    servers
-        The servers, in their order.
-    bandwidth
-        Not used, as there are no links.
-    latency_us
-        Not used, as there are no links.
-    """
+    """Return servers without links: every job stays on one server."""
     return Cluster(tuple(servers))
 
 
 def star(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
-    """Join all servers by one switch.
-
-    Parameters
-    ----------
-    servers
-        The servers, in their order.
-    bandwidth
-        Bytes a second of a server's link.
-    latency_us
-        Latency of a link, in microseconds.
-    """
+    """Join all servers by one switch."""
     links = (Link(server.name, (server.name, "switch"), bandwidth, latency_us) for server in servers)
     return Cluster(tuple(servers), ("switch",), tuple(links))
 
 
 def line(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
-    """Join each server to the next by a cable; far neighbours are reached through servers.
-
-    Parameters
-    ----------
-    servers
-        The servers, in their order.
-    bandwidth
-        Bytes a second of a server's link.
-    latency_us
-        Latency of a link, in microseconds.
-    """
+    """Join each server to the next by a cable; far neighbours are reached through servers."""
     pairs = pairwise(server.name for server in servers)
     return Cluster(tuple(servers), (), tuple(_cable(a, b, bandwidth, latency_us) for a, b in pairs))
 
@@ -66,14 +36,7 @@ def line(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
 def ring(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
     """Close a line by a cable from the last server to the first; fewer than three servers leave it a line.
 
-    Parameters
-    ----------
-    servers
-        The servers, in their order.
-    bandwidth
-        Bytes a second of a server's link.
-    latency_us
-        Latency of a link, in microseconds.
+    `bandwidth`: bytes a second of a server's link.
     """
     cluster = line(servers, bandwidth, latency_us)
     if len(servers) < 3:
@@ -87,14 +50,7 @@ def tree(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
 
     The uplink of a rack has four times the bandwidth of a server's link.
 
-    Parameters
-    ----------
-    servers
-        The servers, in their order.
-    bandwidth
-        Bytes a second of a server's link.
-    latency_us
-        Latency of a link, in microseconds.
+    `bandwidth`: bytes a second of a server's link.
     """
     size = min(_RACK_SERVERS, -(-len(servers) // 2))
     racks = tuple(f"rack{number}" for number in range(-(-len(servers) // size)))

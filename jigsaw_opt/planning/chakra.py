@@ -25,16 +25,9 @@ __all__ = ["ChakraTraces", "chakra_traces"]
 class ChakraTraces:
     """The traces of a plan.
 
-    Parameters
-    ----------
-    gpus
-        By rank, the name of its GPU; GPUs without work have no trace.
-    nodes
-        By rank, its nodes in the order of the plan.
-    all_reduces
-        How many transfers are written as all-reduces of their bytes.
-    unsaid
-        How many waits between GPUs no transfer stands for, so that the traces do not state them.
+    `gpus`: by rank, the name of its GPU; GPUs without work have no trace. `nodes`: by rank, its nodes in the order of
+    the plan. `all_reduces`: how many transfers are written as all-reduces of their bytes. `unsaid`: how many waits
+    between GPUs no transfer stands for, so that the traces do not state them.
     """
 
     gpus: tuple[str, ...]
@@ -58,20 +51,7 @@ class _NamedActivity:
 
 
 def chakra_traces(instance: Instance, plan: Plan) -> ChakraTraces:
-    """Return the traces of a plan that keeps every rule; of a cyclic one, those of one period.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    plan
-        Its plan.
-
-    Raises
-    ------
-    UsageError
-        The plan is phased.
-    """
+    """Return the traces of a plan that keeps every rule; of a cyclic one, those of one period."""
     planned = {job.name: job for job in plan.jobs}
     operations = compile_instance(instance)
     place = operations.cluster.gpus.place_of

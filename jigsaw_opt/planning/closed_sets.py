@@ -14,18 +14,7 @@ _MOST_SETS = 60_000
 
 
 def closed_sets(before: Sequence[int]) -> list[int]:
-    """Return all sets that hold what comes before any of theirs, smaller ones first; sets are bits of a number.
-
-    Parameters
-    ----------
-    before
-        By number, the set of those that come before it.
-
-    Raises
-    ------
-    UsageError
-        There are too many.
-    """
+    """Return all sets that hold what comes before any of theirs, smaller ones first; sets are bits of a number."""
     found, layer = [0], {0}
     while layer:
         check_deadline()

@@ -28,18 +28,9 @@ __all__ = ["Activity", "ActivityNetwork", "MemoryHold", "Resident", "TaskGraphDe
 class Activity:
     """A block or transfer of one iteration.
 
-    Parameters
-    ----------
-    job, iteration
-        Index of its job among those added, and the iteration.
-    duration_us
-        Its duration, in microseconds.
-    gpus, links
-        GPUs, and indices of links, that it occupies all that time.
-    release_us
-        It starts no earlier.
-    watts
-        What it draws meanwhile on each of its GPUs, in their order; empty where it draws nothing.
+    `job, iteration`: index of its job among those added, and the iteration. `gpus, links`: GPUs, and indices of links,
+    that it occupies all that time. `watts`: what it draws meanwhile on each of its GPUs, in their order; empty where it
+    draws nothing.
     """
 
     job: int
@@ -75,14 +66,8 @@ class MemoryHold(NamedTuple):
 class Resident(NamedTuple):
     """What a worker or slot takes of its GPU while its job is present (specification: memory).
 
-    Parameters
-    ----------
-    gpu
-        The GPU.
-    bytes
-        Bytes of its state, or of the slot.
-    activations
-        Bytes of its activations at its largest level. A GPU keeps room for the most of those present.
+    `bytes`: bytes of its state, or of the slot. `activations`: bytes of its activations at its largest level. A GPU
+    keeps room for the most of those present.
     """
 
     gpu: Gpu
@@ -94,28 +79,12 @@ class Resident(NamedTuple):
 class ActivityNetwork:
     """Activities of placed jobs, and what binds them.
 
-    Parameters
-    ----------
-    routes
-        Routes of the cluster.
-    horizon
-        On the cyclic one, the last iteration of a job is followed by its first one a period later.
-
-    Attributes
-    ----------
-    activities, waits, holds
-        What was added, job by job, iteration by iteration, blocks before transfers.
-    jobs
-        By job added, how many activities there were before it.
-    milestones
-        Numbers of activities that are no block or transfer: they take no time, and stand behind the others of their job
-        (`CompiledTaskGraph.milestones`).
-    residents
-        By job added, what its workers or slots take while it is present.
-    memory_bytes
-        By GPU, bytes of slots and of states of workers, where all jobs are present.
-    activation_bytes
-        By GPU, the most activations of a worker there at its largest level.
+    `horizon`: on the cyclic one, the last iteration of a job is followed by its first one a period later. `activities,
+    waits, holds`: what was added, job by job, iteration by iteration, blocks before transfers. `jobs`: by job added,
+    how many activities there were before it. `milestones`: numbers of activities that are no block or transfer: they
+    take no time, and stand behind the others of their job (`CompiledTaskGraph.milestones`). `residents`: by job added,
+    what its workers or slots take while it is present. `memory_bytes`: by GPU, bytes of slots and of states of workers,
+    where all jobs are present. `activation_bytes`: by GPU, the most activations of a worker there at its largest level.
     """
 
     routes: Routes
@@ -135,22 +104,7 @@ class ActivityNetwork:
         return memory - self.memory_bytes[gpu] - self.activation_bytes[gpu]
 
     def add_data_parallel(self, graph: OperationGraph, gpus: Sequence[Gpu], levels: Sequence[Sequence[int]]) -> None:
-        """Add a data-parallel job on its GPUs, with the level of each slot by iteration (specification: iteration).
-
-        Parameters
-        ----------
-        graph
-            The compiled job.
-        gpus
-            GPU of each slot.
-        levels
-            ``levels[iteration][slot]``, from 1.
-
-        Raises
-        ------
-        ValueError
-            No path joins the servers of the job.
-        """
+        """Add a data-parallel job on its GPUs, with the level of each slot by iteration (specification: iteration)."""
         servers = self.routes.cluster.servers
         channel = self.routes.under(graph.route_policy).channel(Counter(server for server, _ in gpus))
         if channel is None:
@@ -180,22 +134,7 @@ class ActivityNetwork:
             self.activation_bytes[gpu] = max(self.activation_bytes[gpu], activations)
 
     def add_task_graph(self, graph: CompiledTaskGraph, gpus: Sequence[Gpu], within_slots: bool = True) -> None:
-        """Add a task-graph job on the GPUs of its slots (specification: task-graph-jobs).
-
-        Parameters
-        ----------
-        graph
-            The compiled job.
-        gpus
-            GPU of each slot.
-        within_slots
-            As in `CompiledTaskGraph.precedences`; there are very many where a slot has many blocks.
-
-        Raises
-        ------
-        ValueError
-            No path joins two of its servers.
-        """
+        """Add a task-graph job on the GPUs of its slots (specification: task-graph-jobs)."""
         begin, job = len(self.activities), len(self.jobs)
         self.jobs.append(begin)
         once = self.operations_of(graph, gpus, job)
@@ -234,22 +173,7 @@ class ActivityNetwork:
                 self.holds.append(MemoryHold(first, last, gpus[hold.slot], hold.bytes))
 
     def operations_of(self, graph: CompiledTaskGraph, gpus: Sequence[Gpu], job: int = 0) -> list[Activity]:
-        """Return the operations of one iteration of a task-graph job, which are not added.
-
-        Parameters
-        ----------
-        graph
-            The compiled job.
-        gpus
-            GPU of each slot.
-        job
-            Index of the job.
-
-        Raises
-        ------
-        ValueError
-            No path joins two of its servers.
-        """
+        """Return the operations of one iteration of a task-graph job, which are not added."""
         return [self._task_graph_activity(graph, operation, gpus, job) for operation in range(graph.size)]
 
     def _task_graph_activity(self, graph: CompiledTaskGraph, operation: int, gpus: Sequence[Gpu], job: int) -> Activity:
@@ -269,15 +193,7 @@ class ActivityNetwork:
     def earliest(self, order: Sequence[int]) -> list[int]:
         """Return the earliest starts on the finite horizon where GPUs and links take activities in an order.
 
-        Parameters
-        ----------
-        order
-            All activities, each after those that it waits for.
-
-        Returns
-        -------
-        list of int
-            By activity, its start in microseconds.
+        By activity, its start in microseconds.
         """
         start, free = [0] * len(self.activities), dict[object, int]()
         waits = self.waits_of()
@@ -296,12 +212,7 @@ class ActivityNetwork:
     def with_milestones(self, starts: Sequence[int], period_us: int | None) -> list[int]:
         """Return the starts of all activities, given those of blocks and transfers.
 
-        Parameters
-        ----------
-        starts
-            Of blocks and transfers in their order, in microseconds; they keep all waits.
-        period_us
-            Period in microseconds; None on the finite horizon.
+        `starts`: of blocks and transfers in their order, in microseconds; they keep all waits.
         """
         given, others = iter(starts), set(self.milestones)
         found = [own.release_us if n in others else next(given) for n, own in enumerate(self.activities)]
@@ -353,12 +264,7 @@ def _data_parallel_waits(
 class TaskGraphDecision:
     """All that has to be chosen for one task-graph job.
 
-    Parameters
-    ----------
-    gpus
-        GPU of each slot.
-    starts
-        Start of each operation, by iteration, in microseconds.
+    `starts`: start of each operation, by iteration, in microseconds.
     """
 
     gpus: Sequence[Gpu]
@@ -370,17 +276,7 @@ def assemble_task_graphs(
 ) -> tuple[TaskGraphJobPlan, ...]:
     """Return plans of task-graph jobs, one for each decision, with every end exactly its start plus its duration.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    decisions
-        GPUs and starts of each job with a task graph, in the instance's order.
-
-    Raises
-    ------
-    ValueError
-        Where two slots of a job sit on servers that no path joins.
+    `decisions`: GPUs and starts of each job with a task graph, in the instance's order.
     """
     plans = []
     for graph, decision in zip(operations.task_graphs, decisions, strict=True):

@@ -29,10 +29,7 @@ class BestChannel:
     The rate of a ring is that of its slowest link and fabric (specification: ring). So a rate can be
     reached only where links of at least that rate join servers with room for all workers.
 
-    Parameters
-    ----------
-    cluster
-        The cluster whose links are used.
+    `cluster`: the cluster whose links are used.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -55,12 +52,7 @@ class BestChannel:
     def crossing(self, gpus: Mapping[int, int], slots: int) -> Channel | None:
         """Return the rate and latency that no placement on two or more servers beats; None without one.
 
-        Parameters
-        ----------
-        gpus
-            Number of GPUs that the job may use, by server.
-        slots
-            Number of its workers.
+        `gpus`: number of GPUs that the job may use, by server.
         """
         if slots < 2:
             return None

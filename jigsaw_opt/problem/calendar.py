@@ -11,13 +11,9 @@ __all__ = ["Calendar", "union"]
 class Calendar:
     """Disjoint busy intervals in order.
 
-    Parameters
-    ----------
-    period
-        The period in microseconds, or None on the finite horizon. With a period, an interval that reaches past the
-        period is kept in two parts.
-    busy
-        Starts and ends, none longer than the period, in any order; what overlaps or meets becomes one interval.
+    `period`: the period in microseconds, or None on the finite horizon. With a period, an interval that reaches past
+    the period is kept in two parts. `busy`: starts and ends, none longer than the period, in any order; what overlaps
+    or meets becomes one interval.
     """
 
     __slots__ = ("busy_us", "ends", "period", "starts")
@@ -30,15 +26,7 @@ class Calendar:
         self._fill(part for interval in busy for part in self._parts(*interval))
 
     def earliest(self, moment: int, duration: int) -> int | None:
-        """Return the earliest start, not before `moment`, of a free time of `duration`; None where a period has none.
-
-        Parameters
-        ----------
-        moment
-            Time in microseconds.
-        duration
-            Length in microseconds; one of no length is free everywhere.
-        """
+        """Return the earliest start, not before `moment`, of a free time of `duration`; None if a period has none."""
         if not duration:
             return moment
         period = self.period
@@ -71,10 +59,7 @@ class Calendar:
     def add(self, start: int, end: int) -> None:
         """Make a free interval busy.
 
-        Parameters
-        ----------
-        start, end
-            Its ends, in microseconds; nothing in between may be busy.
+        `start, end`: its ends, in microseconds; nothing in between may be busy.
         """
         self.busy_us += end - start
         for first, last in self._parts(start, end):
@@ -85,10 +70,7 @@ class Calendar:
     def remove(self, start: int, end: int) -> None:
         """Free an interval that was added.
 
-        Parameters
-        ----------
-        start, end
-            Its ends, in microseconds, as they were added.
+        `start, end`: its ends, in microseconds, as they were added.
         """
         self.busy_us -= end - start
         for first, _ in self._parts(start, end):
@@ -135,12 +117,8 @@ class Calendar:
 def union(calendars: Sequence[Calendar], period: int | None) -> Calendar:
     """Return a calendar that is free where all are free; it does not follow their changes.
 
-    Parameters
-    ----------
-    calendars
-        At least one; a single one is returned itself.
-    period
-        Their period in microseconds, or None on the finite horizon.
+    `calendars`: at least one; a single one is returned itself. `period`: their period in microseconds, or None on the
+    finite horizon.
     """
     if len(calendars) == 1:
         return calendars[0]

@@ -29,15 +29,9 @@ _POLL_SECONDS = 0.02
 class Clock:
     """A limit under way.
 
-    Parameters
-    ----------
-    seconds
-        Seconds of wall-clock time from now on, or None for no limit.
-    cancel
-        Ends the time when it is set.
-    grace
-        Seconds after the limit, or after the cancel is noticed, for which work still goes on: a first plan that is
-        nearly there is worth more than none.
+    `seconds`: seconds of wall-clock time from now on, or None for no limit. `cancel`: ends the time when it is set.
+    `grace`: seconds after the limit, or after the cancel is noticed, for which work still goes on: a first plan that is
+    nearly there is worth more than none.
     """
 
     def __init__(self, seconds: float | None, cancel: threading.Event, grace: float = 0.0) -> None:
@@ -107,13 +101,7 @@ def check_deadline() -> None:
 
 
 def checking_deadline(items: Iterable[T]) -> Iterator[T]:
-    """Yield the items, and check the deadline before each.
-
-    Raises
-    ------
-    OutOfTimeError
-        The time is over.
-    """
+    """Yield the items, and check the deadline before each."""
     for item in items:
         check_deadline()
         yield item

@@ -72,10 +72,7 @@ class Link(CheckedPart, definition="link"):
 class GpuIndex:
     """The GPUs of a cluster, numbered from 0 server by server; each list is made when first asked for.
 
-    Parameters
-    ----------
-    servers
-        The servers, in the order of the cluster.
+    `servers`: the servers, in the order of the cluster.
     """
 
     def __init__(self, servers: tuple[Server, ...]) -> None:
@@ -184,14 +181,7 @@ class Cluster(CheckedPart, definition="cluster"):
 class Channel:
     """The links, rate and latency of a placed job's transfers (specification: ring).
 
-    Parameters
-    ----------
-    links
-        Indices of the links used, ascending; empty on a single server.
-    rate
-        Bytes per second.
-    latency_us
-        Latency of one step.
+    `links`: indices of the links used, ascending; empty on a single server.
     """
 
     links: tuple[int, ...]
@@ -202,12 +192,7 @@ class Channel:
 class Routes:
     """Routes between servers and rings over them, worked out when asked for and kept.
 
-    Parameters
-    ----------
-    cluster
-        The cluster whose links are followed.
-    policy
-        What the routes must keep; None for nothing.
+    `cluster`: the cluster whose links are followed. `policy`: what the routes must keep; None for nothing.
     """
 
     def __init__(self, cluster: Cluster, policy: RoutePolicy | None = None) -> None:
@@ -257,13 +242,7 @@ class Routes:
         return tuple(part[server.name] for server in self.cluster.servers)
 
     def joined(self, first: int, second: int) -> bool:
-        """Return whether two servers may hold workers of one job: they are the same, or a route leads between them.
-
-        Parameters
-        ----------
-        first, second
-            Numbers of the servers.
-        """
+        """Return whether two servers may hold workers of one job: they are the same, or a route leads between them."""
         if self.policy is None or first == second:
             return self.component[first] == self.component[second]
         return second in self.lengths(first)
@@ -281,15 +260,7 @@ class Routes:
                 yield first, second
 
     def joins(self, server: int, others: Sequence[int]) -> bool:
-        """Return whether a server is joined to each of some others, any two of which are joined.
-
-        Parameters
-        ----------
-        server
-            Number of the server.
-        others
-            Numbers of the others. Without a policy the first speaks for all, for being joined is transitive then.
-        """
+        """Return whether a server is joined to each of some others, any two of which are joined."""
         return all(self.joined(server, other) for other in (others[:1] if self.policy is None else others))
 
     def mutual(self, servers: Iterable[int]) -> Iterator[int]:
@@ -313,16 +284,6 @@ class Routes:
         It is the path with fewest links, and among those the smallest sequence of names, walked from the server that
         stands first in the cluster (specification: route). Under a policy, it is the least walk that keeps the
         policy, which may use a link twice (specification: route-policies).
-
-        Parameters
-        ----------
-        first, second
-            Numbers of the servers.
-
-        Returns
-        -------
-        tuple[int, ...] | None
-            Numbers of the links in the cluster, in the order of the walk.
         """
         key = (first, second) if first < second else (second, first)
         if key not in self._routes:
@@ -337,13 +298,7 @@ class Routes:
         return self._rings[key]
 
     def channel(self, workers: Mapping[int, int]) -> Channel | None:
-        """Return the channel of a job with `workers` workers on each server, or None without a path.
-
-        Parameters
-        ----------
-        workers
-            Number of workers (at least 1) by index of the server.
-        """
+        """Return the channel of a job with `workers` workers on each server, or None without a path."""
         servers = sorted(workers)
         all_servers = self.cluster.servers
         if len(servers) == 1:
@@ -423,17 +378,7 @@ class Routes:
 def joined_parts(cluster: Cluster, links: Iterable[Link]) -> dict[str, int]:
     """Return the number of the connected part that each server and each switch is in where only `links` join them.
 
-    Parameters
-    ----------
-    cluster
-        Its servers and switches.
-    links
-        The links that are there.
-
-    Returns
-    -------
-    dict[str, int]
-        By name; two names have the same number exactly where a path joins them.
+    By name; two names have the same number exactly where a path joins them.
     """
     names = [server.name for server in cluster.servers] + list(cluster.switches)
     number = {name: k for k, name in enumerate(names)}

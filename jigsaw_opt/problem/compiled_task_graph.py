@@ -50,20 +50,10 @@ class NumberedHold(NamedTuple):
 class CompiledTaskGraph:
     """One compiled task-graph job.
 
-    Parameters
-    ----------
-    job
-        The job.
-    gpu_types
-        ``gpu_types[slot]``: the types of GPU that may hold the slot.
-    takes_part
-        ``takes_part[operation]``: numbers of its slots, which are those of a block, source and target, or all in the
-        ring.
-    edges
-        Every edge of the task graph by number: before, after and lag. The edge of each operation to itself is among
-        them.
-    holds
-        Every hold of the task graph by number.
+    `gpu_types`: ``gpu_types[slot]``: the types of GPU that may hold the slot. `takes_part`: ``takes_part[operation]``:
+    numbers of its slots, which are those of a block, source and target, or all in the ring. `edges`: every edge of the
+    task graph by number: before, after and lag. The edge of each operation to itself is among them. `holds`: every hold
+    of the task graph by number.
     """
 
     job: TaskGraphJob
@@ -110,30 +100,12 @@ class CompiledTaskGraph:
         )
 
     def block_us(self, block: int, gpu_types: Iterable[str]) -> int:
-        """Return the duration of a block on GPUs of these types, in microseconds.
-
-        Parameters
-        ----------
-        block
-            Number of the block.
-        gpu_types
-            Types of its GPUs; the slowest decides.
-        """
+        """Return the duration of a block on GPUs of these types, in microseconds."""
         table = self.shape.blocks[block].duration_us
         return max(table[gpu_type] for gpu_type in gpu_types)
 
     def channel(self, operation: int, servers: Sequence[int], routes: Routes) -> Channel | None:
-        """Return what a transfer uses; None where no route joins its slots.
-
-        Parameters
-        ----------
-        operation
-            Number of the transfer among all operations.
-        servers
-            Number of the server of each of its slots.
-        routes
-            Routes of the cluster.
-        """
+        """Return what a transfer uses; None where no route joins its slots."""
         routes = routes.under(self.job.route_policy)
         if self.shape.transfers[operation - self.blocks].among or servers[0] == servers[1]:
             return routes.channel(Counter(servers))
@@ -148,13 +120,6 @@ class CompiledTaskGraph:
     def transfer_us(self, operation: int, channel: Channel) -> int:
         """Return the duration of a transfer over a channel, in microseconds.
 
-        Parameters
-        ----------
-        operation
-            Number of the transfer among all operations.
-        channel
-            What it uses.
-
         Notes
         -----
         Specification: durations-of-task-graph-operations.
@@ -168,17 +133,8 @@ class CompiledTaskGraph:
     def precedences(self, horizon: Horizon, within_slots: bool = True) -> Iterator[Precedence]:
         """Yield everything that operations of all iterations wait for: edges and barrier, each once.
 
-        Parameters
-        ----------
-        horizon
-            On the cyclic one, the first iteration follows the last one.
-        within_slots
-            Whether also what blocks of a slot wait for in those of a period before, where the job has one iteration.
-
-        Raises
-        ------
-        OutOfTimeError
-            The time of the solve is over.
+        `within_slots`: whether also what blocks of a slot wait for in those of a period before, where the job has one
+        iteration.
         """
         count = self.job.iterations
         left_out = count == 1 and self.shape.barrier == "slot" and (horizon == "finite" or not within_slots)
@@ -225,14 +181,7 @@ class CompiledTaskGraph:
     ) -> dict[int, int]:
         """Return the longest time from an operation's start to the end of each that waits for it in its iteration.
 
-        Parameters
-        ----------
-        operation
-            The operation; it is the first of the result.
-        lengths_us
-            Durations by operation, in microseconds.
-        ends
-            The operations that matter; others may be left out. None for all.
+        `ends`: the operations that matter; others may be left out. None for all.
         """
         place = self._place
         last = self.size if ends is None else max(place[end] for end in ends)

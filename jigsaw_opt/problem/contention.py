@@ -50,17 +50,7 @@ class Exclusive:
     def rates(self, channels: Sequence[Channel], bandwidths: Sequence[int]) -> tuple[Fraction, ...]:
         """Give each transfer its full rate if no earlier one that runs uses a link of it; else it waits.
 
-        Parameters
-        ----------
-        channels
-            What each transfer uses; earlier ones go first.
-        bandwidths
-            Not used: a transfer that runs has its links alone.
-
-        Returns
-        -------
-        tuple[Fraction, ...]
-            In bytes a second, by transfer.
+        In bytes a second, by transfer.
         """
         taken: set[int] = set()
         rates = []
@@ -80,17 +70,9 @@ class FairSharing:
 
         All rates grow together; a transfer stops where it has its rate alone or one of its links is full.
 
-        Parameters
-        ----------
-        channels
-            What each transfer uses.
-        bandwidths
-            Bandwidth of every link of the cluster, in bytes a second.
+        In bytes a second, by transfer.
 
-        Returns
-        -------
-        tuple[Fraction, ...]
-            In bytes a second, by transfer.
+        `bandwidths`: bandwidth of every link of the cluster, in bytes a second.
 
         References
         ----------
@@ -120,14 +102,9 @@ class FairSharing:
 class Degraded:
     """Each link gives every one of its users its bandwidth over ``f(alpha, k)`` (SJF-BCO, equations 6 and 7).
 
-    Parameters
-    ----------
-    alpha
-        Loss by contention; at 0 a link is shared equally and nothing is lost.
-    share
-        Portion of the users of a link that send at once, in (0, 1]: their ``xi_1``.
-    uncontended
-        Portion of a transfer alone that others do not slow down, in [0, 1): 0 in the paper.
+    `alpha`: loss by contention; at 0 a link is shared equally and nothing is lost. `share`: portion of the users of a
+    link that send at once, in (0, 1]: their ``xi_1``. `uncontended`: portion of a transfer alone that others do not
+    slow down, in [0, 1): 0 in the paper.
     """
 
     alpha: Fraction
@@ -142,17 +119,9 @@ class Degraded:
     def rates(self, channels: Sequence[Channel], bandwidths: Sequence[int]) -> tuple[Fraction, ...]:
         """Return the least that a link of the transfer gives, and no more than its rate alone.
 
-        Parameters
-        ----------
-        channels
-            What each transfer uses.
-        bandwidths
-            Bandwidth of every link of the cluster, in bytes a second.
+        In bytes a second, by transfer.
 
-        Returns
-        -------
-        tuple[Fraction, ...]
-            In bytes a second, by transfer.
+        `bandwidths`: bandwidth of every link of the cluster, in bytes a second.
         """
         sharing = users(channels)
         return tuple(
@@ -174,13 +143,6 @@ def degradation(alpha: Fraction, sharing: Fraction | int) -> Fraction:
     """Return the bandwidth of a link over what each of its users gets, ``f(alpha, k) = k + alpha (k - 1)``.
 
     Below one user it is 1: less would be more than the bandwidth (SJF-BCO, section 4.1, clamped).
-
-    Parameters
-    ----------
-    alpha
-        Loss by contention; 0 for none.
-    sharing
-        Number of users, ``k``, which may be a fraction.
     """
     users = max(Fraction(1), Fraction(sharing))
     return users + alpha * (users - 1)
@@ -190,14 +152,7 @@ def degradation(alpha: Fraction, sharing: Fraction | int) -> Fraction:
 class ExchangeSample:
     """A measured exchange.
 
-    Parameters
-    ----------
-    sharing
-        Number of exchanges that ran at once on the link.
-    size
-        Bytes of each.
-    time_us
-        Mean time of one.
+    `sharing`: number of exchanges that ran at once on the link.
     """
 
     sharing: int
@@ -209,14 +164,8 @@ class ExchangeSample:
 class Fit:
     """Least squares of measured slowdowns over a line through 1 at one user.
 
-    Parameters
-    ----------
-    slope
-        What each further user adds to the slowdown.
-    samples
-        The samples with more than one user.
-    residuals
-        Fitted slowdown over the measured one, less 1, of each sample.
+    `slope`: what each further user adds to the slowdown. `samples`: the samples with more than one user. `residuals`:
+    fitted slowdown over the measured one, less 1, of each sample.
     """
 
     slope: Fraction
@@ -238,15 +187,7 @@ def fit_degradation(samples: Sequence[ExchangeSample]) -> Fit:
 
     The slowdown of a sample is its time over that of the sample of the same size with one user.
 
-    Parameters
-    ----------
-    samples
-        One sample with one user for every size, and at least one with more.
-
-    Raises
-    ------
-    ValueError
-        A size without its sample with one user, or no sample with more.
+    `samples`: one sample with one user for every size, and at least one with more.
     """
     alone = {sample.size: sample.time_us for sample in samples if sample.sharing == 1}
     shared = tuple(sample for sample in samples if sample.sharing > 1)

@@ -12,31 +12,14 @@ EXACT_IN_64_BITS = 2**62
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
-    """Return the smallest integer that is at least ``numerator / denominator``.
-
-    Parameters
-    ----------
-    numerator
-        Any integer.
-    denominator
-        A positive integer.
-    """
+    """Return the smallest integer that is at least ``numerator / denominator``."""
     return -(-numerator // denominator)
 
 
 def transfer_us(payload_bytes: int, contributors: int, workers: int, rate: int, latency_us: int) -> int:
     """Return the duration of one bucket's exchange (specification: transfer).
 
-    Parameters
-    ----------
-    payload_bytes
-        Size of the bucket, ``P_b``.
-    contributors, workers
-        ``c`` workers reduce, and all ``w`` workers receive the result; at least 1.
-    rate
-        Bytes per second.
-    latency_us
-        Latency of each of the ``c + w - 2`` steps.
+    `contributors, workers`: ``c`` workers reduce, and all ``w`` workers receive the result; at least 1.
     """
     c, w = contributors, workers
     moved = payload_bytes * ((c - 1) * w + (w - 1) * c) * 10**6
@@ -44,15 +27,7 @@ def transfer_us(payload_bytes: int, contributors: int, workers: int, rate: int, 
 
 
 def staircase(depth: int, workers: int) -> tuple[int, ...]:
-    """Return the levels of the staircase, ascending: ``ceil(D*k/w)`` for ``k = 1..w``.
-
-    Parameters
-    ----------
-    depth
-        Number of levels, ``D``.
-    workers
-        Number of workers, ``w``.
-    """
+    """Return the levels of the staircase, ascending: ``ceil(D*k/w)`` for ``k = 1..w``."""
     return tuple(ceil_div(depth * k, workers) for k in range(1, workers + 1))
 
 
@@ -62,15 +37,7 @@ def ceil_fraction(value: Fraction) -> int:
 
 
 def contributors(levels: Sequence[int], bucket: int) -> int:
-    """Count the levels that reach `bucket`.
-
-    Parameters
-    ----------
-    levels
-        Level of each slot.
-    bucket
-        Number of the bucket, from 1.
-    """
+    """Count the levels that reach `bucket`."""
     return sum(level >= bucket for level in levels)
 
 

@@ -51,13 +51,6 @@ def usable_gpus(operations: Operations, job: OperationGraph) -> dict[int, int]:
 
     A GPU may if its type, its memory and the power caps over it allow it and its connected part of the cluster has
     enough such GPUs for all slots.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    job
-        The compiled job.
     """
     shallowest = candidate_levels(job)[0]
     component, servers = operations.routes.under(job.route_policy).component, operations.cluster.servers
@@ -79,12 +72,7 @@ def usable_gpus(operations: Operations, job: OperationGraph) -> dict[int, int]:
 def fewest_contributors(job: OperationGraph, bucket: int) -> int:
     """Return the least number of slots that reach a bucket; every slot reaches the first.
 
-    Parameters
-    ----------
-    job
-        The compiled job.
-    bucket
-        Number of the bucket, from 1.
+    `bucket`: number of the bucket, from 1.
     """
     if job.rule.multiset is not None:
         return contributors(job.rule.multiset, bucket)
@@ -92,43 +80,14 @@ def fewest_contributors(job: OperationGraph, bucket: int) -> int:
 
 
 def shortest_transfers(job: OperationGraph, channel: Channel) -> tuple[int, ...]:
-    """Return the least duration of the transfer of each bucket over a channel that is at best `channel`.
-
-    Parameters
-    ----------
-    job
-        The compiled job.
-    channel
-        Best rate and latency.
-
-    Returns
-    -------
-    tuple[int, ...]
-        In microseconds; bucket ``b`` has entry ``b - 1``.
-    """
+    """Return the least duration of the transfer of each bucket over a channel that is at best `channel`."""
     return tuple(job.transfer_us(p.bucket, fewest_contributors(job, p.bucket), channel) for p in job.transfers)
 
 
 def tails_us(times: Sequence[int], transfers: Sequence[int]) -> list[int]:
     """Return the least time from the start of a block to the end of its iteration, by level of the block.
 
-    Parameters
-    ----------
-    times
-        Duration of a block by level, in microseconds.
-    transfers
-        Least duration of the transfer of each bucket, in microseconds.
-
-    Returns
-    -------
-    list[int]
-        In microseconds; level ``d`` has entry ``d - 1``.
-
-    Notes
-    -----
-    From a block's start, bucket ``b`` is ready after ``times[b - 1]``, and the transfers ``b, b + 1, ...`` follow one
-    another. A block of level ``d`` takes part in the first ``d`` of them, so the largest of these sums, and its own
-    duration, bound the iteration's end.
+    In microseconds; level ``d`` has entry ``d - 1``.
     """
     rest = list(accumulate(reversed(transfers)))[::-1]
     ready = chain(map(add, times, rest), repeat(0))
@@ -138,12 +97,8 @@ def tails_us(times: Sequence[int], transfers: Sequence[int]) -> list[int]:
 class Exchange(NamedTuple):
     """Transfers of an iteration over a channel that is at best the one at hand.
 
-    Parameters
-    ----------
-    shortest
-        Least duration of the transfer of each bucket, in microseconds.
-    slopes
-        Under ``free``, what one more contributor adds to it at least on average, in parts of a microsecond.
+    `shortest`: least duration of the transfer of each bucket, in microseconds. `slopes`: under ``free``, what one more
+    contributor adds to it at least on average, in parts of a microsecond.
     """
 
     shortest: tuple[int, ...]
@@ -153,14 +108,8 @@ class Exchange(NamedTuple):
 class Site(NamedTuple):
     """Servers among which a placement chooses, with what none of its choices beats.
 
-    Parameters
-    ----------
-    ready
-        Least time from the start of an iteration until all contributors have bucket 1, 2, ... ready, in microseconds.
-    channel
-        Best rate and latency.
-    exchange
-        The transfers over it.
+    `ready`: least time from the start of an iteration until all contributors have bucket 1, 2, ... ready, in
+    microseconds.
     """
 
     ready: tuple[int, ...]
@@ -180,12 +129,7 @@ def sites(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> 
     part, and in each of them for each type of GPU that may hold the slot at the last level. For each bucket it takes
     the fastest GPUs with the memory for it.
 
-    Parameters
-    ----------
-    operations, job
-        The compiled instance, and one of its jobs.
-    gpus
-        Number of GPUs that may hold a worker of the job, by server, as `usable_gpus` counts them.
+    `gpus`: number of GPUs that may hold a worker of the job, by server, as `usable_gpus` counts them.
     """
     found: dict[Site, None] = {}
     for servers, channel in _areas(operations, job, gpus):
@@ -243,16 +187,6 @@ def least_iteration_us(operations: Operations, job: OperationGraph, gpus: dict[i
     """Return the least length of an iteration, from its first block's start to its barrier, in microseconds.
 
     Some slot is at the last level, and when a bucket is ready its transfer and those after it follow in turn.
-
-    Parameters
-    ----------
-    operations, job, gpus
-        See `sites`.
-
-    Returns
-    -------
-    int
-        The time in microseconds; 0 where the job has no place.
     """
     return min((site.iteration_us for site in sites(operations, job, gpus)), default=0)
 
@@ -262,25 +196,12 @@ def least_span_us(job: OperationGraph, places: Sequence[Site]) -> int:
 
     Its iterations run one after the other; under ``free`` also with the transfers that the least total of levels
     makes longer. The time is 0 where the job has no place.
-
-    Parameters
-    ----------
-    job
-        The compiled job.
-    places
-        Sets of servers, one of which holds the job.
     """
     return min((_span_us(job, site) for site in places), default=0)
 
 
 def crossing_span_us(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> int | None:
-    """Return `least_span_us` where the workers sit on several servers; None where they cannot.
-
-    Parameters
-    ----------
-    operations, job, gpus
-        See `sites`.
-    """
+    """Return `least_span_us` where the workers sit on several servers; None where they cannot."""
     ring = operations.crossing(job, gpus)
     if ring is None:
         return None
@@ -304,15 +225,7 @@ def _span_us(job: OperationGraph, site: Site) -> int:
 
 
 def least_transfer_us(job: OperationGraph, exchange: Exchange) -> int:
-    """Return the least sum of the durations of all transfers of a job, in microseconds.
-
-    Parameters
-    ----------
-    job
-        The compiled job.
-    exchange
-        The transfers of an iteration over the best channel.
-    """
+    """Return the least sum of the durations of all transfers of a job, in microseconds."""
     longer = _longer_us(job, exchange, 0) if exchange.slopes else 0
     return job.iterations * sum(exchange.shortest) + longer
 
@@ -331,13 +244,6 @@ def exchange_over(job: OperationGraph, channel: Channel) -> Exchange:
     """Return what the transfers of an iteration take at least over a channel that is at best `channel`.
 
     This is their least durations, and what one more contributor adds to each unless the depth rule fixes their number.
-
-    Parameters
-    ----------
-    job
-        The compiled job.
-    channel
-        Best rate and latency.
     """
     fixed = job.rule.multiset is not None
     slopes = () if fixed else tuple(_slope(job, operation.bucket, channel) for operation in job.transfers)
@@ -366,12 +272,7 @@ def least_work_us(job: OperationGraph, cost: Sequence[int]) -> int:
     Under ``free`` the coverage takes some slots at the last level; the others' levels must add up to the rest of the
     least total, which costs at least the lower convex envelope of `cost` at their mean.
 
-    Parameters
-    ----------
-    job
-        The compiled job.
-    cost
-        Cost of a block by level, ``cost[level - 1]``, in microseconds or any other integer unit.
+    `cost`: cost of a block by level, ``cost[level - 1]``, in microseconds or any other integer unit.
     """
     fixed = job.iterations * sum(cost[level - 1] for level in least_levels(job))
     rule = job.rule

@@ -16,12 +16,8 @@ _SHOWN = 20
 class DataTable:
     """Rows of values under names.
 
-    Parameters
-    ----------
-    columns
-        Names of the columns, each once.
-    rows
-        Values of each row, in the order of the columns; None for what is not known.
+    `columns`: names of the columns, each once. `rows`: values of each row, in the order of the columns; None for what
+    is not known.
     """
 
     __slots__ = ("columns", "rows")
@@ -32,26 +28,12 @@ class DataTable:
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], first: Iterable[str] = ()) -> DataTable:
-        """Return a table of rows by name, with `first` before the other columns; None where a row lacks a name.
-
-        Parameters
-        ----------
-        rows
-            Values of each row by column.
-        first
-            Names of the columns that come first.
-        """
+        """Return a table of rows by name, with `first` before the other columns; None where a row lacks a name."""
         columns = tuple(dict.fromkeys([*first, *(name for row in rows for name in row)]))
         return cls(columns, ([row.get(name) for name in columns] for row in rows))
 
     def __getitem__(self, name: str) -> tuple[Any, ...]:
-        """Return the values of a column.
-
-        Raises
-        ------
-        UsageError
-            There is no such column.
-        """
+        """Return the values of a column."""
         if name not in self.columns:
             raise UsageError(f"no column {name!r}; {nearest(name, self.columns)}", code="unknown-name")
         at = self.columns.index(name)
@@ -86,13 +68,7 @@ class DataTable:
         return f"<table>{line('th', self.columns)}{shown}</table>" + (f"<p>{more} more</p>" if more > 0 else "")
 
     def to_pandas(self) -> Any:
-        """Return a ``pandas.DataFrame``.
-
-        Raises
-        ------
-        MissingEngineError
-            pandas is not installed.
-        """
+        """Return a ``pandas.DataFrame``."""
         try:
             import pandas as pd
         except ImportError as error:

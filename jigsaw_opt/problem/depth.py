@@ -40,16 +40,9 @@ GROUP = "jigsaw_opt.depth_rules"
 class LevelRule:
     """A depth rule in numbers (specification: depth-rules).
 
-    Parameters
-    ----------
-    multiset
-        Levels of the slots in every iteration, ascending, in an order to be chosen; None where they may differ.
-    min_contributors
-        Least number of slots that reach each bucket in every iteration.
-    min_total
-        Least sum of all levels over all slots and iterations.
-    balance
-        Largest difference between the level totals of two slots, or None.
+    `multiset`: levels of the slots in every iteration, ascending, in an order to be chosen; None where they may differ.
+    `min_contributors`: least number of slots that reach each bucket in every iteration. `min_total`: least sum of all
+    levels over all slots and iterations. `balance`: largest difference between the level totals of two slots, or None.
     """
 
     multiset: tuple[int, ...] | None
@@ -59,27 +52,11 @@ class LevelRule:
 
     @classmethod
     def fixed(cls, levels: tuple[int, ...], iterations: int) -> Self:
-        """Return the rule with the same levels in every iteration, ascending, the deepest of them full.
-
-        Parameters
-        ----------
-        levels
-            Levels of the slots; who takes which is free.
-        iterations
-            Number of its iterations.
-        """
+        """Return the rule with the same levels in every iteration, ascending, the deepest of them full."""
         return cls(levels, levels.count(levels[-1]), sum(levels) * iterations, None)
 
     def fits(self, workers: int, deepest: int) -> bool:
-        """Return whether every worker gets a level that the model has, and every bucket a contributor.
-
-        Parameters
-        ----------
-        workers
-            Number of workers of the job.
-        deepest
-            Number of levels of its model, ``D``.
-        """
+        """Return whether every worker gets a level that the model has, and every bucket a contributor."""
         levels = self.multiset
         if levels is None:
             return 1 <= self.min_contributors <= workers
@@ -233,13 +210,6 @@ def chosen_depth(name: str, workers: int, deepest: int, iterations: int) -> Dept
     ``rotation`` is the free rule with a balance: the least mean level is that of the staircase, and the level totals of
     two workers differ at most as much as where every step of the staircase moves on to the next worker in each
     iteration.
-
-    Parameters
-    ----------
-    name
-        The choice.
-    workers, deepest, iterations
-        Workers of the job, levels of its model, and iterations of the job, each at least 1.
     """
     if name != "rotation":
         return {"full": FullDepth, "staircase": StaircaseDepth, "free": FreeDepth}[name]()
@@ -261,13 +231,7 @@ def plugins() -> tuple[str, ...]:
 
 @cache
 def depth_class(rule: str) -> type[Depth]:
-    """Return the class of a depth rule by its name in documents.
-
-    Raises
-    ------
-    UsageError
-        There is no such rule, or its entry point names something else.
-    """
+    """Return the class of a depth rule by its name in documents."""
     if rule in _BUILT_IN:
         return _BUILT_IN[rule]
     found = load(GROUP, "depth rule", rule)

@@ -23,13 +23,6 @@ def matching_types(asked: str, known: Iterable[str]) -> tuple[str, ...]:
     A name means the type of the same name in letters of any case. Where there is none, it means those whose words are
     all among its own, or the other way round: ``a100`` means ``NVIDIA-A100-SXM4-80GB``. A name of whole GPUs never
     means parts of them (MIG); that of a part means whole GPUs only where no such part is known.
-
-    Parameters
-    ----------
-    asked
-        The name.
-    known
-        Names of types.
     """
     known = tuple(dict.fromkeys(known))
     if same := tuple(name for name in known if name.lower() == asked.lower()):

@@ -28,15 +28,7 @@ _J = TypeVar("_J", bound=Job | TaskGraphJob)
 
 
 def in_a_period(job: _J, iterations: int) -> _J:
-    """Return a job as part of a cyclic plan, without what only the finite horizon has.
-
-    Parameters
-    ----------
-    job
-        The job.
-    iterations
-        Those that it does in a period.
-    """
+    """Return a job as part of a cyclic plan, without what only the finite horizon has."""
     return altered(job, iterations=iterations, release_us=0, deadline_us=None, restart_us=None)
 
 

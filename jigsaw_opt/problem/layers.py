@@ -13,29 +13,14 @@ __all__ = ["LayerGraph", "MeasuredLayer", "chain_edges", "input_bytes_of", "part
 class MeasuredLayer:
     """One measured layer; times in microseconds, sizes in bytes.
 
-    Parameters
-    ----------
-    name
-        Its name; the path of its module where that is known.
-    forward_us
-        Time of its forward pass.
-    backward_us
-        Time of its whole backward pass.
-    parameter_bytes
-        Bytes of its parameters.
-    activation_bytes
-        Bytes that its backward pass needs.
-    weight_us
-        The part of `backward_us` that goes into the gradients of the weights; None where it was not measured apart.
-    output_bytes
-        Bytes that the next layer reads, which are sent where a stage ends with this layer; None where only
-        `activation_bytes` is known.
-    modules
-        Paths of the modules that it is made of; empty where its name is the path of one, or none is known.
-    forward_range_us, backward_range_us
-        The least and the greatest time of each pass over the measured iterations; None where that is not known.
-    input_bytes
-        Bytes of the model's own input that it reads; None where it reads none, or that is not known.
+    `name`: its name; the path of its module where that is known. `backward_us`: time of its whole backward pass.
+    `activation_bytes`: bytes that its backward pass needs. `weight_us`: the part of `backward_us` that goes into the
+    gradients of the weights; None where it was not measured apart. `output_bytes`: bytes that the next layer reads,
+    which are sent where a stage ends with this layer; None where only `activation_bytes` is known. `modules`: paths of
+    the modules that it is made of; empty where its name is the path of one, or none is known. `forward_range_us,
+    backward_range_us`: the least and the greatest time of each pass over the measured iterations; None where that is
+    not known. `input_bytes`: bytes of the model's own input that it reads; None where it reads none, or that is not
+    known.
     """
 
     name: str
@@ -77,19 +62,10 @@ class MeasuredLayer:
 class LayerGraph:
     """Layers, and which of them read the output of which others.
 
-    Parameters
-    ----------
-    layers
-        The layers in the order of the profile.
-    edges
-        Numbers of two layers, the second of which reads the output of the first; without a cycle.
-    batch
-        Samples of the measured micro-batch; None where that is not known.
-    state_factor
-        Bytes held for weights, gradients and optimiser state per byte of parameters, as a `Model` has it; 1 where that
-        is not known.
-    gpu_type
-        The type of GPU that the times hold for; None where that is not known.
+    `layers`: the layers in the order of the profile. `edges`: numbers of two layers, the second of which reads the
+    output of the first; without a cycle. `batch`: samples of the measured micro-batch; None where that is not known.
+    `state_factor`: bytes held for weights, gradients and optimiser state per byte of parameters, as a `Model` has it; 1
+    where that is not known. `gpu_type`: the type of GPU that the times hold for; None where that is not known.
     """
 
     layers: tuple[MeasuredLayer, ...]
@@ -119,13 +95,7 @@ class LayerGraph:
 
 
 def input_bytes_of(layers: Iterable[MeasuredLayer]) -> int | None:
-    """Return bytes of the model's own input that some layers read; None where none of them states any.
-
-    Parameters
-    ----------
-    layers
-        The layers.
-    """
+    """Return bytes of the model's own input that some layers read; None where none of them states any."""
     stated = [layer.input_bytes for layer in layers if layer.input_bytes is not None]
     return sum(stated) if stated else None
 
@@ -136,15 +106,7 @@ def chain_edges(layers: int) -> tuple[tuple[int, int], ...]:
 
 
 def parts_of(layers: int, edges: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Return the numbers of so many layers by the parts that no edge joins, each part in order.
-
-    Parameters
-    ----------
-    layers
-        Number of layers.
-    edges
-        Pairs of layers that are joined.
-    """
+    """Return the numbers of so many layers by the parts that no edge joins, each part in order."""
     part = [[at] for at in range(layers)]
     for tail, head in edges:
         if part[tail] is not part[head]:

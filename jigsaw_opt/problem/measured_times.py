@@ -66,17 +66,10 @@ class MeasuredStep:
 class MeasuredJob:
     """One job's iterations.
 
-    Parameters
-    ----------
-    name, gpus
-        Name and GPUs, as in the plan.
-    first_iteration
-        Number of the first iteration, from 0; above 0 where a run was resumed.
-    iterations
-        One behind the other; where a plan was carried out several times, of all passes.
-    parameters_sha256
-        By worker, digest of its parameters at the end; equal where all workers agree to the last bit. Of a pipeline by
-        slot, each of which has parameters of its own. Empty where the run was interrupted.
+    `name, gpus`: name and GPUs, as in the plan. `first_iteration`: number of the first iteration, from 0; above 0 where
+    a run was resumed. `iterations`: one behind the other; where a plan was carried out several times, of all passes.
+    `parameters_sha256`: by worker, digest of its parameters at the end; equal where all workers agree to the last bit.
+    Of a pipeline by slot, each of which has parameters of its own. Empty where the run was interrupted.
     """
 
     name: str
@@ -102,14 +95,8 @@ class MeasuredJob:
 class Timeline:
     """The measured times of jobs over some passes.
 
-    Parameters
-    ----------
-    passes
-        Number of times that the plan was carried out; a pass over a cyclic plan is one period.
-    origins_us
-        When each pass of a finite plan began; empty for a cyclic one, whose passes overlap.
-    jobs
-        Jobs in the instance's order.
+    `passes`: number of times that the plan was carried out; a pass over a cyclic plan is one period. `origins_us`: when
+    each pass of a finite plan began; empty for a cyclic one, whose passes overlap.
     """
 
     passes: int

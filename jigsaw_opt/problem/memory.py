@@ -18,10 +18,7 @@ __all__ = ["deepest_level", "levels_within", "most_bytes", "needed_bytes"]
 def needed_bytes(workers: Iterable[tuple[int, int]]) -> int:
     """Return the bytes that a GPU needs for some workers.
 
-    Parameters
-    ----------
-    workers
-        For each the bytes of its state, and of its activations at its largest level.
+    `workers`: for each the bytes of its state, and of its activations at its largest level.
     """
     states = largest = 0
     for state, activations in workers:
@@ -36,26 +33,10 @@ def most_bytes(jobs: Iterable[OperationGraph]) -> int:
 
 
 def levels_within(activation_bytes: Sequence[int], room: int) -> int:
-    """Return the largest level whose activations fit into so many bytes, 0 for none.
-
-    Parameters
-    ----------
-    activation_bytes
-        Bytes by level from level 1 on, never falling.
-    room
-        Bytes that are free.
-    """
+    """Return the largest level whose activations fit into so many bytes, 0 for none."""
     return sum(size <= room for size in activation_bytes)
 
 
 def deepest_level(job: OperationGraph, memory: int) -> int:
-    """Return the largest level of a worker that is alone on a GPU with so much memory, 0 for none.
-
-    Parameters
-    ----------
-    job
-        The compiled job.
-    memory
-        Bytes of the GPU.
-    """
+    """Return the largest level of a worker that is alone on a GPU with so much memory, 0 for none."""
     return levels_within(job.activation_bytes, memory - job.state_bytes)

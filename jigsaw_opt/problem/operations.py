@@ -55,12 +55,8 @@ _HUGE_SERVER = 1 << 10
 class BlockOperation:
     """A block of one iteration.
 
-    Parameters
-    ----------
-    slot
-        The worker (0-based) that runs it. All blocks of a slot sit on one GPU.
-    duration_us
-        Duration by GPU type and level (index ``level - 1``), never falling with the level.
+    `slot`: the worker (0-based) that runs it. All blocks of a slot sit on one GPU. `duration_us`: duration by GPU type
+    and level (index ``level - 1``), never falling with the level.
     """
 
     slot: int
@@ -71,12 +67,7 @@ class BlockOperation:
 class TransferOperation:
     """A transfer of one iteration, received by all slots of the job.
 
-    Parameters
-    ----------
-    bucket
-        Its 1-based number; slots whose level is at least `bucket` contribute.
-    payload_bytes
-        Size of the bucket.
+    `bucket`: its 1-based number; slots whose level is at least `bucket` contribute.
     """
 
     bucket: int
@@ -87,28 +78,9 @@ class TransferOperation:
 class OperationGraph:
     """One compiled job.
 
-    Parameters
-    ----------
-    name, release_us, weight, iterations
-        As in the job.
-    slots
-        Number of workers, on different GPUs.
-    levels
-        Number of levels, ``D``.
-    rule
-        Which levels are allowed.
-    blocks, transfers
-        Operations of one iteration.
-    gpu_types
-        GPU types that may run it.
-    state_bytes
-        Memory that each slot holds all the time.
-    activation_bytes
-        Memory of activations by largest level (index ``level - 1``); never falls.
-    deadline_us, route_policy
-        As in the job.
-    power_w
-        Watts that a GPU draws while it runs a block, by GPU type; 0 on types that are not named.
+    `slots`: number of workers, on different GPUs. `gpu_types`: GPU types that may run it. `state_bytes`: memory that
+    each slot holds all the time. `activation_bytes`: memory of activations by largest level (index ``level - 1``);
+    never falls. `power_w`: watts that a GPU draws while it runs a block, by GPU type; 0 on types that are not named.
     """
 
     name: str
@@ -128,17 +100,7 @@ class OperationGraph:
     power_w: Mapping[str, int] = field(default_factory=dict)
 
     def transfer_us(self, bucket: int, contributors: int, channel: Channel) -> int:
-        """Return the duration of the transfer of a bucket, in microseconds (specification: transfer).
-
-        Parameters
-        ----------
-        bucket
-            Number of the bucket, from 1.
-        contributors
-            Number of slots that contribute to it.
-        channel
-            Rate and latency of the job's ring.
-        """
+        """Return the duration of the transfer of a bucket, in microseconds (specification: transfer)."""
         payload = self.transfers[bucket - 1].payload_bytes
         return transfer_us(payload, contributors, self.slots, channel.rate, channel.latency_us)
 

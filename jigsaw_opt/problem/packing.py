@@ -19,15 +19,8 @@ __all__ = ["PackingProblem", "QueuedJobs", "ServerType", "ValueStep"]
 class ServerType:
     """Servers that are alike.
 
-    Parameters
-    ----------
-    server
-        One of them.
-    count
-        Number of such servers.
-    bandwidth, latency_us
-        Bytes a second and latency of the link from each to a switch that joins all of them without contention of its
-        own; bandwidth 0 for none.
+    `bandwidth, latency_us`: bytes a second and latency of the link from each to a switch that joins all of them without
+    contention of its own; bandwidth 0 for none.
     """
 
     server: Server
@@ -36,15 +29,7 @@ class ServerType:
     latency_us: int = 0
 
     def group(self, servers: int, gpus: int) -> Cluster:
-        """Return a cluster of servers of this type with GPUs in use, as evenly spread as they go.
-
-        Parameters
-        ----------
-        servers
-            Number of servers; several are joined by a switch.
-        gpus
-            Number of GPUs in use on all of them together.
-        """
+        """Return a cluster of servers of this type with GPUs in use, as evenly spread as they go."""
         share, rest = divmod(gpus, servers)
         own = self.server
         alike = [
@@ -68,12 +53,8 @@ class ServerType:
 class ValueStep:
     """A step of a concave value of progress.
 
-    Parameters
-    ----------
-    share
-        End of the step, as a share of the class: 1 is every job at the rate that it has alone.
-    slope
-        What a unit of progress is worth on this step, times the weight of the class.
+    `share`: end of the step, as a share of the class: 1 is every job at the rate that it has alone. `slope`: what a
+    unit of progress is worth on this step, times the weight of the class.
     """
 
     share: float
@@ -88,21 +69,11 @@ _FULL = FullDepth()
 class QueuedJobs:
     """Queued jobs that are alike.
 
-    Parameters
-    ----------
-    name
-        Name of the class, by which one round remembers another.
-    model, workers
-        Name of their model, and the workers of each.
-    count
-        Number of queued jobs.
-    weight
-        What a unit of normalised progress of one of them is worth. The progress of a job is its rate divided by
-        the rate that it has alone at full depth on the fastest type of GPU that can run it.
-    depth
-        Depth rule that they may take; full depth is always allowed too.
-    steps
-        Value of the progress of the whole class by steps of falling slope.
+    `name`: name of the class, by which one round remembers another. `model, workers`: name of their model, and the
+    workers of each. `weight`: what a unit of normalised progress of one of them is worth. The progress of a job is its
+    rate divided by the rate that it has alone at full depth on the fastest type of GPU that can run it. `depth`: depth
+    rule that they may take; full depth is always allowed too. `steps`: value of the progress of the whole class by
+    steps of falling slope.
     """
 
     name: str
@@ -116,17 +87,7 @@ class QueuedJobs:
 
 @dataclass(frozen=True, slots=True)
 class PackingProblem:
-    """A cluster and a queue.
-
-    Parameters
-    ----------
-    types
-        Types of servers.
-    models
-        Models by name.
-    classes
-        Classes of jobs.
-    """
+    """A cluster and a queue."""
 
     types: tuple[ServerType, ...]
     models: Mapping[str, Model]

@@ -96,21 +96,9 @@ class TaskGraphJobPlan:
 class Phase:
     """A timetable of some jobs that takes place once, a number of times, or for ever.
 
-    Parameters
-    ----------
-    start_us
-        Start of its first repetition, in microseconds; the times of its jobs count from there.
-    period_us
-        Microseconds from one repetition to the next; None where it takes place once.
-    repeats
-        Number of repetitions; None for ever.
-    jobs
-        What each job does in one repetition, in the instance's order.
-
-    Raises
-    ------
-    UsageError
-        It has no period and takes place more than once; or it begins later than at 0 and is no part of a phased plan.
+    `start_us`: start of its first repetition, in microseconds; the times of its jobs count from there. `period_us`:
+    microseconds from one repetition to the next; None where it takes place once. `repeats`: number of repetitions; None
+    for ever. `jobs`: what each job does in one repetition, in the instance's order.
     """
 
     start_us: int
@@ -133,13 +121,7 @@ class Phase:
 
     @property
     def cycle_us(self) -> int:
-        """The period of a phase that has one, in microseconds.
-
-        Raises
-        ------
-        UsageError
-            It takes place once.
-        """
+        """The period of a phase that has one, in microseconds."""
         if self.period_us is None:
             raise UsageError(
                 "the plan lists all iterations; only phases that have a period are taken here", code="unsupported"
@@ -148,13 +130,7 @@ class Phase:
 
     @property
     def count(self) -> int:
-        """Number of repetitions of a phase that ends.
-
-        Raises
-        ------
-        UsageError
-            It takes place for ever.
-        """
+        """Number of repetitions of a phase that ends."""
         if self.repeats is None:
             raise UsageError("the plan is repeated for ever; only phases that end are taken here", code="unsupported")
         return self.repeats

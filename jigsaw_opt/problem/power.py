@@ -16,14 +16,7 @@ __all__ = ["PowerCap", "caps_without", "most_watts", "require_no_caps"]
 class PowerCap(CheckedPart, definition="power_cap"):
     """A limit on what the running blocks of some servers draw together.
 
-    Parameters
-    ----------
-    name
-        Its name.
-    servers
-        Names of the servers whose GPUs count.
-    watts
-        The most that blocks on these GPUs draw at any moment.
+    `servers`: names of the servers whose GPUs count. `watts`: the most that blocks on these GPUs draw at any moment.
     """
 
     name: str
@@ -34,12 +27,7 @@ class PowerCap(CheckedPart, definition="power_cap"):
 def caps_without(caps: Iterable[PowerCap] | None, servers: Collection[str]) -> tuple[PowerCap, ...] | None:
     """Return caps without some servers; a cap that has no other server is left out.
 
-    Parameters
-    ----------
-    caps
-        The caps, or None where none are stated.
-    servers
-        Names of the servers that are gone.
+    `caps`: the caps, or None where none are stated.
     """
     if caps is None:
         return None
@@ -50,10 +38,7 @@ def caps_without(caps: Iterable[PowerCap] | None, servers: Collection[str]) -> t
 def most_watts(caps: Iterable[PowerCap] | None) -> dict[str, int]:
     """Return the most that a block may draw on a GPU even alone, by server; servers without a cap are left out.
 
-    Parameters
-    ----------
-    caps
-        The caps, or None where none are stated.
+    `caps`: the caps, or None where none are stated.
     """
     most: dict[str, int] = {}
     for cap in caps or ():
@@ -63,21 +48,6 @@ def most_watts(caps: Iterable[PowerCap] | None) -> dict[str, int]:
 
 
 def require_no_caps(caps: tuple[PowerCap, ...] | None, why: str, whose: str = "the cluster") -> None:
-    """Refuse power caps, for whoever keeps none.
-
-    Parameters
-    ----------
-    caps
-        Those of a cluster.
-    why
-        Who keeps none, as a sentence.
-    whose
-        What has the caps, as the caller knows it.
-
-    Raises
-    ------
-    UsageError
-        There are some.
-    """
+    """Refuse power caps, for whoever keeps none."""
     if caps:
         raise UsageError(f"{whose} has power cap {caps[0].name!r}; {why}", code="unsupported", path="power_caps")

@@ -31,15 +31,10 @@ Policy = Literal["fifo", "gang", "alone"]
 class MeasuredGpu:
     """A GPU of the plan.
 
-    Parameters
-    ----------
-    name
-        As in the plan.
-    memory_bytes
-        The most that its workers took at once: on CUDA by torch's allocator, on a CPU weights, buffers, gradients and
-        the optimiser's state of those that were there, and the most that a block of one keeps for its backward pass.
-    planned_memory_bytes
-        The most that the workers placed there need at one moment of the plan (specification: memory).
+    `memory_bytes`: the most that its workers took at once: on CUDA by torch's allocator, on a CPU weights, buffers,
+    gradients and the optimiser's state of those that were there, and the most that a block of one keeps for its
+    backward pass. `planned_memory_bytes`: the most that the workers placed there need at one moment of the plan
+    (specification: memory).
     """
 
     name: str
@@ -51,19 +46,11 @@ class MeasuredGpu:
 class ReplaySummary:
     """Predicted against measured; a measured value is None where the run was too short to tell.
 
-    Parameters
-    ----------
-    objective
-        Which time is compared: that of a finite plan or of a period.
-    predicted_us, measured_us
-        That time; of several passes over a finite plan the median.
-    block_error, block_error_p90, block_bias
-        Over all blocks, relative to the planned duration: median and 90th percentile of the error's size, and its
-        median with its sign.
-    transfer_error_us
-        Median size of the error of a transfer's duration; None without transfers.
-    busy_predicted, busy_measured
-        Share of the time in which the GPUs of the plan run blocks.
+    `objective`: which time is compared: that of a finite plan or of a period. `predicted_us, measured_us`: that time;
+    of several passes over a finite plan the median. `block_error, block_error_p90, block_bias`: over all blocks,
+    relative to the planned duration: median and 90th percentile of the error's size, and its median with its sign.
+    `transfer_error_us`: median size of the error of a transfer's duration; None without transfers. `busy_predicted,
+    busy_measured`: share of the time in which the GPUs of the plan run blocks.
     """
 
     objective: Literal["makespan", "period"]
@@ -86,14 +73,7 @@ class ReplaySummary:
 class KindError:
     """Durations of the passes of one kind of a pipeline, or of what is sent, predicted against measured.
 
-    Parameters
-    ----------
-    count
-        Number of measured passes.
-    planned_us, measured_us
-        Median durations.
-    error
-        Median size of the error of a duration, relative to the planned one.
+    `error`: median size of the error of a duration, relative to the planned one.
     """
 
     count: int
@@ -106,12 +86,8 @@ class KindError:
 class MeasuredRestart:
     """A job that goes on in a phase after it has moved or was absent (specification: moves).
 
-    Parameters
-    ----------
-    job, restart_us
-        Its name, and what it is to wait at least.
-    measured_us
-        From the end of its last operation to the start of its first one in this phase; phases without it count.
+    `job, restart_us`: its name, and what it is to wait at least. `measured_us`: from the end of its last operation to
+    the start of its first one in this phase; phases without it count.
     """
 
     job: str
@@ -123,27 +99,16 @@ class MeasuredRestart:
 class MeasuredPhase:
     """A phase that was carried out, or the first of its repetitions.
 
-    Parameters
-    ----------
-    group, number
-        Number of its group in the plan, and its own number in the group.
-    repeats, repeated
-        Repetitions of the plan, None where it lists all iterations or is cyclic; and how many of them there have been.
-    summary
-        Its period and its operations, predicted against measured; None where an earlier run did all of it.
-    predicted_end_us
-        End of the phase by the plan.
-    measured_begin_us, measured_end_us
-        When it begins and ends by what was measured, counted as in the plan. Repetitions that are left out count with
-        the measured period, restarts with their ``restart_us``. None where that is not known, or where an earlier run
-        did some of the phase or of one before it.
-    seam_us
-        From the end of the phase before to its begin, in which workers were saved, let go, built and warmed up; part of
-        no end. None of the first phase, and where an earlier run did all of the one before.
-    timeline
-        Measured times, from the moment when the phase began.
-    restarts
-        Restarts of the jobs that have moved to other GPUs or were absent.
+    `group, number`: number of its group in the plan, and its own number in the group. `repeats, repeated`: repetitions
+    of the plan, None where it lists all iterations or is cyclic; and how many of them there have been. `summary`: its
+    period and its operations, predicted against measured; None where an earlier run did all of it. `predicted_end_us`:
+    end of the phase by the plan. `measured_begin_us, measured_end_us`: when it begins and ends by what was measured,
+    counted as in the plan. Repetitions that are left out count with the measured period, restarts with their
+    ``restart_us``. None where that is not known, or where an earlier run did some of the phase or of one before it.
+    `seam_us`: from the end of the phase before to its begin, in which workers were saved, let go, built and warmed up;
+    part of no end. None of the first phase, and where an earlier run did all of the one before. `timeline`: measured
+    times, from the moment when the phase began. `restarts`: restarts of the jobs that have moved to other GPUs or were
+    absent.
     """
 
     group: int
@@ -160,15 +125,7 @@ class MeasuredPhase:
 
     @classmethod
     def only(cls, summary: ReplaySummary | None, timeline: Timeline) -> MeasuredPhase:
-        """Return the only phase of a plan that lists all iterations or is cyclic: its begin is not told by itself.
-
-        Parameters
-        ----------
-        summary
-            Predicted against measured; None where nothing is to be compared.
-        timeline
-            Times from the moment when the phase began.
-        """
+        """Return the only phase of a plan that lists all iterations or is cyclic: its begin is not told by itself."""
         times = (0, None, None, None) if summary is None else (summary.predicted_us, None, summary.measured_us, None)
         return cls(0, 0, None, timeline.passes, summary, *times, timeline)
 
@@ -177,12 +134,8 @@ class MeasuredPhase:
 class JobCycle:
     """The time that a pass over the plan takes some jobs, from their end in one pass to that in the next.
 
-    Parameters
-    ----------
-    iterations
-        Number of their iterations in a pass.
-    planned_us, measured_us
-        Microseconds by the plan, and as measured; None where the run was too short to tell.
+    `iterations`: number of their iterations in a pass. `planned_us, measured_us`: microseconds by the plan, and as
+    measured; None where the run was too short to tell.
     """
 
     iterations: int
@@ -199,12 +152,8 @@ class JobCycle:
 class Baseline:
     """The same jobs at full depth, one at a time on its GPUs; or the foreground alone.
 
-    Parameters
-    ----------
-    policy, summary, timeline
-        The policy, and the measured times under it.
-    together
-        What the foreground takes in the plan, beside the others; None of other policies.
+    `policy, summary, timeline`: the policy, and the measured times under it. `together`: what the foreground takes in
+    the plan, beside the others; None of other policies.
     """
 
     policy: Policy

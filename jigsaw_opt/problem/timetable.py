@@ -37,16 +37,8 @@ Gpu = tuple[int, int]
 class JobDecision:
     """All that has to be chosen for one job.
 
-    Parameters
-    ----------
-    gpus
-        GPU of each slot.
-    levels
-        Level of each slot, by iteration: ``levels[i][slot]``.
-    block_starts
-        Start of each block, by iteration, in microseconds.
-    transfer_starts
-        Start of each transfer, by iteration, in microseconds.
+    `levels`: level of each slot, by iteration: ``levels[i][slot]``. `block_starts`: start of each block, by iteration,
+    in microseconds. `transfer_starts`: start of each transfer, by iteration, in microseconds.
     """
 
     gpus: Sequence[Gpu]
@@ -99,15 +91,7 @@ def assemble(operations: Operations, decisions: Sequence[JobDecision]) -> tuple[
 
 
 def decisions_of(operations: Operations, jobs: Sequence[JobPlan]) -> list[JobDecision]:
-    """Return what was chosen for each job, from its plan; `assemble` makes the plan of it again.
-
-    Parameters
-    ----------
-    operations
-        Its cluster has the GPUs that the plans name.
-    jobs
-        Plans of some jobs.
-    """
+    """Return what was chosen for each job, from its plan; `assemble` makes the plan of it again."""
     number = operations.cluster.gpus.place_of
     return [
         JobDecision(
@@ -135,26 +119,7 @@ def objective_of(
 ) -> int:
     """Return the objective of a timetable (specification: objective).
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    jobs
-        Plans of the data-parallel jobs.
-    period_us
-        The period in microseconds; None on the finite horizon.
-    task_graph_jobs
-        Plans of the task-graph jobs.
-
-    Returns
-    -------
-    int
-        In microseconds (times weight for a weighted sum).
-
-    Raises
-    ------
-    ValueError
-        The objective is the period and there is none.
+    In microseconds (times weight for a weighted sum).
     """
     return objective_of_ends(operations, [*map(job_end, jobs), *map(job_end, task_graph_jobs)], period_us)
 
@@ -162,24 +127,9 @@ def objective_of(
 def objective_of_ends(operations: Operations, ends: Sequence[int], period_us: int | None = None) -> int:
     """Return the objective of a timetable of which the ends of all jobs are known (specification: objective).
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    ends
-        End of each job, data-parallel ones before task-graph ones, in microseconds.
-    period_us
-        The period in microseconds; None on the finite horizon.
+    In microseconds (times weight for a weighted sum).
 
-    Returns
-    -------
-    int
-        In microseconds (times weight for a weighted sum).
-
-    Raises
-    ------
-    ValueError
-        The objective is the period and there is none.
+    `ends`: end of each job, data-parallel ones before task-graph ones, in microseconds.
     """
     if operations.objective == "period":
         if period_us is None:
@@ -191,17 +141,7 @@ def objective_of_ends(operations: Operations, ends: Sequence[int], period_us: in
 
 
 def lateness_us(operations: Operations, ends: Sequence[int], period_us: int | None = None) -> int:
-    """Return the sum of microseconds by which a plan breaks guarantees; 0 where it keeps all.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    ends
-        End of each job, data-parallel ones before task-graph ones.
-    period_us
-        The period of a cyclic plan.
-    """
+    """Return the sum of microseconds by which a plan breaks guarantees; 0 where it keeps all."""
     if period_us is not None:
         limit = operations.objective_limit
         return 0 if limit is None else max(0, period_us - limit)

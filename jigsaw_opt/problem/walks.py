@@ -19,14 +19,7 @@ __all__ = ["Hop", "LinkGraph", "PolicyAutomaton", "least_walk", "walk_lengths"]
 class Hop:
     """A link that a walk uses, and what is behind it.
 
-    Parameters
-    ----------
-    link
-        Number of the link.
-    node
-        Number of the node that it leads to.
-    state
-        State of the policy there.
+    `node`: number of the node that it leads to.
     """
 
     link: int
@@ -37,12 +30,7 @@ class Hop:
 class LinkGraph:
     """Nodes in the order of their names, and links between them.
 
-    Parameters
-    ----------
-    nodes
-        Names, all different.
-    links
-        Names, and the names of the two ends; no two links join the same two nodes.
+    `links`: names, and the names of the two ends; no two links join the same two nodes.
     """
 
     def __init__(self, nodes: Iterable[str], links: Iterable[tuple[str, tuple[str, str]]]) -> None:
@@ -62,14 +50,8 @@ class LinkGraph:
 class PolicyAutomaton:
     """A policy that reads nodes of one network, for walks between two ends.
 
-    Parameters
-    ----------
-    policy
-        The policy; names that the network has not are passed over.
-    network
-        The network.
-    ends
-        The two nodes that `avoid` does not bind.
+    `policy`: the policy; names that the network has not are passed over. `ends`: the two nodes that `avoid` does not
+    bind.
     """
 
     def __init__(self, policy: RoutePolicy, network: LinkGraph, ends: Collection[int]) -> None:
@@ -88,15 +70,7 @@ class PolicyAutomaton:
                     self._groups[node] = self._groups.get(node, 0) | 1 << bit
 
     def enter(self, state: int, node: int) -> int:
-        """Return the state of a walk that comes to `node` in `state`.
-
-        Parameters
-        ----------
-        state
-            State before the node; 0 at the first node of a walk.
-        node
-            Number of the node.
-        """
+        """Return the state of a walk that comes to `node` in `state`."""
         return state | self._groups.get(node, 0)
 
 
@@ -113,20 +87,7 @@ def least_walk(
     It has the fewest links, and among such walks the smallest sequence of names of nodes, compared element by
     element. No two links join the same two nodes, so these names say which links are used.
 
-    Parameters
-    ----------
-    graph
-        The network.
-    policy
-        The conditions that the walk must keep.
-    start
-        A node, and the state of the policy there, as `PolicyAutomaton.enter` gives it.
-    goal
-        Number of the node at which it ends.
-    dead
-        Links that are not used.
-    max_links
-        Most links that the walk may still have; None for any number.
+    `max_links`: most links that the walk may still have; None for any number.
     """
     layers = _layers(graph, policy, start, goal, dead, max_links)
     if layers is None:
@@ -137,17 +98,7 @@ def least_walk(
 def walk_lengths(
     graph: LinkGraph, policy: PolicyAutomaton, start: tuple[int, int], max_links: int | None = None
 ) -> dict[int, int]:
-    """Return the number of links of the least walk that complies, by node; nodes of `avoid` have none.
-
-    Parameters
-    ----------
-    graph
-        The network.
-    policy
-        What the walks must keep.
-    start, max_links
-        As of `least_walk`.
-    """
+    """Return the number of links of the least walk that complies, by node; nodes of `avoid` have none."""
     seen, layer, lengths, passed = {start}, [start], dict[int, int](), 0
     while layer:
         for node, state in layer:

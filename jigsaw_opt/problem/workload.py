@@ -198,11 +198,6 @@ def job_problems(job: TraceJob) -> Iterator[Problem]:
     """Yield what is wrong with a job whatever the cluster is; the path of a problem is the field.
 
     Types are exact: a truth value is no integer, and neither is ``2.0``.
-
-    Parameters
-    ----------
-    job
-        Not to be trusted: any field may be anything.
     """
     for name in ("name", "model", *_STATED_TEXTS):
         if getattr(job, name) is None and name in _MAY_BE_NONE:
@@ -348,15 +343,7 @@ def _problems(job: object) -> Iterator[Problem]:
 
 
 def left_out_told(left_out: Mapping[str, int], kept: int) -> str:
-    """Return a sentence as in ``34 of 372 jobs left out: 20 cancelled while pending, 14 without a GPU``.
-
-    Parameters
-    ----------
-    left_out
-        Number of jobs that were left out, by reason.
-    kept
-        Number of jobs that were not.
-    """
+    """Return a sentence as in ``34 of 372 jobs left out: 20 cancelled while pending, 14 without a GPU``."""
     total = sum(left_out.values())
     if not total:
         return ""

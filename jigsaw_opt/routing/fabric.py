@@ -15,16 +15,8 @@ __all__ = ["Fabric", "fabric_of"]
 class Fabric:
     """Nodes and links.
 
-    Parameters
-    ----------
-    name
-        Its name.
-    ends
-        Names of the nodes at which flows begin and end.
-    graph
-        All nodes and links.
-    latency_us
-        For each link, the microseconds that a packet takes over it, at least 1.
+    `ends`: names of the nodes at which flows begin and end. `latency_us`: for each link, the microseconds that a packet
+    takes over it, at least 1.
     """
 
     name: str
@@ -41,36 +33,14 @@ class Fabric:
         pairs: Iterable[tuple[str, str]],
         latency_us: int = 1,
     ) -> Fabric:
-        """Build a fabric of links that all take the same time, each named by its two ends as in ``a--b``.
-
-        Parameters
-        ----------
-        name
-            Its name.
-        ends
-            Names of the nodes at which flows begin and end.
-        others
-            Names of all other nodes.
-        pairs
-            The two ends of each link.
-        latency_us
-            Microseconds that a packet takes over a link, at least 1.
-        """
+        """Build a fabric of links that all take the same time, each named by its two ends as in ``a--b``."""
         first = tuple(ends)
         links = [(f"{a}--{b}", (a, b)) for a, b in pairs]
         return cls(name, first, LinkGraph((*first, *others), links), (latency_us,) * len(links))
 
 
 def fabric_of(cluster: Cluster, name: str = "cluster") -> Fabric:
-    """Return the servers, switches and links of a cluster as a fabric; a latency of 0 counts as 1 us.
-
-    Parameters
-    ----------
-    cluster
-        The cluster; flows begin and end at its servers.
-    name
-        Name of the fabric.
-    """
+    """Return the servers, switches and links of a cluster as a fabric; a latency of 0 counts as 1 us."""
     servers = tuple(server.name for server in cluster.servers)
     graph = LinkGraph((*servers, *cluster.switches), ((link.name, link.ends) for link in cluster.links))
     return Fabric(name, servers, graph, tuple(max(1, link.latency_us) for link in cluster.links))

@@ -13,11 +13,6 @@ class RoutePlanner:
 
     What is left of a least walk behind one of its nodes is the least walk from there. So one walk gives the next hops
     of all its nodes, and packets that are forwarded by next hops follow it.
-
-    Parameters
-    ----------
-    graph
-        The graph without failures.
     """
 
     def __init__(self, graph: LinkGraph) -> None:
@@ -29,20 +24,8 @@ class RoutePlanner:
     ) -> tuple[Hop, int] | None:
         """Return the first hop of the least compliant walk from a node and a state, with the links of the whole walk.
 
-        Parameters
-        ----------
-        flow
-            Ends of the flow, and its policy.
-        position
-            A node, not the end of a compliant walk, and the state of the policy there.
-        dead
-            Links that it does not use.
-        left
-            Most links that the walk may have; None for any number.
-
-        Returns
-        -------
-        None where there is no such walk.
+        `position`: A node, not the end of a compliant walk, and the state of the policy there. `left`: most links that
+        the walk may have; None for any number.
         """
         key = (flow.number, *position, dead)
         if key not in self._known:

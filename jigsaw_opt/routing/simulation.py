@@ -23,12 +23,8 @@ HOP_LIMIT = 255
 class ReroutingOutcome:
     """The outcome of a simulation: what became of the packets.
 
-    Parameters
-    ----------
-    packets
-        All packets, in the order of their flows and of their sending.
-    recomputations
-        Routes that were worked out anew, over all switches or by the controller.
+    `packets`: all packets, in the order of their flows and of their sending. `recomputations`: routes that were worked
+    out anew, over all switches or by the controller.
     """
 
     packets: tuple[Packet, ...]

@@ -16,18 +16,7 @@ __all__ = ["collected", "dragonfly", "fat_tree", "leaf_spine", "read_graphml"]
 
 
 def fat_tree(k: int) -> Fabric:
-    """Build three layers of switches with `k` ports, for `k ** 3 / 4` servers (Al-Fares et al., SIGCOMM'08).
-
-    Parameters
-    ----------
-    k
-        An even number, at least 2.
-
-    Raises
-    ------
-    UsageError
-        `k` is odd or too small.
-    """
+    """Build three layers of switches with `k` ports, for `k ** 3 / 4` servers (Al-Fares et al., SIGCOMM'08)."""
     if k < 2 or k % 2:
         raise UsageError(f"a fat tree has an even number of ports, at least 2, not {k}", code="out-of-range")
     half = k // 2
@@ -42,15 +31,7 @@ def fat_tree(k: int) -> Fabric:
 
 
 def leaf_spine(spines: int, leaves: int, servers: int) -> Fabric:
-    """Join every leaf to every spine.
-
-    Parameters
-    ----------
-    spines, leaves
-        Number of switches of either kind.
-    servers
-        Number of servers at each leaf.
-    """
+    """Join every leaf to every spine."""
     ends = [f"h{leaf}.{s}" for leaf in range(leaves) for s in range(servers)]
     pairs = [(f"h{leaf}.{s}", f"leaf{leaf}") for leaf in range(leaves) for s in range(servers)]
     pairs += [(f"leaf{leaf}", f"spine{spine}") for leaf in range(leaves) for spine in range(spines)]
@@ -61,10 +42,8 @@ def leaf_spine(spines: int, leaves: int, servers: int) -> Fabric:
 def dragonfly(groups: int, routers: int, servers: int) -> Fabric:
     """Build groups whose routers are all joined, with one link between any two groups (Kim et al., ISCA'08).
 
-    Parameters
-    ----------
-    groups, routers, servers
-        Groups, routers of each group, servers of each router. Links between groups go to routers in turn.
+    `groups, routers, servers`: groups, routers of each group, servers of each router. Links between groups go to
+    routers in turn.
     """
     others = [f"r{g}.{r}" for g in range(groups) for r in range(routers)]
     ends = [f"h{g}.{r}.{s}" for g in range(groups) for r in range(routers) for s in range(servers)]
@@ -76,15 +55,7 @@ def dragonfly(groups: int, routers: int, servers: int) -> Fabric:
 
 
 def collected(key: str) -> Fabric:
-    """Return a topology of the collection `topohub`, as ``topozoo/Abilene``; flows may end at every node.
-
-    Raises
-    ------
-    MissingEngineError
-        The package is not installed (extra `routing`).
-    UsageError
-        It has no such topology.
-    """
+    """Return a topology of the collection `topohub`, as ``topozoo/Abilene``; flows may end at every node."""
     try:
         import topohub
     except ModuleNotFoundError:
@@ -99,21 +70,7 @@ def collected(key: str) -> Fabric:
 
 
 def read_graphml(text: str, name: str = "graph") -> Fabric:
-    """Read a topology from GraphML text, by the identifiers of its nodes; flows may end at every node.
-
-    Parameters
-    ----------
-    text
-        The text, which is XML.
-    name
-        Name of the fabric.
-
-    Raises
-    ------
-    InvalidInputError
-        Names every problem: text that is no XML or has no graph, identifiers that are missing or come twice, ends
-        that are no nodes, loops, two edges between the same two nodes.
-    """
+    """Read a topology from GraphML text, by the identifiers of its nodes; flows may end at every node."""
     report = Report()
     nodes: set[str] = set()
     pairs: dict[frozenset[str], tuple[str, str]] = {}

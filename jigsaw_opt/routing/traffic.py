@@ -15,18 +15,8 @@ __all__ = ["LinkChange", "Packet", "RoutedFlow", "TrafficFlow", "routed"]
 class TrafficFlow:
     """Packets from one node to another.
 
-    Parameters
-    ----------
-    source, target
-        Names of two different nodes.
-    policy
-        What their walks must keep.
-    start_us
-        Time at which the first packet is sent, in microseconds.
-    packets
-        Number of packets, at least 1.
-    gap_us
-        Microseconds from one to the next, at least 1.
+    `start_us`: time at which the first packet is sent, in microseconds. `packets`: number of packets, at least 1.
+    `gap_us`: microseconds from one to the next, at least 1.
     """
 
     source: str
@@ -41,14 +31,8 @@ class TrafficFlow:
 class LinkChange:
     """A link that fails or recovers.
 
-    Parameters
-    ----------
-    time_us
-        Time of the change, in microseconds.
-    link
-        Its name.
-    up
-        Whether it carries packets from then on. A packet that is on the link then still arrives.
+    `time_us`: time of the change, in microseconds. `up`: whether it carries packets from then on. A packet that is on
+    the link then still arrives.
     """
 
     time_us: int
@@ -58,17 +42,7 @@ class LinkChange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutedFlow:
-    """A flow by the numbers of a graph; flows with the same ends and policy share one.
-
-    Parameters
-    ----------
-    number
-        Its number.
-    source, target
-        Its ends.
-    policy
-        Its policy, for these ends.
-    """
+    """A flow by the numbers of a graph; flows with the same ends and policy share one."""
 
     number: int
     source: int
@@ -80,30 +54,12 @@ class RoutedFlow:
 class Packet:
     """A packet on its way, with what it carries.
 
-    Parameters
-    ----------
-    flow
-        Ends and policy.
-    label
-        Number of its flow, which hashes read.
-    sent_us
-        Time at which it was sent, in microseconds.
-    node, state
-        Number of the node where it is, and the state of its policy there.
-    used
-        Links that it has crossed.
-    met
-        Failed links that it was told of: what a switch with D2R writes into its header.
-    recomputations
-        Number of times that a switch worked out a new walk for it.
-    walk
-        Pairs of node and state that it has been at.
-    strayed
-        Whether it entered a node or used a link that its policy avoids.
-    end
-        Whether it arrived or was dropped; None on its way.
-    least_links
-        Links of the least compliant walk when it was sent; None where there was none.
+    `label`: number of its flow, which hashes read. `sent_us`: time at which it was sent, in microseconds. `node,
+    state`: number of the node where it is, and the state of its policy there. `met`: failed links that it was told of:
+    what a switch with D2R writes into its header. `recomputations`: number of times that a switch worked out a new walk
+    for it. `walk`: pairs of node and state that it has been at. `strayed`: whether it entered a node or used a link
+    that its policy avoids. `end`: whether it arrived or was dropped; None on its way. `least_links`: links of the least
+    compliant walk when it was sent; None where there was none.
     """
 
     flow: RoutedFlow
@@ -135,12 +91,7 @@ class Packet:
 def routed(graph: LinkGraph, flows: tuple[TrafficFlow, ...]) -> tuple[RoutedFlow, ...]:
     """Return each flow by the numbers of a graph; flows with the same ends and policy share one.
 
-    Parameters
-    ----------
-    graph
-        All nodes and links of the fabric.
-    flows
-        The flows, by names of nodes.
+    `flows`: the flows, by names of nodes.
     """
     known: dict[tuple[str, str, RoutePolicy], RoutedFlow] = {}
     found = []

@@ -15,19 +15,7 @@ BOUND_WORK = 2.0
 
 
 def raise_bounds(solve_state: SolveState, operations: Operations, work: float, seconds: float = math.inf) -> None:
-    """Raise the bound of a solve as far as it goes, until there is a reason to stop.
-
-    Parameters
-    ----------
-    solve_state
-        Receives the bounds.
-    operations
-        The compiled instance.
-    work
-        Limit in deterministic seconds.
-    seconds
-        Limit of the clock, beside those of the solve.
-    """
+    """Raise the bound of a solve as far as it goes, until there is a reason to stop."""
     end, without = solve_state.seconds + seconds, solve_state.options.without_bounds
 
     def stop() -> bool:

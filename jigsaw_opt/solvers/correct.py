@@ -15,20 +15,7 @@ _SHOWN = 5
 
 
 def require_correct(instance: Instance, plan: Plan, maker: str) -> None:
-    """Check a plan that was made here.
-
-    Parameters
-    ----------
-    instance, plan
-        The plan, and what it is for.
-    maker
-        What made it, as an error says it.
-
-    Raises
-    ------
-    WrongPlanError
-        It breaks a rule: a bug in what made it.
-    """
+    """Check a plan that was made here."""
     broken = violations(instance, plan)
     if broken:
         shown = "; ".join(map(str, broken[:_SHOWN]))

@@ -27,20 +27,10 @@ __all__ = ["FailureRepair", "repaired"]
 class FailureRepair:
     """A plan for what is left after a failure.
 
-    Parameters
-    ----------
-    status
-        As in `Result`; ``infeasible`` also where no job has a place.
-    solver
-        ``resolve``, what solved the rest anew, or ``order kept`` where nothing better was found.
-    objective, bound
-        Of the jobs that run; None and 0 without a plan.
-    unplaced
-        By name of a job that cannot run at all, why.
-    moved
-        Jobs that run on other GPUs than before.
-    instance, plan
-        What is left, and its plan, which the checker accepts; None without one.
+    `status`: as in `Result`; ``infeasible`` also where no job has a place. `solver`: ``resolve``, what solved the rest
+    anew, or ``order kept`` where nothing better was found. `objective, bound`: of the jobs that run; None and 0 without
+    a plan. `unplaced`: by name of a job that cannot run at all, why. `moved`: jobs that run on other GPUs than before.
+    `instance, plan`: what is left, and its plan, which the checker accepts; None without one.
     """
 
     status: Status
@@ -58,15 +48,8 @@ def repaired(
 ) -> FailureRepair:
     """Repair a plan after a failure.
 
-    Parameters
-    ----------
-    instance, plan
-        A plan that `jigsaw_opt.checking.check` accepts for the instance.
-    effects, effect
-        Those of the plan, and that of the failure.
-    options
-        Limits, seed, cores. Where jobs have task graphs, ``auto`` solves all jobs anew, and goes on until a limit;
-        ``phased`` does after a phased plan.
+    `options`: limits, seed, cores. Where jobs have task graphs, ``auto`` solves all jobs anew, and goes on until a
+    limit; ``phased`` does after a phased plan.
     """
     cluster = left_of(instance.cluster, effect.failed)
     left, unplaced = _placeable(altered(instance, cluster=cluster))

@@ -17,11 +17,6 @@ def interruptible(options: Options) -> Iterator[None]:
     """Let a signal set the cancel flag of the options in place of ending the program.
 
     What is computed in the block looks at the flag, and ends within a second of it with its best result.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        A signal came before there was any result: the block raised `OutOfTimeError`.
     """
     came: list[bool] = []
 

@@ -38,22 +38,7 @@ def solve_listed(
     on_event: Report | None = None,
     opening: Opening | None = None,
 ) -> Result:
-    """Solve an instance by one method, and check the plan.
-
-    Parameters
-    ----------
-    instance
-        A valid one.
-    method, options, on_event
-        As of `jigsaw_opt.solve`; ``auto`` never makes a phased plan here.
-    opening
-        What comes before the method, unless that is one that is called.
-
-    Raises
-    ------
-    JigsawError
-        As of `jigsaw_opt.solve`.
-    """
+    """Solve an instance by one method, and check the plan."""
     report = on_event or _ignore
     solver = find_solver(method)
     _require(solver, instance, options)
@@ -90,15 +75,7 @@ def find_solver(solver: str | Solver) -> Solver:
 
 
 def acting(method: Solver, instance: Instance) -> Solver:
-    """Return the method that a solve of an instance comes down to: the one that `auto` chooses, or the same.
-
-    Parameters
-    ----------
-    method
-        The method.
-    instance
-        The instance.
-    """
+    """Return the method that a solve of an instance comes down to: the one that `auto` chooses, or the same."""
     if method.name != "auto":
         return method
     from jigsaw_opt.solvers.auto import Auto  # Here, as it imports all methods.

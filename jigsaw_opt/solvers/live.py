@@ -20,12 +20,7 @@ class LiveEvent(Event):
     def of(cls, event: Event, obtain: Callable[[], Plan | None]) -> LiveEvent:
         """Return an event with a plan.
 
-        Parameters
-        ----------
-        event
-            What it says.
-        obtain
-            Makes and checks the plan; None where there is none, or no time to check it.
+        `obtain`: makes and checks the plan; None where there is none, or no time to check it.
         """
         live = cls(*event)
         live._obtain = obtain
@@ -33,13 +28,7 @@ class LiveEvent(Event):
 
     @property
     def plan(self) -> Plan | None:
-        """Return the best plan at this event, made and checked when it is first asked for.
-
-        Raises
-        ------
-        WrongPlanError
-            It breaks a rule: a bug in the solver.
-        """
+        """Return the best plan at this event, made and checked when it is first asked for."""
         if self._plan is None:
             self._plan = self._obtain()
         return self._plan

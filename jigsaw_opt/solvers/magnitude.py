@@ -66,12 +66,6 @@ def engine_excess(largest: int) -> str | None:
 
 
 def first_excess(*measures: tuple[str, int, int]) -> str | None:
-    """Return the first of several counts that is above its limit, in words; None where none is.
-
-    Parameters
-    ----------
-    *measures
-        What is counted, how much of it there is, and the most that is taken.
-    """
+    """Return the first of several counts that is above its limit, in words; None where none is."""
     excesses = (f"{count:,} {what}, and at most {most:,} are taken" for what, count, most in measures if count > most)
     return next(excesses, None)

@@ -226,17 +226,7 @@ def _made_anew(others: dict[str, Any], cancelled: bool) -> Options:
 def options_of(options: Options | None, given: Mapping[str, Any]) -> Options:
     """Return options of an object, of keywords, or of both.
 
-    Parameters
-    ----------
-    options
-        The object; None for the defaults.
-    given
-        Options by keyword, in the place of the object's defaults.
-
-    Raises
-    ------
-    UsageError
-        The object is none, a name is unknown, a value is out of range, or the object says something else already.
+    `options`: the object; None for the defaults. `given`: options by keyword, in the place of the object's defaults.
     """
     base, known = required_options(options), [field.name for field in fields(Options)]
     hints = ((name, suggestion(name, known)) for name in given if name not in known)
@@ -257,13 +247,7 @@ def options_of(options: Options | None, given: Mapping[str, Any]) -> Options:
 
 
 def required_options(given: Options | None) -> Options:
-    """Return what a caller has given, or the defaults where that is None.
-
-    Raises
-    ------
-    UsageError
-        It is something else, as a dictionary.
-    """
+    """Return what a caller has given, or the defaults where that is None."""
     if given is not None and not isinstance(given, Options):
         raise UsageError(
             f"options are an Options, as in Options(time_limit=10), not a {type(given).__name__}",

@@ -43,15 +43,7 @@ FORMER: Mapping[str, frozenset[str]] = {
 
 
 def no_longer_tunable(names: Iterable[str], stacklevel: int = 2) -> None:
-    """Warn of former parameters that are ignored.
-
-    Parameters
-    ----------
-    names
-        Their names, with their parts.
-    stacklevel
-        As of `warnings.warn`, for the caller.
-    """
+    """Warn of former parameters that are ignored."""
     for name in names:
         message = f"{name} is no longer tunable, and is ignored; the next release refuses it"
         warnings.warn(message, FutureWarning, stacklevel=stacklevel + 1)
@@ -76,19 +68,7 @@ def _with_former(part: str = "") -> Callable[[type[T]], type[T]]:
 
 
 def parameter(default: T, unit: str, text: str, least: float = 0, most: float = 1e9) -> T:
-    """Return a field of a parameter class.
-
-    Parameters
-    ----------
-    default
-        Its default.
-    unit
-        Its unit, in words.
-    text
-        One sentence that says what it is.
-    least, most
-        The range that it lies in.
-    """
+    """Return a field of a parameter class."""
     value: T = field(default=default, metadata={"unit": unit, "text": text, "least": least, "most": most})
     return value
 

@@ -54,13 +54,7 @@ class Portfolio(OrtoolsSolver):
     memory_in_time: ClassVar[bool] = True
 
     def run(self, solve_state: SolveState) -> Result:
-        """Solve the instance.
-
-        Raises
-        ------
-        TooLargeError
-            For more blocks than a plan is written for.
-        """
+        """Solve the instance."""
         require_size(solve_state.operations)
         solve_state.leave_out_model()
         run: Callable[[SolveState, Operations], StoppedBy | None]

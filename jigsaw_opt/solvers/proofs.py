@@ -18,15 +18,7 @@ NO_BOUND = Bound(0, Proof("no time is less than 0; the limit left no time for a 
 
 
 def first_bound(operations: Operations, options: Options) -> Bound:
-    """Return the bound that every solve begins with: the best one so far once the time is over, or `NO_BOUND`.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    options
-        Options of the solve; say which relaxations are left out.
-    """
+    """Return the bound that every solve begins with: the best one so far once the time is over, or `NO_BOUND`."""
     best = NO_BOUND
     try:
         for bound in instant_bounds(operations, options.without_bounds):
@@ -43,12 +35,7 @@ def searched_part(method: object, operations: Operations) -> str:
     which jobs that do not fit into memory together follow one another. Without them it is taken to look at other plans
     alone, and its own proofs count for these.
 
-    Parameters
-    ----------
-    method
-        The solver; None for one that says nothing.
-    operations
-        The compiled instance.
+    `method`: the solver; None for one that says nothing.
     """
     told = []
     # `search` has moves of another kind under that name.
@@ -62,27 +49,10 @@ def searched_part(method: object, operations: Operations) -> str:
 class Proofs:
     """What is proven in a solve under way, of all plans and of those that the solver looks at. Not locked.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    options
-        Options of the solve.
-    part
-        Which plans the solver looks at, as `searched_part` says.
-
-    Attributes
-    ----------
-    proven
-        Bound of all plans, with its proof.
-    bound
-        No plan of those that the solver looks at is better.
-    deadlines
-        What the last proof with any says of single jobs.
-    conflict
-        Why there is no plan, once that is proven.
-    part_is_empty
-        Whether it is proven that there is no plan in that part.
+    `part`: which plans the solver looks at, as `searched_part` says. `proven`: bound of all plans, with its proof.
+    `bound`: no plan of those that the solver looks at is better. `deadlines`: what the last proof with any says of
+    single jobs. `conflict`: why there is no plan, once that is proven. `part_is_empty`: whether it is proven that there
+    is no plan in that part.
     """
 
     def __init__(self, operations: Operations, options: Options, part: str) -> None:
@@ -97,12 +67,7 @@ class Proofs:
     def raise_bound(self, bound: int, proof: Proof | None, deadlines: Deadlines | None, name: str) -> bool:
         """Take a bound; return whether that of all plans has risen.
 
-        Parameters
-        ----------
-        bound, proof, deadlines
-            See `SolveState.raise_bound`.
-        name
-            Name of the solver, whose own search has proven what comes without a proof.
+        `name`: name of the solver, whose own search has proven what comes without a proof.
         """
         of_all = proof is not None or not self.part
         rises = of_all and bound > self.proven.value
@@ -134,10 +99,7 @@ class Proofs:
     def ends(self, objective: int | None) -> StoppedBy | None:
         """Return why what is proven ends the solve; None where it does not.
 
-        Parameters
-        ----------
-        objective
-            That of the best plan; None without one.
+        `objective`: that of the best plan; None without one.
         """
         if self.conflict is not None or (objective is not None and objective <= self.proven.value):
             return StoppedBy.PROOF

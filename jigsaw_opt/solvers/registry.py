@@ -78,30 +78,14 @@ def names() -> tuple[str, ...]:
 
 @cache
 def find(name: str) -> Solver:
-    """Return the solver registered as `name`.
-
-    Raises
-    ------
-    UsageError
-        No solver, or more than one, has that name; or what has it is no solver.
-    PluginError
-        It does not load.
-    """
+    """Return the solver registered as `name`."""
     solver: Solver = load(GROUP, "solver", name, _OWN, "method")
     require_solver(name, solver)
     return solver
 
 
 def refusal(method: Solver, instance: Instance) -> str | None:
-    """Return why a solver does not take an instance, by what it says of itself; None where it does.
-
-    Parameters
-    ----------
-    method
-        The solver.
-    instance
-        The instance.
-    """
+    """Return why a solver does not take an instance, by what it says of itself; None where it does."""
     reason = method.unsupported(instance)
     if reason is None and instance.task_graph_jobs and not is_said(method, "task_graphs", "shapes"):
         reason = f"job {instance.task_graph_jobs[0].name!r} has a task graph"
@@ -115,20 +99,7 @@ def refusal(method: Solver, instance: Instance) -> str | None:
 
 
 def require_taken(method: Solver, instance: Instance) -> None:
-    """Refuse an instance that a solver does not take.
-
-    Parameters
-    ----------
-    method
-        The solver.
-    instance
-        The instance.
-
-    Raises
-    ------
-    UsageError
-        With the reason.
-    """
+    """Refuse an instance that a solver does not take."""
     reason = refusal(method, instance)
     if reason is not None:
         raise UsageError(
@@ -143,13 +114,6 @@ def ignored(method: object, options: Options) -> tuple[str, ...]:
 
     A method says so by `takes`, names of options; the three of engines follow from its `engines`. Of one that has no
     `takes` it is only known by `conditions` whether it takes a condition.
-
-    Parameters
-    ----------
-    method
-        The solver.
-    options
-        Options of the solve.
     """
     of_engines = ("engine", "engine_parameters", "engine_log")
     takes: tuple[str, ...] | None = getattr(method, "takes", None)
@@ -162,17 +126,7 @@ def ignored(method: object, options: Options) -> tuple[str, ...]:
 def require_options(method: Solver, options: Options, told: str = "") -> None:
     """Refuse options that were given and that a method does not use.
 
-    Parameters
-    ----------
-    method, options
-        The method, and what it was given.
-    told
-        What errors call the method; empty for its name.
-
-    Raises
-    ------
-    UsageError
-        With all of them.
+    `told`: what errors call the method; empty for its name.
     """
     left = ignored(method, options)
     if left:
@@ -183,20 +137,7 @@ def require_options(method: Solver, options: Options, told: str = "") -> None:
 
 
 def require_solver(name: str, found: object) -> None:
-    """Refuse what is no solver, whatever it is.
-
-    Parameters
-    ----------
-    name
-        Name by which it was registered.
-    found
-        The object.
-
-    Raises
-    ------
-    UsageError
-        It is none.
-    """
+    """Refuse what is no solver, whatever it is."""
     require_members("solver", name, found, ("name", "display_name", "unavailable", "unsupported"), "method")
 
 

@@ -117,10 +117,7 @@ class Conflict:
 class Accepted:
     """A plan has become the incumbent.
 
-    Parameters
-    ----------
-    improvement
-        By how much the objective fell, in its unit; 0 for the first plan.
+    `improvement`: by how much the objective fell, in its unit; 0 for the first plan.
     """
 
     improvement: int
@@ -130,16 +127,9 @@ class Accepted:
 class MoveRecord:
     """Record of the calls of one move of the search.
 
-    Parameters
-    ----------
-    name
-        Name of the move.
-    calls, successes
-        How often it was made, and in how many calls a plan of its own became the incumbent.
-    seconds
-        Wall-clock time of all calls.
-    improvement
-        By how much its own plans made the objective fall, in the objective's unit; the first plan counts as none.
+    `calls, successes`: how often it was made, and in how many calls a plan of its own became the incumbent.
+    `improvement`: by how much its own plans made the objective fall, in the objective's unit; the first plan counts as
+    none.
     """
 
     name: str
@@ -271,13 +261,5 @@ class Result:
 
 
 def relative_gap(objective: int, bound: int) -> float:
-    """Return ``(objective - bound) / objective``, or 0 where the bound is no less than the objective.
-
-    Parameters
-    ----------
-    objective
-        Objective of a plan.
-    bound
-        A lower bound.
-    """
+    """Return ``(objective - bound) / objective``, or 0 where the bound is no less than the objective."""
     return (objective - bound) / objective if objective > bound else 0.0

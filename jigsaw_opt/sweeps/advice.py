@@ -54,18 +54,10 @@ _Rows = Mapping[int, Mapping[str, Any]]
 class PolicyFigures:
     """The figures of a policy over the seeds.
 
-    Parameters
-    ----------
-    policy
-        In words.
-    seeds
-        The seeds that gave a result.
-    error
-        What the first simulation failed with that did, or that none has ended; empty where all is well.
-    figures
-        For each measure, its interval; without measures that no simulation has.
-    change
-        For each measure, the change from today's policy in per cent, paired by seed; empty for that policy itself.
+    `seeds`: the seeds that gave a result. `error`: what the first simulation failed with that did, or that none has
+    ended; empty where all is well. `figures`: for each measure, its interval; without measures that no simulation has.
+    `change`: for each measure, the change from today's policy in per cent, paired by seed; empty for that policy
+    itself.
     """
 
     policy: str
@@ -79,12 +71,7 @@ class PolicyFigures:
 class Effect:
     """The effect of a change of one setting on the advised policy.
 
-    Parameters
-    ----------
-    setting, before, after, chosen
-        As in `Variant`.
-    percent
-        Change of the measure in per cent, paired by seed.
+    `percent`: change of the measure in per cent, paired by seed.
     """
 
     setting: str
@@ -98,33 +85,15 @@ class Effect:
 class Advice:
     """The result of a comparison of policies.
 
-    Parameters
-    ----------
-    measure
-        By which policies and effects are ranked.
-    today
-        The policy that others are compared with, in words.
-    best
-        The policy with the best mean of the measure over the most seeds; None where no simulation has ended.
-    policies
-        What each came to, the best first.
-    effects
-        For each setting its change with the greatest effect under the best policy, the greatest first.
-    all_effects
-        Every change.
-    runs, finished
-        Simulations in all, and those that have ended.
-    left_out
-        Policies and changes that cannot be, with the reason.
-    otherwise
-        What today's policy comes to with the one other option that is best for it; None where none is better than
-        today's, or another policy than today's is not the best.
-    against_otherwise
-        The change from that to the best policy, as in `PolicyFigures`.
-    job_changes
-        What the best policy changes against today's job by job, with the first seed; None where today's is the best.
-    under_limits
-        By other time limits of the jobs, where either policy reads limits, the change from today's policy to the best.
+    `measure`: by which policies and effects are ranked. `today`: the policy that others are compared with, in words.
+    `best`: the policy with the best mean of the measure over the most seeds; None where no simulation has ended.
+    `policies`: what each came to, the best first. `effects`: for each setting its change with the greatest effect under
+    the best policy, the greatest first. `runs, finished`: simulations in all, and those that have ended. `left_out`:
+    policies and changes that cannot be, with the reason. `otherwise`: what today's policy comes to with the one other
+    option that is best for it; None where none is better than today's, or another policy than today's is not the best.
+    `against_otherwise`: the change from that to the best policy, as in `PolicyFigures`. `job_changes`: what the best
+    policy changes against today's job by job, with the first seed; None where today's is the best. `under_limits`: by
+    other time limits of the jobs, where either policy reads limits, the change from today's policy to the best.
     """
 
     measure: str
@@ -147,22 +116,10 @@ class Advisor:
 
     The options of today's policy are changed too: what they save is not to be credited to another policy.
 
-    Parameters
-    ----------
-    base
-        What is simulated, as `simulate` takes it by name; its policy is the one to compare with, in words. Without one
-        that is what the trace says happened, where it says it of every job, and else ``fifo``. No ``seed`` is read.
-    policies
-        Others, in words; None for all that work with what is simulated.
-    seeds
-        Each once; None for three where something is drawn, and one where nothing is.
-    measure
-        One of `MEASURES`.
-
-    Raises
-    ------
-    UsageError, InvalidInputError
-        Something that they name is wrong; the error lists everything.
+    `base`: what is simulated, as `simulate` takes it by name; its policy is the one to compare with, in words. Without
+    one that is what the trace says happened, where it says it of every job, and else ``fifo``. No ``seed`` is read.
+    `policies`: others, in words; None for all that work with what is simulated. `seeds`: each once; None for three
+    where something is drawn, and one where nothing is.
     """
 
     def __init__(
@@ -224,20 +181,7 @@ class Advisor:
         time that is left, so that a slow one does not keep the others out. Those that plan reservations, which takes
         long, come last.
 
-        Parameters
-        ----------
-        record
-            Rows so far; new ones are added.
-        engine
-            Runs the simulations.
-        report
-            Takes a row, how many are finished and how many there are.
-        stopped
-            Asked whether to stop.
-        left_s
-            Asked how many seconds are left.
-        at_once
-            How many simulations the engine runs at a time.
+        `record`: rows so far; new ones are added. `report`: takes a row, how many are finished and how many there are.
         """
 
         def until(kept_s: float) -> Callable[[], bool]:
@@ -265,16 +209,8 @@ class Advisor:
     ) -> None:
         """Simulate changes of the best policy's settings and of today's options, once compared; see `_run`.
 
-        Parameters
-        ----------
-        record
-            Rows so far, with those of `compare`; new ones are added.
-        engine
-            Runs the simulations.
-        report
-            Takes a row, how many are finished and how many there are.
-        stopped
-            Asked whether to stop.
+        `record`: rows so far, with those of `compare`; new ones are added. `report`: takes a row, how many are finished
+        and how many there are.
         """
         best = self._best(record)
         if best is None:
@@ -342,16 +278,9 @@ class Advisor:
     ) -> None:
         """Simulate what has no row yet.
 
-        Parameters
-        ----------
-        every
-            What is simulated, with every seed; the first seed of all comes first, so that a part is a comparison.
-        record, engine, stopped
-            As in `sweep`.
-        report
-            Receives each new row, how many of the simulations have a row by then, and how many there are.
-        part
-            What of it is simulated now, with the first seed alone; None for everything.
+        `every`: what is simulated, with every seed; the first seed of all comes first, so that a part is a comparison.
+        `report`: receives each new row, how many of the simulations have a row by then, and how many there are. `part`:
+        what of it is simulated now, with the first seed alone; None for everything.
         """
         by_seed = [self._tasks_of(changes) for changes in every]
         tasks = list({(task := row[seed]).key: task for seed in self.seeds for row in by_seed}.values())

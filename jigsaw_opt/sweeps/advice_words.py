@@ -107,15 +107,7 @@ def _nearest_to_record(advice: Advice) -> tuple[str, list[float], list[float]] |
 
 
 def calibration(advisor: Advisor, advice: Advice) -> str:
-    """Return a sentence on how far a simulation is from what the trace says happened; empty without a record.
-
-    Parameters
-    ----------
-    advisor
-        The advisor, with the settings.
-    advice
-        Its advice.
-    """
+    """Return a sentence on how far a simulation is from what the trace says happened; empty without a record."""
     if advice.today != RECORDED.name:
         return ""
     found = _nearest_to_record(advice)
@@ -239,30 +231,14 @@ def _signed(percent: float) -> str:
 
 
 def assumed(advisor: Advisor, advice: Advice) -> dict[str, str]:
-    """Return what the figures rest on, each with its name.
-
-    Parameters
-    ----------
-    advisor
-        The advisor, with the settings.
-    advice
-        Its advice.
-    """
+    """Return what the figures rest on, each with its name."""
     found = dict(assumptions(advisor.settings[advisor.seeds[0]], advisor.policies))
     figures = (figure for policy in advice.policies for figure in policy.figures.values())
     return {**found, "seeds": seeds_told(advisor.seeds, figures, advisor.draws)}
 
 
 def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:
-    """Return the whole advice as values of JSON.
-
-    Parameters
-    ----------
-    advisor
-        The advisor, with the settings.
-    advice
-        Its advice.
-    """
+    """Return the whole advice as values of JSON."""
     return {
         "calibration": calibration(advisor, advice) or None,
         "headline": headline(advice),

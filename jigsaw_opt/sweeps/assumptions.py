@@ -35,15 +35,7 @@ _KNOW_LENGTHS = frozenset({"interleave", "jigsaw", "sjf_bco", "srtf"})
 
 
 def assumptions(setting: Setting, policies: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield what the figures rest on, each with its name; what the seeds say is told by `seeds_told`.
-
-    Parameters
-    ----------
-    setting
-        What is simulated.
-    policies
-        The policies that decide, in words.
-    """
+    """Yield what the figures rest on, each with its name; what the seeds say is told by `seeds_told`."""
     words, jobs = setting.words, setting.workload.jobs
     hours = (jobs[-1].submit_us - jobs[0].submit_us) / 3_600_000_000
     yield "workload", f"{words['workload']}: {counted(len(jobs), 'job')}, submitted within {hours:.4g} h"
@@ -107,17 +99,7 @@ def _models(setting: Setting) -> str:
 
 
 def seeds_told(seeds: Sequence[int], figures: Iterable[MeanInterval], draws: bool = True) -> str:
-    """Return what the seeds say of chance.
-
-    Parameters
-    ----------
-    seeds
-        The seeds, at least one.
-    figures
-        Means over them, of measures that no clock of this machine makes.
-    draws
-        Whether other seeds may give other figures.
-    """
+    """Return what the seeds say of chance."""
     told = ", ".join(map(str, seeds))
     if len(seeds) == 1 and not draws:
         return f"{told} alone, so there are no intervals: nothing is drawn, and other seeds change nothing"
@@ -130,15 +112,7 @@ def seeds_told(seeds: Sequence[int], figures: Iterable[MeanInterval], draws: boo
 
 
 def assumed_in_sweep(tasks: Sequence[SweepTask], rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield what a sweep rests on, each with its name: once where all workloads have it in common.
-
-    Parameters
-    ----------
-    tasks
-        As of `jigsaw_opt.sweeps.simulations.simulations`.
-    rows
-        What they gave.
-    """
+    """Yield what a sweep rests on, each with its name: once where all workloads have it in common."""
     found: dict[str, dict[str, str]] = {}
     for workload, own in grouped(tasks, lambda task: task.labels["workload"]).items():
         policies = dict.fromkeys(str(task.labels["policy"]) for task in own)

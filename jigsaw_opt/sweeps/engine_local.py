@@ -31,17 +31,8 @@ _LOOK_SECONDS = 0.1
 class LocalEngine:
     """Processes of this machine.
 
-    Parameters
-    ----------
-    jobs
-        How many tasks run at once.
-    attempts
-        How often a task is started whose process dies before it has a result.
-
-    Raises
-    ------
-    UsageError
-        One of them is less than 1.
+    `jobs`: how many tasks run at once. `attempts`: how often a task is started whose process dies before it has a
+    result.
     """
 
     def __init__(self, jobs: int = 1, attempts: int = 2) -> None:
@@ -52,15 +43,7 @@ class LocalEngine:
     def run(
         self, tasks: Sequence[SweepTask], stopped: Callable[[], bool] = never
     ) -> Generator[TaskOutcome, None, None]:
-        """Yield the outcome of every task, in the order in which they end, until it is stopped.
-
-        Parameters
-        ----------
-        tasks
-            The tasks, of which each attempt has a process of its own.
-        stopped
-            Asked from time to time whether to stop.
-        """
+        """Yield the outcome of every task, in the order in which they end, until it is stopped."""
         _CONTEXT.set_forkserver_preload(sorted({task.function.__module__ for task in tasks}))
         waiting = deque((task, 1) for task in tasks)
         running: dict[Connection, _Attempt] = {}

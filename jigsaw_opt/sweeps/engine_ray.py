@@ -27,22 +27,10 @@ class RayEngine:
     Every node needs this package and the modules of the tasks. Each task runs in a new process, so its peak of memory
     is its own.
 
-    Parameters
-    ----------
-    address
-        Address of the cluster, as ``10.0.0.1:6379``, or ``auto`` for the one that this machine belongs to.
-    cores
-        CPU cores that a task reserves; as many tasks run at once as the nodes have room for.
-    attempts
-        How often a task is started whose node or process dies before it has a result. More than on one machine, as
-        on many a death is more often another's fault.
-
-    Raises
-    ------
-    MissingEngineError
-        Ray is not installed.
-    UsageError
-        Nobody listens at the address.
+    `address`: address of the cluster, as ``10.0.0.1:6379``, or ``auto`` for the one that this machine belongs to.
+    `cores`: CPU cores that a task reserves; as many tasks run at once as the nodes have room for. `attempts`: how often
+    a task is started whose node or process dies before it has a result. More than on one machine, as on many a death is
+    more often another's fault.
     """
 
     def __init__(self, address: str, cores: int = 1, attempts: int = 4) -> None:
@@ -54,20 +42,7 @@ class RayEngine:
     def run(
         self, tasks: Sequence[SweepTask], stopped: Callable[[], bool] = never
     ) -> Generator[TaskOutcome, None, None]:
-        """Yield the outcome of every task, in the order in which they end, until it is stopped.
-
-        Parameters
-        ----------
-        tasks
-            The tasks.
-        stopped
-            Asked from time to time whether to stop.
-
-        Raises
-        ------
-        UsageError
-            There is no cluster at the address, or none of its nodes has enough cores.
-        """
+        """Yield the outcome of every task, in the order in which they end, until it is stopped."""
         import ray
         from ray.exceptions import RayError
 

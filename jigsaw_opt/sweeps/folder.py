@@ -25,16 +25,8 @@ TABLES = ("rows.csv", "summary.json")
 class SweepKind(NamedTuple):
     """A kind of sweep: how its rows are checked and summed up.
 
-    Parameters
-    ----------
-    is_row
-        As in `Record`.
-    csv
-        Rows as a table.
-    cells
-        What rows say together, an object for each group of them.
-    more
-        What else the summary says of them, by its name there.
+    `cells`: what rows say together, an object for each group of them. `more`: what else the summary says of them, by
+    its name there.
     """
 
     is_row: Callable[[Mapping[str, Any]], bool]
@@ -46,12 +38,8 @@ class SweepKind(NamedTuple):
 class SweepTables(NamedTuple):
     """The tables of a sweep.
 
-    Parameters
-    ----------
-    rows
-        The rows that are there, in the order of their tasks.
-    summary
-        As in ``summary.json``: numbers of ``runs`` and of those ``finished``, the ``cells``, and what the kind adds.
+    `rows`: the rows that are there, in the order of their tasks. `summary`: as in ``summary.json``: numbers of ``runs``
+    and of those ``finished``, the ``cells``, and what the kind adds.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -69,13 +57,7 @@ def rows_path(path: Path) -> Path:
 
 
 def require_own(folder: Path) -> None:
-    """Refuse a folder with tables that no sweep made, such as those of a simulation.
-
-    Raises
-    ------
-    UsageError
-        Other files would be lost.
-    """
+    """Refuse a folder with tables that no sweep made, such as those of a simulation."""
     table = next((name for name in TABLES if exists(folder / name)), None)
     if table is not None and not exists(folder / ROWS):
         raise UsageError(
@@ -93,21 +75,10 @@ def sweep_into(
 ) -> SweepTables:
     """Run the tasks that the folder has no row of, and write the tables.
 
-    Parameters
-    ----------
-    folder
-        It is there; the rows of earlier runs are in it.
-    tasks, engine, stopped
-        As in `sweep`.
-    kind
-        What is made of the rows.
-    report
-        Receives each new row, and how many tasks have a row by then.
+    The rows of all tasks that have one, and the summary.
 
-    Returns
-    -------
-    SweepTables
-        The rows of all tasks that have one, and the summary.
+    `folder`: it is there; the rows of earlier runs are in it. `kind`: what is made of the rows. `report`: receives each
+    new row, and how many tasks have a row by then.
     """
     with Record(folder / ROWS, kind.is_row) as record:
         sweep(tasks, engine, record, lambda row: report(row, len(rows_of(tasks, record))), stopped)

@@ -25,15 +25,9 @@ JobTimes: TypeAlias = Sequence[Sequence[int | None]]
 class Group:
     """The effect of a change of policy on jobs that have something in common.
 
-    Parameters
-    ----------
-    name
-        What they have in common, such as ``5-8`` GPUs, or their user.
-    jobs, later, hit
-        How many jobs there are, how many of them end later than before, and how many are among the tenth of all jobs
-        that is hit worst.
-    before_h, after_h
-        Mean hours from submission to end.
+    `name`: what they have in common, such as ``5-8`` GPUs, or their user. `jobs, later, hit`: how many jobs there are,
+    how many of them end later than before, and how many are among the tenth of all jobs that is hit worst. `before_h,
+    after_h`: mean hours from submission to end.
     """
 
     name: str
@@ -48,14 +42,9 @@ class Group:
 class Waits:
     """The longest waits under a policy: all time from submission to end without GPUs counts.
 
-    Parameters
-    ----------
-    p99_h, longest_h
-        Hours that 99 % of the jobs do not exceed, and those of the job that waits longest.
-    job, gpus
-        That job's name, and how many GPUs it asks for.
-    sizes
-        How many of the jobs that wait at least `p99_h`, and at all, ask for how many GPUs, the most jobs first.
+    `p99_h, longest_h`: hours that 99 % of the jobs do not exceed, and those of the job that waits longest. `job, gpus`:
+    that job's name, and how many GPUs it asks for. `sizes`: how many of the jobs that wait at least `p99_h`, and at
+    all, ask for how many GPUs, the most jobs first.
     """
 
     p99_h: float
@@ -69,25 +58,13 @@ class Waits:
 class JobChanges:
     """The effect of a change of policy, job by job.
 
-    Parameters
-    ----------
-    jobs
-        Number of jobs that end under both policies, but for those that are `held`.
-    later, barely
-        Numbers of these jobs that end later than before, by more than a round and a restart; and by no more.
-    hit
-        Those of the tenth of `jobs` that is hit worst which end later: `later` at most.
-    hit_later_h
-        By how many hours these end later in the mean; 0 where there are none.
-    sizes
-        By how many GPUs jobs ask for, the fewest first.
-    users
-        By user where the trace tells users, those with the most jobs in `hit` first.
-    waits_before, waits_after
-        Who waits longest under either policy.
-    held
-        Jobs that something else held back (`TraceJob.held_by`): no policy decides when they start, so none of the other
-        figures has them.
+    `jobs`: number of jobs that end under both policies, but for those that are `held`. `later, barely`: numbers of
+    these jobs that end later than before, by more than a round and a restart; and by no more. `hit`: those of the tenth
+    of `jobs` that is hit worst which end later: `later` at most. `hit_later_h`: by how many hours these end later in
+    the mean; 0 where there are none. `sizes`: by how many GPUs jobs ask for, the fewest first. `users`: by user where
+    the trace tells users, those with the most jobs in `hit` first. `waits_before, waits_after`: who waits longest under
+    either policy. `held`: jobs that something else held back (`TraceJob.held_by`): no policy decides when they start,
+    so none of the other figures has them.
     """
 
     jobs: int
@@ -130,14 +107,8 @@ def size_class(gpus: int) -> str:
 def job_changes(jobs: Sequence[TraceJob], before: JobTimes, after: JobTimes, least_us: int = 0) -> JobChanges | None:
     """Return what a change of policy does job by job; None where no job counts.
 
-    Parameters
-    ----------
-    jobs
-        Jobs of the workload.
-    before, after
-        Times of these jobs under either policy.
-    least_us
-        Microseconds that a simulation adds by itself, by its rounds and restarts: who loses no more does not lose.
+    `least_us`: microseconds that a simulation adds by itself, by its rounds and restarts: who loses no more does not
+    lose.
     """
     lasting = {
         k: (old - jobs[k].submit_us, new - jobs[k].submit_us)

@@ -13,15 +13,7 @@ _DRAWS = 2000
 def sign_test(less: int, more: int) -> float:
     """Return the p-value of the two-sided exact sign test.
 
-    Parameters
-    ----------
-    less, more
-        Numbers of pairs in which the second value is less, and more.
-
-    Returns
-    -------
-    float
-        The chance that fair coins split ``less + more`` at least as unevenly.
+    The chance that fair coins split ``less + more`` at least as unevenly.
     """
     total = less + more
     tail = sum(math.comb(total, k) for k in range(min(less, more) + 1))
@@ -32,11 +24,6 @@ def holm(chances: Sequence[float]) -> list[float]:
     """Return Holm's adjusted p-values of several tests, in their order.
 
     Those of at most a level are significant, and with that chance at most any of them is so by chance alone.
-
-    Parameters
-    ----------
-    chances
-        The p-value of each test alone.
     """
     adjusted, least = [1.0] * len(chances), 0.0
     for rank, k in enumerate(sorted(range(len(chances)), key=chances.__getitem__)):

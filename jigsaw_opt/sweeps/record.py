@@ -30,21 +30,8 @@ _LARGEST = 1e100
 class Record:
     """The rows that are there, by key; a context manager that keeps other processes from writing.
 
-    Parameters
-    ----------
-    path
-        The file, made where there is none. Half a line at its end, left by a killed process, is cut off.
-    is_row
-        Whether an object with a key has the values that its readers count on; those that they do not know may be any.
-
-    Raises
-    ------
-    JigsawError
-        Another process is writing the file.
-    UsageError
-        It cannot be written, or is no regular file.
-    InvalidInputError
-        Lines that are no rows, and those that contradict another row of the same key, each of them.
+    `path`: the file, made where there is none. Half a line at its end, left by a killed process, is cut off. `is_row`:
+    whether an object with a key has the values that its readers count on; those that they do not know may be any.
     """
 
     def __init__(self, path: Path, is_row: IsRow = lambda _row: True) -> None:
@@ -70,13 +57,7 @@ class Record:
         os.close(self._file)
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Add a row; when this returns, it survives a crash of the machine.
-
-        Raises
-        ------
-        UsageError
-            The file cannot be written.
-        """
+        """Add a row; when this returns, it survives a crash of the machine."""
         # The key first: by it half a line is known for what it is.
         line = json.dumps({"key": row["key"], **row}, ensure_ascii=False).encode() + b"\n"
         try:
@@ -100,17 +81,7 @@ class Record:
 def read_rows(path: Path, is_row: IsRow, tell: Callable[[str], None]) -> dict[str, dict[str, Any]]:
     """Return the rows of a record that nobody goes on with, by key; the file stays as it is.
 
-    Parameters
-    ----------
-    path, is_row
-        As in `Record`; another process may be writing it.
-    tell
-        Receives a sentence where the last line is cut off, so that its run is missing.
-
-    Raises
-    ------
-    InvalidInputError
-        The file cannot be read, or has lines that are no rows.
+    `tell`: receives a sentence where the last line is cut off, so that its run is missing.
     """
     data = read_file(path)
     rows = _rows(path, data, is_row)

@@ -38,20 +38,7 @@ _JOBS = "\n" + _JOB_TIMES
 def simulations(
     workload: Iterable[str | Workload], policy: Iterable[str | Policy], seed: Iterable[int], **more: Any
 ) -> list[SweepTask]:
-    """Return one task for every combination, each once; all that they name is read now.
-
-    Parameters
-    ----------
-    workload, policy, seed
-        What each combination has one of.
-    more
-        What is the same for all: ``cluster``, and what else `simulate` takes.
-
-    Raises
-    ------
-    UsageError, InvalidInputError
-        Some combination is wrong; the error lists everything.
-    """
+    """Return one task for every combination, each once; all that they name is read now."""
     combinations = product(workload, policy, seed)
     settings = read_settings({**more, "workload": w, "policy": p, "seed": s} for w, p, s in combinations)
     return list({task.key: task for task in map(task_of, settings)}.values())
@@ -60,12 +47,7 @@ def simulations(
 def task_of(setting: Setting, with_jobs: bool = False) -> SweepTask:
     """Return the task that simulates a setting.
 
-    Parameters
-    ----------
-    setting
-        What is simulated; its content is the key of the task.
-    with_jobs
-        Whether the row has the times of all jobs too.
+    `with_jobs`: whether the row has the times of all jobs too.
     """
     inputs = setting.inputs() + (_JOBS if with_jobs else "")
     key = hashlib.sha256(inputs.encode()).hexdigest()
@@ -75,17 +57,7 @@ def task_of(setting: Setting, with_jobs: bool = False) -> SweepTask:
 def measure(setting: Setting, with_jobs: bool = False) -> dict[str, Any]:
     """Simulate to the end, and tell the measures and what it cost; where it raised, only ``error`` and the cost.
 
-    Parameters
-    ----------
-    setting
-        What is simulated.
-    with_jobs
-        Whether ``job_times`` tells the times of all jobs, as `job_times` does.
-
-    Returns
-    -------
-    dict
-        The row of the simulation, without its labels.
+    The row of the simulation, without its labels.
     """
     began, cpu = time.monotonic(), time.process_time()
     try:

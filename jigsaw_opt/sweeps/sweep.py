@@ -21,18 +21,8 @@ def sweep(
 ) -> None:
     """Run every task that the record has no row of; append each row as soon as its task ends.
 
-    Parameters
-    ----------
-    tasks
-        The tasks, each key once.
-    engine
-        What runs them.
-    record
-        The rows of earlier runs, and where new ones go.
-    report
-        Receives each new row after it was appended.
-    stopped
-        Once it says yes, the sweep ends within a moment; tasks under way are lost and have no row.
+    `record`: the rows of earlier runs, and where new ones go. `report`: receives each new row after it was appended.
+    `stopped`: once it says yes, the sweep ends within a moment; tasks under way are lost and have no row.
     """
     left = unfinished(tasks, record)
     if not left:
@@ -46,15 +36,7 @@ def sweep(
 
 
 def unfinished(tasks: Sequence[SweepTask], record: Record) -> list[SweepTask]:
-    """Return the tasks without a row, in their order.
-
-    Parameters
-    ----------
-    tasks
-        The tasks.
-    record
-        The rows so far.
-    """
+    """Return the tasks without a row, in their order."""
     return [task for task in tasks if task.key not in record.rows]
 
 
@@ -62,12 +44,5 @@ def rows_of(tasks: Sequence[SweepTask], record: Record) -> list[dict[str, Any]]:
     """Return the rows that are there of these tasks, in the tasks' order; rows of other tasks are left out.
 
     What a row says of its task is taken from the task: a row may have been written under another name.
-
-    Parameters
-    ----------
-    tasks
-        The tasks.
-    record
-        The rows so far.
     """
     return [{**record.rows[task.key], **task.labels} for task in tasks if task.key in record.rows]

@@ -18,16 +18,9 @@ def never() -> bool:
 class SweepTask:
     """A call that can be made in any process on any machine.
 
-    Parameters
-    ----------
-    key
-        Names the task for ever: tasks that would give the same result have the same key, all others another one.
-    function
-        A function of a module that returns values for JSON.
-    arguments
-        Its arguments; they can be pickled.
-    labels
-        What a row says of the task itself, so that a row without a result still tells what it is about.
+    `key`: names the task for ever: tasks that would give the same result have the same key, all others another one.
+    `function`: A function of a module that returns values for JSON. `arguments`: its arguments; they can be pickled.
+    `labels`: what a row says of the task itself, so that a row without a result still tells what it is about.
     """
 
     key: str
@@ -40,14 +33,8 @@ class SweepTask:
 class TaskOutcome:
     """The outcome of a task.
 
-    Parameters
-    ----------
-    task
-        The task.
-    values
-        What its function returned; empty where there is an error.
-    error
-        Why it gave no result in any attempt, or None.
+    `values`: what its function returned; empty where there is an error. `error`: why it gave no result in any attempt,
+    or None.
     """
 
     task: SweepTask

@@ -21,16 +21,8 @@ _ROUND_S, _RESTART_S = 60.0, 30.0
 class Variant:
     """A simulation that differs from another in one setting.
 
-    Parameters
-    ----------
-    setting
-        What differs, such as ``placement``.
-    before, after
-        Its values, in words.
-    chosen
-        Whether an operator can choose it; else it is an assumption about the cluster.
-    part, value
-        What `simulate` takes in place of the other's: the name of a parameter, and its argument.
+    `chosen`: whether an operator can choose it; else it is an assumption about the cluster. `part, value`: what
+    `simulate` takes in place of the other's: the name of a parameter, and its argument.
     """
 
     setting: str
@@ -48,15 +40,8 @@ def variants(parts: Mapping[str, Any]) -> Iterator[Variant]:
     theirs, contention its other kinds, time limits what `limit_variants` says; failures, where there are any, are left
     out.
 
-    Parameters
-    ----------
-    parts
-        The arguments of `simulate` by name: ``policy``, ``round_s``, ``restart_s``, ``contention`` and ``failures``.
-
-    Raises
-    ------
-    UsageError
-        There is no such policy or option.
+    `parts`: the arguments of `simulate` by name: ``policy``, ``round_s``, ``restart_s``, ``contention`` and
+    ``failures``.
     """
     policy, options = choose(parts["policy"])
     for option, values in policy.options.items():
@@ -88,17 +73,7 @@ def reads_limits(policy: str) -> bool:
 
 
 def policy_words(name: str, known: Mapping[str, object], options: Mapping[str, str]) -> str:
-    """Return a policy in words as `choose` reads them, without options that have their first value.
-
-    Parameters
-    ----------
-    name
-        Name of the policy.
-    known
-        Its options, in the order in which they are told.
-    options
-        A value for every option.
-    """
+    """Return a policy in words as `choose` reads them, without options that have their first value."""
     defaults = choose(name)[1]
     return ":".join([name, *(f"{key}={options[key]}" for key in known if options[key] != defaults[key])])
 

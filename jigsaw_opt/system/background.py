@@ -27,14 +27,7 @@ T = TypeVar("T")
 class Background(Generic[T]):
     """Calls under way.
 
-    Parameters
-    ----------
-    calls
-        What is called, in this order.
-    name
-        Name of the threads.
-    threads
-        Number of calls that run at once.
+    `calls`: what is called, in this order. `threads`: number of calls that run at once.
     """
 
     def __init__(self, calls: Sequence[Callable[[], T]], name: str, threads: int = 1) -> None:

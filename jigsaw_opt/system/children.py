@@ -32,15 +32,7 @@ class Keeper(AbstractContextManager["Keeper"]):
     of the block or of this process, by whatever signal, it removes the folder. It has a session of its own, so that no
     signal to a group or a terminal reaches it.
 
-    Parameters
-    ----------
-    folder
-        The folder, empty at first.
-
-    Raises
-    ------
-    JigsawError
-        There is no room for a folder.
+    `folder`: the folder, empty at first.
     """
 
     def __init__(self) -> None:

@@ -41,14 +41,8 @@ def warn_caller(told: str) -> None:
 def former_names(module: str, now: Mapping[str, str], told: Mapping[str, str] | None = None) -> Callable[[str], object]:
     """Return what a module has as `__getattr__`, so that its former names work and warn.
 
-    Parameters
-    ----------
-    module
-        Its name.
-    now
-        By former name, what it is called now, with its module where that is another one.
-    told
-        By former name, what to write now, where that is more than another name.
+    `now`: by former name, what it is called now, with its module where that is another one. `told`: by former name,
+    what to write now, where that is more than another name.
     """
 
     def get(name: str) -> object:
@@ -65,13 +59,7 @@ def former_names(module: str, now: Mapping[str, str], told: Mapping[str, str] | 
 
 
 def former_attribute(old: str, new: str) -> Any:
-    """Return what a class has as an attribute by its former name, so that it works and warns.
-
-    Parameters
-    ----------
-    old, new
-        The name of the attribute then and now.
-    """
+    """Return what a class has as an attribute by its former name, so that it works and warns."""
 
     def get(owner: object) -> object:
         warnings.warn(f"{type(owner).__name__}.{old} is {new} now", FormerNameWarning, stacklevel=2)
@@ -81,15 +69,7 @@ def former_attribute(old: str, new: str) -> Any:
 
 
 def former_method(old: str, method: Callable[..., T]) -> Callable[..., T]:
-    """Return what a class has as a method by its former name, so that it works and warns.
-
-    Parameters
-    ----------
-    old
-        The name of the method then.
-    method
-        The method of that class, by its name now.
-    """
+    """Return what a class has as a method by its former name, so that it works and warns."""
 
     def call(owner: object, *arguments: Any, **named: Any) -> T:
         kind = type(owner)
@@ -105,17 +85,7 @@ def former_method(old: str, method: Callable[..., T]) -> Callable[..., T]:
 def under_new_name(owner: T, old: str, new: str) -> T:
     """Return an object that may have a method by its former name alone, with the method under both names.
 
-    Parameters
-    ----------
-    owner
-        An object of a user's own class, which has the method of its class or of its own; or what makes one.
-    old, new
-        The name of the method then and now.
-
-    Raises
-    ------
-    UsageError
-        The object has the method by its former name, and something else by its name now.
+    `owner`: an object of a user's own class, which has the method of its class or of its own; or what makes one.
     """
     made = type(owner).__name__
     if isinstance(owner, type) or not callable(getattr(owner, old, None)):
@@ -141,13 +111,7 @@ def under_new_name(owner: T, old: str, new: str) -> T:
 
 
 def former_keywords(now: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
-    """Return what lets the constructor of a data class take keywords by their former names, with a warning.
-
-    Parameters
-    ----------
-    now
-        By former name, what the field is called now.
-    """
+    """Return what lets the constructor of a data class take keywords by their former names, with a warning."""
 
     def decorate(kind: type[T]) -> type[T]:
         make: Callable[..., None] = kind.__init__
@@ -174,12 +138,7 @@ def former_keywords(now: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
 def is_said(owner: object, name: str, former: str) -> bool:
     """Return whether a plug-in says something of itself, by an attribute or by the former name of that.
 
-    Parameters
-    ----------
-    owner
-        The plug-in.
-    name, former
-        The attribute now and then; it is false where there is neither.
+    `name, former`: the attribute now and then; it is false where there is neither.
     """
     then = getattr(owner, former, None)
     if then is not None:

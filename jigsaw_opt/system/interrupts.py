@@ -112,11 +112,6 @@ def on_interrupt(call: Callable[[], object]) -> Iterator[None]:
     A second signal changes nothing. From the third on, at least a second after the first, a signal does what it
     would have done without the block. A handler of Ctrl-C that the program around has installed is called as well;
     its handlers of other signals are left alone.
-
-    Parameters
-    ----------
-    call
-        Sets a flag that the block looks at; it runs between any two steps of the block.
     """
     with _Listener(call).installed():
         yield

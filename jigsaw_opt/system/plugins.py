@@ -22,15 +22,7 @@ Found = TypeVar("Found")
 
 
 def registered(group: str, own: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the names of all entry points of a group and of what needs none, sorted; none of them is loaded.
-
-    Parameters
-    ----------
-    group
-        Group of entry points.
-    own
-        Names of what the package itself has.
-    """
+    """Return the names of all entry points of a group and of what needs none, sorted; none of them is loaded."""
     from importlib.metadata import entry_points
 
     return tuple(sorted({*own, *(point.name for point in entry_points(group=group))}))
@@ -39,25 +31,8 @@ def registered(group: str, own: Iterable[str] = ()) -> tuple[str, ...]:
 def load(group: str, kind: str, name: str, own: Mapping[str, str] = MappingProxyType({}), argument: str = "") -> Any:
     """Return what is registered under a name in a group of entry points.
 
-    Parameters
-    ----------
-    group
-        Group of entry points.
-    kind
-        What errors call a member of the group.
-    name
-        Name of the member.
-    own
-        By name, where the package itself has one, as in ``module:object``.
-    argument
-        The argument that names it; empty where that is called as the kind is.
-
-    Raises
-    ------
-    UsageError
-        Nothing, or more than one thing, has that name.
-    PluginError
-        It does not load.
+    `own`: by name, where the package itself has one, as in ``module:object``. `argument`: the argument that names it;
+    empty where that is called as the kind is.
     """
     from importlib.metadata import entry_points
 
@@ -88,23 +63,7 @@ def _loaded(kind: str, point: EntryPoint) -> Any:
 def require_members(kind: str, name: str, found: object, members: Iterable[str], argument: str = "") -> None:
     """Refuse what is no object of its kind.
 
-    Parameters
-    ----------
-    kind
-        What errors call it.
-    name
-        Name under which it is registered.
-    found
-        What is registered.
-    members
-        Names of the attributes that all of the kind have.
-    argument
-        The argument that names it; empty where that is called as the kind is.
-
-    Raises
-    ------
-    UsageError
-        It is a class, or lacks some of the members that all of the kind have.
+    `argument`: the argument that names it; empty where that is called as the kind is.
     """
     if isinstance(found, type):
         told = f"{kind} {name!r} is the class {found.__name__}; an object of it is wanted"
@@ -116,15 +75,7 @@ def require_members(kind: str, name: str, found: object, members: Iterable[str],
 
 
 def loadable(find: Callable[[str], Found], names: Iterable[str]) -> Iterator[Found]:
-    """Yield what `find` gives for each name; a warning is logged of one that does not load, once in a process.
-
-    Parameters
-    ----------
-    find
-        Loads what has a name.
-    names
-        The names.
-    """
+    """Yield what `find` gives for each name; a warning is logged of one that does not load, once in a process."""
     for name in names:
         try:
             found = find(name)

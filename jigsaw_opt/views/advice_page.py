@@ -18,11 +18,6 @@ def advice_html(document: Mapping[str, Any]) -> str:
     """Return the page: the answer, policies with intervals, the settings that matter most, what was assumed.
 
     Names from the workload are data to the page and never markup.
-
-    Parameters
-    ----------
-    document
-        As of `advice_document`.
     """
     assumed = document["assumed"]
     simulations = f"{document['finished']:,} of {counted(document['runs'], 'simulation')}"

@@ -74,12 +74,8 @@ def bench_html(rows: Sequence[Row], older: tuple[str, Against] | None = None) ->
 
     Names of instances and solvers are data to the page and never markup.
 
-    Parameters
-    ----------
-    rows
-        The rows as `jigsaw bench` keeps them.
-    older
-        Where older runs of the same tasks are, and how these compare with them.
+    `rows`: the rows as `jigsaw bench` keeps them. `older`: where older runs of the same tasks are, and how these
+    compare with them.
     """
     lines = by_line(rows)
     gaps = sorted({_LEAST_PERCENT, 100.0, *(_percent(row) for row in rows)})

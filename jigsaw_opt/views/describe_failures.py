@@ -40,15 +40,7 @@ def worst_first(
 
 
 class FailureDescription:
-    """Words for failures of one plan.
-
-    Parameters
-    ----------
-    instance
-        What the plan is for.
-    objective
-        Objective of the plan.
-    """
+    """Words for failures of one plan."""
 
     def __init__(self, instance: Instance, objective: int) -> None:
         self._objective, self._jobs = objective, len(instance.jobs)

@@ -49,13 +49,8 @@ def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation | JobStretch
 
     Stories of a phased plan are those of its periods, which are pictures of their own.
 
-    Parameters
-    ----------
-    drawn
-        The picture of a correct plan.
-    jobs
-        The jobs that are explained, of which the first is chosen; None for all, where the plan has at most 100 000
-        intervals, or those that end last, where their chains are long.
+    `jobs`: the jobs that are explained, of which the first is chosen; None for all, where the plan has at most 100 000
+    intervals, or those that end last, where their chains are long.
     """
     instance, plan = drawn.instance, drawn.plan
     numbers = {job.name: number for number, job in enumerate(instance.jobs)}
@@ -90,15 +85,6 @@ def told_proof(objective: str, bound: Bound, searched: int) -> dict[str, object]
     """Return the sentences of a bound, its calculation, and what it rests on by name, as the page takes them.
 
     `searched` is the bound that the solver of the plan has proven.
-
-    Parameters
-    ----------
-    objective
-        Name of the objective.
-    bound
-        The bound with its proof.
-    searched
-        The bound that the solver of the plan has proven.
     """
     proof = bound.proof
     names = {"jobs": proof.jobs, "servers": proof.servers, "links": proof.links}

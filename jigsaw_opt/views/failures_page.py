@@ -25,15 +25,6 @@ def failures_html(
     """Return the page: servers, switches and links in the colour of what their failure does at worst, and a table.
 
     Names from the instance are data to the page and never markup.
-
-    Parameters
-    ----------
-    instance
-        What the plan is for.
-    objective
-        Objective of the plan.
-    found
-        Effects, with repairs where there are any.
     """
     places, words = positions(instance.cluster), FailureDescription(instance, objective)
     ranked = worst_first(found)

@@ -20,20 +20,7 @@ _LEAST_PERCENT = 0.01
 
 
 def gap_profile_png(profiles: Mapping[str, Sequence[float]], dots_per_inch: int = 120) -> bytes:
-    """Return a picture of the share of runs that have certified each gap, one line a profile.
-
-    Parameters
-    ----------
-    profiles
-        By name, the certified gap of every run as a share of the objective, ascending.
-    dots_per_inch
-        Resolution.
-
-    Raises
-    ------
-    MissingEngineError
-        matplotlib is not installed.
-    """
+    """Return a picture of the share of runs that have certified each gap, one line a profile."""
     return drawn_image((8, 5), "gap profile", "png", lambda axes: _draw(axes, profiles), dots_per_inch)
 
 

@@ -40,25 +40,8 @@ def drawn_image(
 ) -> bytes:
     """Return a figure as the bytes of a file; the same drawing gives the same bytes.
 
-    Parameters
-    ----------
-    size
-        Width and height in inches.
-    title
-        What the file says of itself.
-    form
-        Form of the file. Text in SVG is text, in the fonts of whoever looks at it.
-    draw
-        Draws into the axes; it is called with those of each panel, the uppermost first.
-    dots_per_inch
-        Resolution of PNG.
-    panels
-        Number of panels, one above the other on one horizontal axis.
-
-    Raises
-    ------
-    MissingEngineError
-        matplotlib is not installed.
+    `form`: form of the file. Text in SVG is text, in the fonts of whoever looks at it. `draw`: draws into the axes; it
+    is called with those of each panel, the uppermost first.
     """
     if find_spec("matplotlib") is None:
         raise MissingEngineError("matplotlib", "jigsaw-opt[plot]")
@@ -74,24 +57,7 @@ def drawn_image(
 
 
 def timeline_image(picture: Picture, form: ImageForm = "png", dots_per_inch: int = 120) -> bytes:
-    """Return the timeline as bytes of a file, blocks shaded by level.
-
-    Parameters
-    ----------
-    picture
-        Lanes of a plan.
-    form
-        ``png`` or ``svg``.
-    dots_per_inch
-        Resolution of a PNG.
-
-    Raises
-    ------
-    MissingEngineError
-        matplotlib is not installed.
-    UsageError
-        The plan ends so late that no axis of floats reaches there.
-    """
+    """Return the timeline as bytes of a file, blocks shaded by level."""
     if picture.end_us > _MOST_US:
         raise UsageError(f"a plan of more than {_MOST_US} us cannot be drawn to scale", code="too-large", path="end_us")
     unit = next((entry for entry in reversed(_UNITS) if picture.end_us >= _TICKS * entry[0]), _UNITS[0])
@@ -107,14 +73,7 @@ def timeline_image(picture: Picture, form: ImageForm = "png", dots_per_inch: int
 def draw_lanes(axes: Axes, picture: Picture, unit: int) -> None:
     """Draw the bars of a picture, the first lane at the height 0 and each next one below it.
 
-    Parameters
-    ----------
-    axes
-        Where the bars are drawn.
-    picture
-        What is drawn.
-    unit
-        Microseconds that have the length 1 on the axis.
+    `unit`: microseconds that have the length 1 on the axis.
     """
     from matplotlib.colors import to_rgba
 

@@ -90,30 +90,13 @@ class Lane:
 class Picture:
     """A picture of a plan: its lanes.
 
-    Parameters
-    ----------
-    instance, plan
-        Where it comes from.
-    lanes
-        GPUs in the cluster's order, then links; of a phased plan its jobs, group by group.
-    end_us
-        Right edge: the latest end, or the period of a cyclic plan.
-    facts
-        What else there is to say, each with its name.
-    memory
-        By GPU, where memory is taken for some time only, what is taken of it and by whom.
-    foreground
-        Names of jobs that are drawn in grey, so that the others are seen to fill what they leave.
-    numbers
-        What decides the colour of each job, where the instance is a part of another one.
-    stories
-        By number of the job, where its time goes; of jobs that are not explained nothing.
-    chosen
-        Number of the job that is chosen as the page opens.
-    proven
-        What is proven of the objective, and why; None where it is not known.
-    measured
-        The phases of a phased plan as they were measured.
+    `lanes`: GPUs in the cluster's order, then links; of a phased plan its jobs, group by group. `end_us`: right edge:
+    the latest end, or the period of a cyclic plan. `facts`: what else there is to say, each with its name. `memory`: by
+    GPU, where memory is taken for some time only, what is taken of it and by whom. `foreground`: names of jobs that are
+    drawn in grey, so that the others are seen to fill what they leave. `numbers`: what decides the colour of each job,
+    where the instance is a part of another one. `stories`: by number of the job, where its time goes; of jobs that are
+    not explained nothing. `chosen`: number of the job that is chosen as the page opens. `proven`: what is proven of the
+    objective, and why; None where it is not known. `measured`: the phases of a phased plan as they were measured.
     """
 
     instance: Instance
@@ -197,17 +180,7 @@ class Picture:
 class ClusterLanes:
     """The lanes of a cluster, and which of them a job is on.
 
-    Parameters
-    ----------
-    instance
-        Whose GPUs and links are shown.
-    kind
-        What stands before the kind of each lane, and behind its name.
-
-    Raises
-    ------
-    TooLargeError
-        More GPUs than a picture has lanes for.
+    `instance`: whose GPUs and links are shown. `kind`: what stands before the kind of each lane, and behind its name.
     """
 
     def __init__(self, instance: Instance, kind: str = "") -> None:
@@ -233,19 +206,7 @@ class ClusterLanes:
     def intervals(
         self, index: int, asked: Job | TaskGraphJob, job: _Job, first: int = 0
     ) -> Iterator[tuple[Lane, Interval]]:
-        """Return the intervals of a job, each with its lane.
-
-        Parameters
-        ----------
-        index
-            Number of the job in the instance.
-        asked
-            The job of the instance.
-        job
-            The job of the plan.
-        first
-            Number of its first iteration.
-        """
+        """Return the intervals of a job, each with its lane."""
         if isinstance(asked, TaskGraphJob):
             return self._task_graph_intervals(index, compile_task_graph(asked), job, first)
         return self._data_parallel_intervals(index, job, first)
@@ -284,18 +245,7 @@ class ClusterLanes:
 
 
 def picture(instance: Instance, plan: Plan) -> Picture:
-    """Return the lanes of a correct plan.
-
-    Parameters
-    ----------
-    instance, plan
-        A plan that `jigsaw_opt.checking.check` accepts for the instance.
-
-    Raises
-    ------
-    UsageError
-        One of them is something else, such as the name of a file.
-    """
+    """Return the lanes of a correct plan."""
     require_a(Instance, instance)
     require_a(Plan, plan)
     if plan.is_phased:
@@ -320,15 +270,7 @@ def _phase_lanes(instance: Instance, plan: Plan) -> tuple[Lane, ...]:
 
 
 def period_picture(drawn: Picture, phase: Phase) -> Picture:
-    """Return the picture of one period of a phase, as that of a cyclic plan, on the lanes that it uses.
-
-    Parameters
-    ----------
-    drawn
-        The picture of the whole plan.
-    phase
-        The phase.
-    """
+    """Return the picture of one period of a phase, as that of a cyclic plan, on the lanes that it uses."""
     found = picture(*drawn.plan.alone(drawn.instance, phase))
     used = tuple(lane for lane in found.lanes if lane.intervals)
     # A period says when what is held comes and goes, the whole plan who else is in memory then.

@@ -58,11 +58,8 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
     So it does where a task-graph job holds something, and where jobs follow one another since memory cannot hold them
     all at once. Where all jobs stay in memory together, nothing is returned.
 
-    Parameters
-    ----------
-    instance, plan
-        A correct plan. One period of a cyclic plan is shown, with everything that begins before it and ends after it;
-        of a phased plan all phases, in each of which what slots hold counts with its most in a period.
+    `instance, plan`: A correct plan. One period of a cyclic plan is shown, with everything that begins before it and
+    ends after it; of a phased plan all phases, in each of which what slots hold counts with its most in a period.
     """
     scarce = instance.horizon == "finite" and len(instance.jobs) > 1
     if not scarce and not any(job.shape.holds for job in instance.task_graph_jobs):

@@ -24,11 +24,8 @@ class Drawn(NamedTuple):
 def last_needs(picture: Picture) -> Iterator[tuple[Drawn, Drawn]]:
     """Yield for each operation, of those that it waits for, the one that ends last, and the operation itself.
 
-    Parameters
-    ----------
-    picture
-        Lanes of a plan or of a replay. An operation on several lanes stands on the first of them; one that a cyclic
-        plan carries over the end of its period, and a need in the period before, are left out.
+    `picture`: lanes of a plan or of a replay. An operation on several lanes stands on the first of them; one that a
+    cyclic plan carries over the end of its period, and a need in the period before, are left out.
     """
     operations, edges = picture.operations, picture.edges
     for (job, _), drawn in _by_job(picture).items():

@@ -28,17 +28,7 @@ def _text(name: str) -> str:
 
 
 def filled(name: str, title: str, data: object) -> str:
-    """Return a page of this folder with a title and data in their places, both escaped.
-
-    Parameters
-    ----------
-    name
-        Name of its file.
-    title
-        Title of the window.
-    data
-        What ``JSON.parse`` gives the page.
-    """
+    """Return a page of this folder with a title and data in their places, both escaped."""
     import msgspec
 
     text = msgspec.json.encode(data).decode()

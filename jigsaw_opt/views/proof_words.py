@@ -44,14 +44,7 @@ _UNSAID = (*_SHARED, "largest workers")
 def bound_text(objective: str, bound: Bound, searched: int = 0) -> str:
     """Return why no plan is better than a bound, in words with durations that people read.
 
-    Parameters
-    ----------
-    objective
-        Name of the objective, such as ``makespan``.
-    bound
-        The bound with its proof.
-    searched
-        What the solver of a plan has proven by its search; told first where it is more.
+    `searched`: what the solver of a plan has proven by its search; told first where it is more.
     """
     proof = bound.proof
     lead = _lead(objective, bound.value)
@@ -73,15 +66,7 @@ def _lead(objective: str, value: int) -> str:
 
 
 def calculation(objective: str, proof: Proof) -> str:
-    """Return the calculation of a proof with exact numbers and their unit; empty where it is a search.
-
-    Parameters
-    ----------
-    objective
-        Name of the objective, which tells the unit.
-    proof
-        The proof.
-    """
+    """Return the calculation of a proof with exact numbers and their unit; empty where it is a search."""
     done = printable(proof.arithmetic)
     if " <= " in done:
         return f"an objective of one less would need {done}, which is false"

@@ -20,13 +20,6 @@ def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:
     """Return lanes of a plan, as often as it was carried out, each with one below it for what was measured.
 
     A pass over a finite plan is shown from the moment when it began.
-
-    Parameters
-    ----------
-    instance, plan
-        A correct plan.
-    replay
-        A replay of it.
     """
     if plan.is_phased:
         return _phases_picture(picture(instance, plan), replay)

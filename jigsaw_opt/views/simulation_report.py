@@ -30,17 +30,6 @@ def simulation_html(setting: Setting, outcome: SimulationOutcome, summary: Simul
     """Return the page: completion times, GPUs in use, queue and restarts over time, a timeline of all jobs.
 
     Names from the trace are data to the page and never markup.
-
-    Parameters
-    ----------
-    setting
-        What was simulated.
-    outcome
-        Its records.
-    summary
-        Its measures.
-    title
-        Title of the page.
     """
     return filled("simulation.html", title, _data(setting, outcome, summary, title))
 

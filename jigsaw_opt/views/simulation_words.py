@@ -17,14 +17,7 @@ __all__ = ["JobTimes", "findings", "job_times", "server_uses", "waits"]
 class JobTimes(NamedTuple):
     """The time of a job, in microseconds, from its submission to its end or that of the simulation, by what it did.
 
-    Parameters
-    ----------
-    waited
-        Before its first start.
-    held
-        In which it held GPUs.
-    paused
-        In which it held none after its first start.
+    `paused`: in which it held none after its first start.
     """
 
     waited: int
@@ -38,15 +31,7 @@ class JobTimes(NamedTuple):
 
 
 def job_times(setting: Setting, outcome: SimulationOutcome) -> list[JobTimes]:
-    """Return the times of each job, in the order of the records and in microseconds.
-
-    Parameters
-    ----------
-    setting
-        What was simulated.
-    outcome
-        Its records.
-    """
+    """Return the times of each job, in the order of the records and in microseconds."""
     held = outcome.held_us()
     return [_times(setting, record, held[record.index], outcome.end_us) for record in outcome.jobs]
 
@@ -60,17 +45,7 @@ def _times(setting: Setting, record: JobRecord, held: int, end_us: int) -> JobTi
 def server_uses(setting: Setting, outcome: SimulationOutcome) -> list[list[tuple[int, int, int]]]:
     """Return for each server the intervals in which GPUs of it are held.
 
-    Parameters
-    ----------
-    setting
-        What was simulated.
-    outcome
-        Its records.
-
-    Returns
-    -------
-    list
-        For each server, start and end in microseconds, and the number of GPUs held; times without any are left out.
+    For each server, start and end in microseconds, and the number of GPUs held; times without any are left out.
     """
     found: list[list[tuple[int, int, int]]] = [[] for _ in setting.cluster.servers]
     last = dict.fromkeys(range(len(found)), (0, 0))
@@ -83,15 +58,7 @@ def server_uses(setting: Setting, outcome: SimulationOutcome) -> list[list[tuple
 
 
 def findings(setting: Setting, outcome: SimulationOutcome) -> list[str]:
-    """Return sentences on what reading left out, the last job, the longest wait, and what was most unfair and idlest.
-
-    Parameters
-    ----------
-    setting
-        What was simulated.
-    outcome
-        Its records.
-    """
+    """Return sentences on what reading left out, the last job, the longest wait, the most unfair and the idlest."""
     read = [f"Workload: {printable(line)}." for line in setting.workload.reading_told()]
     if not outcome.jobs:
         return ["No job has been submitted by the end of the simulation.", *read]
@@ -167,16 +134,6 @@ def _job(setting: Setting, record: JobRecord) -> str:
 
 
 def waits(setting: Setting, outcome: SimulationOutcome, most: int) -> Sequence[tuple[JobRecord, JobTimes]]:
-    """Return the jobs that wait longest, the longest first.
-
-    Parameters
-    ----------
-    setting
-        What was simulated.
-    outcome
-        Its records.
-    most
-        How many jobs are returned at most.
-    """
+    """Return the jobs that wait longest, the longest first."""
     pairs = zip(outcome.jobs, job_times(setting, outcome), strict=True)
     return sorted((pair for pair in pairs if pair[1].waiting), key=lambda pair: -pair[1].waiting)[:most]

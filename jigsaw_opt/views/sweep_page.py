@@ -27,12 +27,7 @@ def sweep_html(rows: Sequence[Mapping[str, Any]], assumed: Iterable[tuple[str, s
 
     Names from workloads are data to the page and never markup.
 
-    Parameters
-    ----------
-    rows
-        The rows as `jigsaw simulate --sweep` keeps them: with measures, or with an ``error``.
-    assumed
-        What the figures rest on, each with its name.
+    `rows`: the rows as `jigsaw simulate --sweep` keeps them: with measures, or with an ``error``.
     """
     known = [key for key in MEASURES if any(row.get(key) is not None for row in rows)]
     ordered = [key for key in _FIRST if key in known] + [key for key in known if key not in _FIRST]

@@ -16,14 +16,8 @@ __all__ = ["Standing", "compared", "verdicts"]
 class Standing(NamedTuple):
     """A policy among those of a workload, by one measure.
 
-    Parameters
-    ----------
-    mean
-        Over the seeds.
-    best
-        Whether no policy has a better mean.
-    change
-        Change from the first of the best policies in per cent, paired by seed; None for that one.
+    `best`: whether no policy has a better mean. `change`: change from the first of the best policies in per cent,
+    paired by seed; None for that one.
     """
 
     mean: MeanInterval
@@ -34,14 +28,7 @@ class Standing(NamedTuple):
 def compared(own: Mapping[str, Sequence[Mapping[str, Any]]], key: str, sign: int) -> dict[str, Standing]:
     """Return how the policies stand that have values of a measure.
 
-    Parameters
-    ----------
-    own
-        Rows by policy.
-    key
-        The measure.
-    sign
-        1 where less is better, -1 where more is, 0 where neither is: then the first policy stands for the best.
+    `sign`: 1 where less is better, -1 where more is, 0 where neither is: then the first policy stands for the best.
     """
     values = {policy: _by_seed(rows, key) for policy, rows in own.items()}
     means = {policy: MeanInterval.of([*found.values()]) for policy, found in values.items() if found}
@@ -59,15 +46,7 @@ def _by_seed(rows: Iterable[Mapping[str, Any]], key: str) -> dict[int, float]:
 
 
 def verdicts(measure: str, workloads: Sequence[tuple[str, Mapping[str, Standing]]]) -> Iterator[str]:
-    """Yield a sentence a workload: the best policy, by how much, and whether chance would do the same.
-
-    Parameters
-    ----------
-    measure
-        What ranks the policies, one of `MEASURES`.
-    workloads
-        The name of each, and how its policies stand.
-    """
+    """Yield a sentence a workload: the best policy, by how much, and whether chance would do the same."""
     for name, standings in workloads:
         if standings:
             where = f"{printable(name)}: " if len(workloads) > 1 else ""

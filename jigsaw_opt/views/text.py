@@ -20,13 +20,6 @@ def timeline_text(picture: Picture, columns: int = 72) -> str:
 
     Jobs are lettered in the order of the instance; letters repeat after 62 jobs. Rows of a phased plan are its jobs by
     group; a cell is lettered if the job is in a phase there, and below them all phases are told.
-
-    Parameters
-    ----------
-    picture
-        Lanes of a plan.
-    columns
-        Cells of a row.
     """
     end = max(1, picture.end_us)
     shown = [printable(lane.name) for lane in picture.lanes]

@@ -35,20 +35,7 @@ __all__ = ["CpSatActivities", "build", "channel_count", "interval_count", "spans
 class CpSatActivities:
     """Variables and constraints of one instance with task-graph jobs.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    gpus
-        Its GPUs by number.
-    jobs
-        Variables of each task-graph job.
-    workers
-        Those of data-parallel jobs.
-    axis
-        The times that operations are laid down on.
-    proto
-        The CP-SAT model.
+    `axis`: the times that operations are laid down on.
     """
 
     def __init__(
@@ -177,18 +164,7 @@ def add_loads(
 ) -> None:
     """Require that no GPU has more work than there is time.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    gpus
-        The GPUs of the cluster by number.
-    jobs
-        Variables of each job.
-    workers
-        The data-parallel jobs of the instance.
-    most
-        The time that there is, in microseconds: the makespan or the period.
+    `most`: the time that there is, in microseconds: the makespan or the period.
     """
     for g in range(len(gpus.all)):
         model.add(load_of(gpus, jobs, g, workers) <= most)
@@ -205,20 +181,7 @@ def add_objective(
 ) -> None:
     """Minimise the latest end of a job, or the weighted sum of all ends (specification: objective).
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    operations
-        The compiled instance.
-    gpus
-        The GPUs of the cluster by number.
-    jobs
-        Variables of each job.
-    workers
-        The data-parallel jobs of the instance.
-    bound, limit
-        The objective lies between them, in microseconds (times weight for the weighted sum).
+    `bound, limit`: the objective lies between them, in microseconds (times weight for the weighted sum).
     """
     objective = model.new_int_var(bound, limit, operations.objective)
     model.minimize(objective)

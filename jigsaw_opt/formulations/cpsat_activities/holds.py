@@ -27,19 +27,6 @@ def add_memory(
 ) -> None:
     """Require that on no GPU slots, workers and holds exceed its memory at any moment.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    gpus
-        The GPUs of the cluster by number.
-    jobs
-        Variables of each job.
-    axis
-        The times that operations are laid down on.
-    workers
-        The data-parallel jobs of the instance.
-
     Notes
     -----
     All sizes are divided by their greatest common divisor: small demands keep the engine's sums within its integers.
@@ -120,28 +107,12 @@ class _Taken:
         self.demands: list[Expression] = []
 
     def always(self, literal: cp_model.IntVar, demand: Expression) -> None:
-        """Take memory all the time where a literal holds.
-
-        Parameters
-        ----------
-        literal
-            The literal.
-        demand
-            Units of memory.
-        """
+        """Take memory all the time where a literal holds."""
         whole = self.model.new_optional_fixed_size_interval_var(0, max(1, self.axis.span), literal, "")
         self.add([whole], demand)
 
     def add(self, intervals: Sequence[cp_model.IntervalVar], demand: Expression) -> None:
-        """Take memory for some intervals.
-
-        Parameters
-        ----------
-        intervals
-            The intervals, which may be optional.
-        demand
-            Units of memory in each of them.
-        """
+        """Take memory for some intervals."""
         self.intervals += intervals
         self.demands += [demand] * len(intervals)
 
@@ -176,15 +147,7 @@ class _Span:
         return sum(length + axis.limit * periods for _, length, periods in self.rows)
 
     def add_to(self, taken: _Taken, literal: cp_model.IntVar) -> None:
-        """Take the bytes on a GPU where the slot is there.
-
-        Parameters
-        ----------
-        taken
-            The memory of the GPU.
-        literal
-            Whether the slot is there.
-        """
+        """Take the bytes on a GPU where the slot is there."""
         demand = self.hold.bytes // taken.unit
         for offset, length, periods in self.rows:
             taken.add(taken.axis.intervals(taken.model, offset, length, literal), demand)

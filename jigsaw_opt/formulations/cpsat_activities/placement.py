@@ -19,14 +19,7 @@ __all__ = ["add_order_of_gpus", "add_placement", "add_sizes"]
 def add_placement(model: cp_model.CpModel, gpus: Gpus, job_vars: TaskGraphVariables) -> None:
     """Place every slot on one GPU of a type that it may use, slots of a job on different GPUs that routes join.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    gpus
-        The GPUs of the cluster by number.
-    job_vars
-        Variables of the job; `job_vars.at` and `job_vars.on` are filled in, one entry for each slot.
+    `job_vars`: variables of the job; `job_vars.at` and `job_vars.on` are filled in, one entry for each slot.
     """
     for types in job_vars.graph.gpu_types:
         job_vars.at.append({g: model.new_bool_var("") for g in range(len(gpus.all)) if gpus.gpu_type(g) in types})
@@ -63,15 +56,6 @@ def add_order_of_gpus(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[TaskGr
     """Break the symmetry of the GPUs of a server: one is used only after the GPU before it.
 
     A slot is on a GPU only if an earlier slot, of the same or an earlier job, is on the GPU before it on that server.
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    gpus
-        The GPUs of the cluster by number.
-    jobs
-        Variables of each job.
     """
     slots = [at for job_vars in jobs for at in job_vars.at]
     for number, at in enumerate(slots):
@@ -83,14 +67,7 @@ def add_order_of_gpus(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[TaskGr
 def add_sizes(model: cp_model.CpModel, gpus: Gpus, job_vars: TaskGraphVariables) -> None:
     """Add the durations of blocks, by the types of their GPUs, and of transfers, by the servers of their slots.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    gpus
-        The GPUs of the cluster by number.
-    job_vars
-        Variables of the job; `job_vars.size` is filled in, by operation, in microseconds.
+    `job_vars`: variables of the job; `job_vars.size` is filled in, by operation, in microseconds.
     """
     graph = job_vars.graph
     for block in range(graph.blocks):

@@ -30,20 +30,7 @@ def serial_end(operations: Operations) -> int:
 
 
 def serial_us(cluster: Cluster, graph: CompiledTaskGraph) -> int:
-    """Return the longest time of all operations of one iteration, one after the other, on any GPUs.
-
-    Parameters
-    ----------
-    cluster
-        The cluster, whose smallest rate and largest latency every transfer is given.
-    graph
-        The compiled job.
-
-    Returns
-    -------
-    int
-        Time in microseconds.
-    """
+    """Return the longest time of all operations of one iteration, one after the other, on any GPUs."""
     rates = [*(link.bandwidth for link in cluster.links), *(server.fabric_bandwidth for server in cluster.servers)]
     latencies = [
         *(link.latency_us for link in cluster.links),

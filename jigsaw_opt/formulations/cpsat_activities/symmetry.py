@@ -22,13 +22,6 @@ def add_order_of_parts(model: cp_model.CpModel, job_vars: TaskGraphVariables) ->
     so on. Where ``b`` waited for ``a`` in every part, it still does. GPUs, links and barriers see the same times. So
     does memory where no hold ends before it begins: how many have begun at a time, and how many have ended, is the
     same.
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    job_vars
-        Variables of the job.
     """
     for parts in alike_parts(job_vars.graph):
         forward = _holds_forward(job_vars.graph, parts[0])
@@ -46,12 +39,7 @@ def add_order_of_parts(model: cp_model.CpModel, job_vars: TaskGraphVariables) ->
 def sorted_starts(graph: CompiledTaskGraph, rows: Sequence[Sequence[int]]) -> list[list[int]]:
     """Return starts by iteration and operation in the order that `add_order_of_parts` asks for.
 
-    Parameters
-    ----------
-    graph
-        The compiled job.
-    rows
-        Starts of a plan, by iteration and operation, in microseconds.
+    `rows`: starts of a plan, by iteration and operation, in microseconds.
     """
     found = [list(row) for row in rows]
     for parts in alike_parts(graph):

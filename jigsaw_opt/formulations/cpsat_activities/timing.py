@@ -19,14 +19,7 @@ __all__ = ["add_blocks_disjoint", "add_starts", "add_transfers_disjoint", "add_w
 def add_starts(model: cp_model.CpModel, job_vars: TaskGraphVariables, axis: TimeAxis) -> None:
     """Add a start for every operation of every iteration, not before the release.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    job_vars
-        Variables of the job; `job_vars.starts` is filled in, by iteration and operation.
-    axis
-        The times that operations are laid down on.
+    `job_vars`: variables of the job; `job_vars.starts` is filled in, by iteration and operation.
     """
     # A start waits for a chain of others, and each of these adds less than two periods.
     most = 2 * job_vars.graph.size * job_vars.graph.job.iterations
@@ -37,17 +30,7 @@ def add_starts(model: cp_model.CpModel, job_vars: TaskGraphVariables, axis: Time
 
 
 def add_waits(model: cp_model.CpModel, job_vars: TaskGraphVariables, axis: TimeAxis) -> None:
-    """Require that operations keep to edges and barriers (specification: edges-and-barrier).
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    job_vars
-        Variables of the job.
-    axis
-        The times that operations are laid down on.
-    """
+    """Require that operations keep to edges and barriers (specification: edges-and-barrier)."""
     graph = job_vars.graph
     most = 2 * graph.size * graph.job.iterations
     rows = [
@@ -66,21 +49,7 @@ def add_waits(model: cp_model.CpModel, job_vars: TaskGraphVariables, axis: TimeA
 def add_blocks_disjoint(
     model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[TaskGraphVariables], axis: TimeAxis, workers: WorkerJobs
 ) -> None:
-    """Require that blocks on a GPU do not overlap (specification: exclusive).
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    gpus
-        The GPUs of the cluster by number.
-    jobs
-        Variables of each job.
-    axis
-        The times that operations are laid down on.
-    workers
-        The data-parallel jobs of the instance.
-    """
+    """Require that blocks on a GPU do not overlap (specification: exclusive)."""
     for g in range(len(gpus.all)):
         intervals = workers.blocks(g)
         for job_vars in jobs:
@@ -97,19 +66,7 @@ def add_blocks_disjoint(
 def add_transfers_disjoint(
     model: cp_model.CpModel, jobs: Sequence[TaskGraphVariables], axis: TimeAxis, workers: WorkerJobs
 ) -> None:
-    """Require that transfers over a link do not overlap (specification: exclusive).
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    jobs
-        Variables of each job.
-    axis
-        The times that operations are laid down on.
-    workers
-        The data-parallel jobs of the instance.
-    """
+    """Require that transfers over a link do not overlap (specification: exclusive)."""
     on_link = workers.transfers()
     for job_vars in jobs:
         for (operation, link), literal in job_vars.links.items():
@@ -123,21 +80,7 @@ def add_transfers_disjoint(
 def load_of(gpus: Gpus, jobs: Sequence[TaskGraphVariables], g: int, workers: WorkerJobs) -> Expression:
     """Return the least work of a GPU in all iterations, by the slots and workers that it holds.
 
-    Parameters
-    ----------
-    gpus
-        The GPUs of the cluster by number.
-    jobs
-        Variables of each job.
-    g
-        Number of the GPU.
-    workers
-        The data-parallel jobs of the instance.
-
-    Returns
-    -------
-    Expression
-        Linear expression in microseconds.
+    Linear expression in microseconds.
     """
     total = workers.load(g)
     for job_vars in jobs:

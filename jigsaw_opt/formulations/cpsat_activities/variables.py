@@ -19,13 +19,7 @@ __all__ = ["Gpus", "ModuloAxis", "SpanAxis", "Start", "TaskGraphVariables", "Tim
 
 
 class Gpus:
-    """The GPUs of a cluster by number, server by server.
-
-    Parameters
-    ----------
-    routes
-        Routes of the cluster.
-    """
+    """The GPUs of a cluster by number, server by server."""
 
     def __init__(self, routes: Routes) -> None:
         self.routes, self.cluster = routes, routes.cluster
@@ -44,14 +38,8 @@ class Gpus:
 class Start:
     """The start of an operation.
 
-    Parameters
-    ----------
-    start
-        Its start.
-    offset
-        The variable that resources see: the start itself, or its residue modulo the period.
-    turns
-        Whole periods before it; 0 where times are absolute.
+    `offset`: the variable that resources see: the start itself, or its residue modulo the period. `turns`: whole
+    periods before it; 0 where times are absolute.
     """
 
     start: Expression
@@ -63,22 +51,9 @@ class Start:
 class TaskGraphVariables:
     """The variables of one task-graph job.
 
-    Parameters
-    ----------
-    graph
-        The compiled job.
-    at
-        ``at[slot][gpu]``: literal that the slot is on the GPU; only GPUs that it may be on.
-    on
-        ``on[slot][server]``: literal that the slot is on the server.
-    size
-        ``size[operation]``: its duration, in microseconds.
-    links
-        ``links[operation, link]``: literal that the transfer occupies the link for some time.
-    starts
-        ``starts[iteration][operation]``: its start.
-    presence
-        When it is present; None where it is so always.
+    `at`: ``at[slot][gpu]``: literal that the slot is on the GPU; only GPUs that it may be on. `on`:
+    ``on[slot][server]``: literal that the slot is on the server. `links`: ``links[operation, link]``: literal that the
+    transfer occupies the link for some time. `presence`: when it is present; None where it is so always.
     """
 
     graph: CompiledTaskGraph
@@ -90,48 +65,16 @@ class TaskGraphVariables:
     presence: Presence | None = None
 
     def start(self, iteration: int, operation: int) -> Expression:
-        """Return the start of an operation.
-
-        Parameters
-        ----------
-        iteration
-            Number of the iteration, from 0.
-        operation
-            Number of the operation: blocks first, then transfers.
-
-        Returns
-        -------
-        Expression
-            Time in microseconds.
-        """
+        """Return the start of an operation."""
         return self.starts[iteration][operation].start
 
     def end(self, iteration: int, operation: int) -> Expression:
-        """Return the end of an operation.
-
-        Parameters
-        ----------
-        iteration
-            Number of the iteration, from 0.
-        operation
-            Number of the operation: blocks first, then transfers.
-
-        Returns
-        -------
-        Expression
-            Time in microseconds.
-        """
+        """Return the end of an operation."""
         return self.starts[iteration][operation].start + self.size[operation]
 
 
 class TimeAxis:
-    """Absolute times from 0 to a limit.
-
-    Parameters
-    ----------
-    limit
-        Nothing ends later.
-    """
+    """Absolute times from 0 to a limit."""
 
     horizon: ClassVar[Horizon] = "finite"
 
@@ -139,17 +82,7 @@ class TimeAxis:
         self.limit = self.span = limit
 
     def start(self, model: cp_model.CpModel, release_us: int, most_periods: int) -> Start:
-        """Add a start that is not before the release, and return it.
-
-        Parameters
-        ----------
-        model
-            The CP-SAT model, which receives variables and constraints.
-        release_us
-            Release of the job, in microseconds.
-        most_periods
-            Not used on this axis.
-        """
+        """Add a start that is not before the release, and return it."""
         start = model.new_int_var(min(release_us, self.limit), self.limit, "")
         return Start(start, start)
 
@@ -158,33 +91,13 @@ class TimeAxis:
         return 0
 
     def offset(self, start_us: int, first_us: int) -> int:
-        """Return where a start lies on the axis in a plan whose first operation starts at `first_us`.
-
-        Parameters
-        ----------
-        start_us
-            The start, in microseconds.
-        first_us
-            Start of the plan's first operation, in microseconds.
-        """
+        """Return where a start lies on the axis in a plan whose first operation starts at `first_us`."""
         return start_us
 
     def intervals(
         self, model: cp_model.CpModel, offset: cp_model.IntVar, size: Expression, literal: cp_model.IntVar
     ) -> list[cp_model.IntervalVar]:
-        """Return the intervals that an operation takes of a resource where a literal holds.
-
-        Parameters
-        ----------
-        model
-            The CP-SAT model, which receives variables and constraints.
-        offset
-            Start of the operation, as resources see it.
-        size
-            Its duration, in microseconds.
-        literal
-            Says whether the operation uses the resource.
-        """
+        """Return the intervals that an operation takes of a resource where a literal holds."""
         return [_interval(model, offset, size, literal, self.limit)]
 
 
@@ -194,12 +107,7 @@ class SpanAxis(TimeAxis):
     It holds where all that shares a GPU or link lies within one period anyway (`spans_suffice`). A plan of which no
     operation runs for a while can be drawn together there, so one run lasts no longer than its operations in turn.
 
-    Parameters
-    ----------
-    limit
-        Time of all operations one after the other.
-    period
-        The period.
+    `limit`: time of all operations one after the other.
     """
 
     horizon: ClassVar[Horizon] = "cyclic"
@@ -218,11 +126,6 @@ class ModuloAxis(TimeAxis):
 
     A start is a residue and a number of whole periods. Operations last at most a period, so two of them overlap modulo
     the period exactly where two of the intervals from the residues and a period later overlap.
-
-    Parameters
-    ----------
-    period
-        The period.
     """
 
     horizon: ClassVar[Horizon] = "cyclic"
@@ -233,17 +136,7 @@ class ModuloAxis(TimeAxis):
         self.span = 2 * period
 
     def start(self, model: cp_model.CpModel, release_us: int, most_periods: int) -> Start:
-        """Add a start at most so many periods after the first one, and return it.
-
-        Parameters
-        ----------
-        model
-            The CP-SAT model, which receives variables and constraints.
-        release_us
-            Not used: what repeats has no release.
-        most_periods
-            Largest number of whole periods before the start.
-        """
+        """Add a start at most so many periods after the first one, and return it."""
         offset = model.new_int_var(0, self.limit - 1, "")
         turns = model.new_int_var(0, most_periods, "")
         return Start(offset + self.limit * turns, offset, turns)
@@ -253,15 +146,7 @@ class ModuloAxis(TimeAxis):
         return periods * self.limit
 
     def offset(self, start_us: int, first_us: int) -> int:
-        """Return the residue of a start where the first operation has residue 0.
-
-        Parameters
-        ----------
-        start_us
-            The start, in microseconds.
-        first_us
-            Start of the plan's first operation, in microseconds.
-        """
+        """Return the residue of a start where the first operation has residue 0."""
         return (start_us - first_us) % self.limit
 
     def intervals(
@@ -269,16 +154,7 @@ class ModuloAxis(TimeAxis):
     ) -> list[cp_model.IntervalVar]:
         """Return the intervals that an operation takes of a resource where a literal holds, now and one period later.
 
-        Parameters
-        ----------
-        model
-            The CP-SAT model, which receives variables and constraints.
-        offset
-            Residue of its start, in microseconds.
-        size
-            Its duration, in microseconds, at most one period.
-        literal
-            Says whether the operation uses the resource.
+        `offset`: residue of its start, in microseconds. `size`: its duration, in microseconds, at most one period.
         """
         return [_interval(model, start, size, literal, 3 * self.limit) for start in (offset, offset + self.limit)]
 

@@ -43,14 +43,8 @@ __all__ = ["WorkerJobs"]
 class WorkerJobs:
     """The data-parallel jobs of an instance; none of them where all jobs have task graphs.
 
-    Parameters
-    ----------
-    model
-        Receives their variables and constraints, but those that they share with task-graph jobs.
-    operations
-        The compiled instance.
-    axis
-        The times that task-graph jobs are laid down on.
+    `model`: receives their variables and constraints, but those that they share with task-graph jobs. `axis`: the times
+    that task-graph jobs are laid down on.
     """
 
     def __init__(self, model: cp_model.CpModel, operations: Operations, axis: TimeAxis) -> None:
@@ -117,15 +111,6 @@ class WorkerJobs:
 
         The largest activations take the order encoding of the sizes that occur; one beyond the room is one unit too
         many (specification: memory).
-
-        Parameters
-        ----------
-        g
-            Number of the GPU.
-        unit
-            Bytes of a unit.
-        room
-            Memory of the GPU, in units.
         """
         inside = [job_vars for job_vars in self.jobs if g in job_vars.assigned]
         if not inside:
@@ -162,15 +147,7 @@ class WorkerJobs:
         return [later(own, value(offset)) for own, offset in zip(found, self.clock.offsets, strict=True)]
 
     def hint(self, timetable: Timetable, first: int) -> None:
-        """Hint their part of a timetable, of which a moment `first` is moved to 0 on the cyclic horizon.
-
-        Parameters
-        ----------
-        timetable
-            The plan that is offered.
-        first
-            The moment that is moved to 0, in microseconds.
-        """
+        """Hint their part of a timetable, of which a moment `first` is moved to 0 on the cyclic horizon."""
         plans, clock = self._in_order(timetable.jobs) if self.jobs else [], self.clock
         for number, (job_vars, plan) in enumerate(zip(self.jobs, plans, strict=True)):
             own = plan

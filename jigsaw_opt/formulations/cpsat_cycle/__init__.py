@@ -34,16 +34,7 @@ __all__ = ["CpSatCycle", "add_wrap", "build", "earlier", "later", "offset_of"]
 class CpSatCycle:
     """Variables and constraints of one instance.
 
-    Parameters
-    ----------
-    network
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job, times on its own clock.
-    clock
-        The period and the offsets.
-    proto
-        The CP-SAT model.
+    `network`: the instance, its GPUs and routes. `jobs`: variables of each job, times on its own clock.
     """
 
     def __init__(
@@ -132,12 +123,7 @@ def offset_of(plan: JobPlan) -> int:
 def later(decision: JobDecision, offset: int) -> JobDecision:
     """Move every start of a decision from the job's own clock to that of the plan.
 
-    Parameters
-    ----------
-    decision
-        What a solution decides for the job, on the job's own clock.
-    offset
-        Moment of the plan at which the job's clock reads 0, in microseconds.
+    `offset`: moment of the plan at which the job's clock reads 0, in microseconds.
     """
     return replace(
         decision,

@@ -30,16 +30,7 @@ class ModuloClock:
 
     A plan may be shifted as a whole, so the first job has offset 0 where nothing else is anchored.
 
-    Parameters
-    ----------
-    model
-        Receives the variables.
-    jobs
-        The jobs.
-    bound, limit
-        Least and largest period, in microseconds.
-    anchored
-        Whether the first job has offset 0.
+    `bound, limit`: least and largest period, in microseconds. `anchored`: whether the first job has offset 0.
     """
 
     def __init__(
@@ -64,23 +55,10 @@ class ModuloClock:
     ) -> list[cp_model.IntervalVar]:
         """Add both intervals of an operation that is there where `literal` holds, and return them.
 
-        Parameters
-        ----------
-        model
-            The CP-SAT model, which receives variables and constraints.
-        offset
-            Offset of its job, in microseconds.
-        start
-            Its start on the job's own clock, in microseconds, at most the period.
-        size
-            Its duration, in microseconds.
-        literal
-            Says whether the operation uses the resource.
+        The intervals from its residue and from one period later.
 
-        Returns
-        -------
-        list[cp_model.IntervalVar]
-            The intervals from its residue and from one period later.
+        `offset`: offset of its job, in microseconds. `start`: its start on the job's own clock, in microseconds, at
+        most the period.
         """
         first = model.new_int_var(0, self.limit - 1, "")
         second = model.new_int_var(1, 2 * self.limit - 1, "")
@@ -111,20 +89,7 @@ def add_blocks_disjoint(
 ) -> None:
     """Require that blocks on a GPU do not overlap and keep to the power caps.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    clock
-        The period and the offset of each job, in microseconds.
-
-    Notes
-    -----
-    Specification: exclusive, power, cyclic-horizon.
+    `clock`: the period and the offset of each job, in microseconds.
     """
     power = PowerUse(eligibility.operations.cluster)
     for g in range(len(eligibility.gpus)):
@@ -142,20 +107,7 @@ def blocks_on(
 ) -> list[cp_model.IntervalVar]:
     """Return the intervals that blocks take of a GPU; what they draw there is added to `power`.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    g
-        Number of the GPU.
-    clock
-        The period and the offset of each job, in microseconds.
-    power
-        Receives the draw of the blocks, in watts, where there are caps.
+    `clock`: the period and the offset of each job, in microseconds.
     """
     intervals: list[cp_model.IntervalVar] = []
     for job_vars, offset in zip(jobs, clock.offsets, strict=True):
@@ -184,16 +136,8 @@ def add_transfers_disjoint(
 ) -> None:
     """Require that transfers over a link do not overlap (specification: exclusive, cyclic-horizon).
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    jobs
-        Variables of each job.
-    channels
-        Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
-    clock
-        The period and the offset of each job, in microseconds.
+    `channels`: rate and latency of each job's channel, as order encodings, in the order of `jobs`. `clock`: the period
+    and the offset of each job, in microseconds.
     """
     for intervals in transfers_over(model, jobs, channels, clock, contended_links(jobs)).values():
         model.add_no_overlap(intervals)
@@ -208,18 +152,8 @@ def transfers_over(
 ) -> dict[int, list[cp_model.IntervalVar]]:
     """Return the intervals that transfers take of some links, by link.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    jobs
-        Variables of each job.
-    channels
-        Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
-    clock
-        The period and the offset of each job, in microseconds.
-    links
-        Numbers of the links.
+    `channels`: rate and latency of each job's channel, as order encodings, in the order of `jobs`. `clock`: the period
+    and the offset of each job, in microseconds.
     """
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
     for job_vars, channel, offset in zip(jobs, channels, clock.offsets, strict=True):

@@ -26,10 +26,8 @@ __all__ = ["Busy", "CpSatRetiming", "Frame", "RetimedTiming", "RetimingTask", "b
 class RetimedTiming:
     """Levels and starts of one job.
 
-    Parameters
-    ----------
-    levels, blocks, transfers
-        Level and start of each slot, and start of each transfer, in microseconds; the first index is the iteration.
+    `levels, blocks, transfers`: level and start of each slot, and start of each transfer, in microseconds; the first
+    index is the iteration.
     """
 
     levels: list[tuple[int, ...]]
@@ -41,12 +39,7 @@ class RetimedTiming:
 class CpSatRetiming:
     """Variables and constraints.
 
-    Parameters
-    ----------
-    tasks
-        Variables, one entry for each job.
-    proto
-        The CP-SAT model.
+    `tasks`: variables, one entry for each job.
     """
 
     tasks: Sequence[TaskVariables]

@@ -17,12 +17,7 @@ __all__ = ["add_depth_rule"]
 def add_depth_rule(model: cp_model.CpModel, job_vars: TaskVariables) -> None:
     """Give every slot one level in every iteration, by the job's depth rule (specification: depth-rules).
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    job_vars
-        Variables of the job; `job_vars.levels` is filled in, by iteration and slot.
+    `job_vars`: variables of the job; `job_vars.levels` is filled in, by iteration and slot.
     """
     task, candidates = job_vars.task, candidate_levels(job_vars.task.job)
     for _ in range(task.job.iterations):

@@ -20,19 +20,7 @@ _MOST_TURNS = 2
 def add_disjoint(
     model: cp_model.CpModel, jobs: Sequence[TaskVariables], frame: Frame, busy_gpus: Busy, busy_links: Busy
 ) -> None:
-    """Require that blocks and transfers overlap neither each other nor what is fixed (specification: exclusive).
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    jobs
-        Variables of each job.
-    frame
-        Horizon, and bounds of the objective.
-    busy_gpus, busy_links
-        Times at which fixed operations run, by number of the GPU or link.
-    """
+    """Require that blocks and transfers overlap neither each other nor what is fixed (specification: exclusive)."""
     users: dict[tuple[str, int], list[User]] = {}
     for j, job_vars in enumerate(jobs):
         for slot, gpu in enumerate(job_vars.task.gpus):

@@ -18,14 +18,8 @@ __all__ = ["add_job"]
 def add_job(model: cp_model.CpModel, job_vars: TaskVariables, frame: Frame) -> None:
     """Add all iterations of a job, whose barrier may wrap (specification: readiness, order, barrier, period).
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    job_vars
-        Variables of the job; starts, ends and sizes are filled in, by iteration.
-    frame
-        Horizon, and bounds of the objective; its period is None on the finite horizon.
+    `job_vars`: variables of the job; starts, ends and sizes are filled in, by iteration. `frame`: horizon, and bounds
+    of the objective; its period is None on the finite horizon.
     """
     task, period = job_vars.task, frame.period
     # The first iteration begins in the first period, and the wrapped barrier ends the last one at most a period later.

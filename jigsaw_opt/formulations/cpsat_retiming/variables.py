@@ -21,20 +21,9 @@ __all__ = ["Frame", "RetimingTask", "TaskVariables"]
 class RetimingTask:
     """A placed job.
 
-    Parameters
-    ----------
-    job
-        Its operations.
-    gpus
-        GPU of each slot, by number.
-    tables
-        Duration of a block by slot and level, in microseconds.
-    channel
-        Links, rate and latency of its transfers.
-    caps
-        Deepest level of each slot that memory admits.
-    deadline
-        It ends no later; on the cyclic horizon its span is at most this.
+    `gpus`: GPU of each slot, by number. `tables`: duration of a block by slot and level, in microseconds. `channel`:
+    links, rate and latency of its transfers. `caps`: deepest level of each slot that memory admits. `deadline`: it ends
+    no later; on the cyclic horizon its span is at most this.
     """
 
     job: OperationGraph
@@ -49,14 +38,9 @@ class RetimingTask:
 class Frame:
     """The horizon and the objective, which all jobs share.
 
-    Parameters
-    ----------
-    period
-        Length of the period in microseconds, or None on the finite horizon.
-    weighted
-        Whether the weighted sum of all ends is minimised on the finite horizon; else the latest end is.
-    bound, limit
-        Least and largest value of interest of that objective; not used on the cyclic horizon.
+    `period`: length of the period in microseconds, or None on the finite horizon. `weighted`: whether the weighted sum
+    of all ends is minimised on the finite horizon; else the latest end is. `bound, limit`: least and largest value of
+    interest of that objective; not used on the cyclic horizon.
     """
 
     period: int | None = None
@@ -69,18 +53,9 @@ class Frame:
 class TaskVariables:
     """Variables of one job.
 
-    Parameters
-    ----------
-    task
-        What the variables stand for.
-    levels
-        ``levels[i][slot][d]``: the slot is at level ``d`` in iteration ``i``; empty values where there is no choice.
-    starts, ends
-        Start of each block, and the barrier, by iteration.
-    sizes
-        Duration of each block.
-    moves, durations
-        Start and duration of each transfer, by iteration.
+    `levels`: ``levels[i][slot][d]``: the slot is at level ``d`` in iteration ``i``; empty values where there is no
+    choice. `starts, ends`: start of each block, and the barrier, by iteration. `moves, durations`: start and duration
+    of each transfer, by iteration.
     """
 
     task: RetimingTask

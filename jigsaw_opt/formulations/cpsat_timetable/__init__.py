@@ -46,16 +46,8 @@ __all__ = [
 class CpSatTimetable:
     """Variables and constraints of one instance.
 
-    Parameters
-    ----------
-    network
-        The instance, its GPUs and routes.
-    jobs
-        Variables, one entry for each job.
-    proto
-        The CP-SAT model.
-    presences
-        Presence of each job that memory may keep from being there all the time, by number.
+    `network`: the instance, its GPUs and routes. `jobs`: variables, one entry for each job. `presences`: presence of
+    each job that memory may keep from being there all the time, by number.
     """
 
     def __init__(

@@ -20,17 +20,7 @@ ChannelEncoding: TypeAlias = order_encoding.ChannelEncoding["cp_model.IntVar"]
 
 
 def add_links(model: cp_model.CpModel, network: RoutedNetwork, job_vars: JobVariables) -> None:
-    """Let a job use the links on the routes between neighbours of its ring (specification: ring).
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    network
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job; `job_vars.links` is filled in.
-    """
+    """Let a job use the links on the routes between neighbours of its ring (specification: ring)."""
     if job_vars.job.slots < 2 or not network.cluster.links:
         return
     # Links on the routes of the same pairs of servers are used together: one literal serves them all.
@@ -100,19 +90,7 @@ def _ring_neighbours(
 def add_channel(model: cp_model.CpModel, network: RoutedNetwork, job_vars: JobVariables) -> ChannelEncoding:
     """Return the smallest rate and the largest latency among links and shared fabrics in use (specification: ring).
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    network
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job, its links among them.
-
-    Returns
-    -------
-    ChannelEncoding
-        Rate in bytes a second and latency in microseconds, as order encodings.
+    Rate in bytes a second and latency in microseconds, as order encodings.
     """
     if job_vars.job.slots < 2:
         return ChannelEncoding(OrderEncoding((1,), ()), OrderEncoding((0,), ()))

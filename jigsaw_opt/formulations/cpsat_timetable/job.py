@@ -17,17 +17,7 @@ __all__ = ["add_job"]
 
 
 def add_job(proto: cp_model.CpModel, network: RoutedNetwork, job_vars: JobVariables) -> ChannelEncoding:
-    """Add the variables and constraints of one job, and return the rate and latency of its transfers.
-
-    Parameters
-    ----------
-    proto
-        The CP-SAT model, which receives variables and constraints.
-    network
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job, which are filled in.
-    """
+    """Add the variables and constraints of one job, and return the rate and latency of its transfers."""
     add_placement(proto, network.eligibility, job_vars)
     add_depth_rule(proto, job_vars)
     add_iterations(proto, job_vars)

@@ -23,17 +23,9 @@ def encode_maximum(
 ) -> OrderEncoding[cp_model.IntVar]:
     """Return the order encoding of the largest value in use.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    uses
-        Values, and for each the literal that it is in use; the least value is taken to be in use always.
+    The different values, ascending, and a literal for each step between two of them.
 
-    Returns
-    -------
-    OrderEncoding[cp_model.IntVar]
-        The different values, ascending, and a literal for each step between two of them.
+    `uses`: values, and for each the literal that it is in use; the least value is taken to be in use always.
     """
     values = tuple(sorted({value for value, _ in uses}))
     steps = tuple(model.new_bool_var("") for _ in values[1:])

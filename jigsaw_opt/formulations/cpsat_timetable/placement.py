@@ -21,17 +21,7 @@ __all__ = ["add_depth_rule", "add_memory", "add_placement"]
 
 
 def add_placement(model: cp_model.CpModel, eligibility: GpuEligibility, job_vars: JobVariables) -> None:
-    """Give the job as many GPUs as slots, all on servers that routes join (specification: placement).
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    eligibility
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job; `job_vars.assigned` and `job_vars.used` are filled in.
-    """
+    """Give the job as many GPUs as slots, all on servers that routes join (specification: placement)."""
     job, name = job_vars.job, job_vars.job.name
     job_vars.assigned = {g: model.new_bool_var(f"{name} on {g}") for g in eligibility.allowed(job)}
     model.add(sum(job_vars.assigned.values()) == job.slots)
@@ -63,15 +53,7 @@ def _one_part(
 
 
 def add_depth_rule(model: cp_model.CpModel, job_vars: JobVariables) -> None:
-    """Give every worker one level in every iteration, by the job's depth rule (specification: depth-rules).
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    job_vars
-        Variables of the job; `job_vars.levels` is filled in.
-    """
+    """Give every worker one level in every iteration, by the job's depth rule (specification: depth-rules)."""
     candidates = candidate_levels(job_vars.job)
     for i in range(job_vars.job.iterations):
         job_vars.levels.append(
@@ -128,17 +110,7 @@ def _balance(model: cp_model.CpModel, job_vars: JobVariables, totals: dict[int, 
 
 
 def add_memory(model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
-    """Fit the workers on a GPU into its memory (specification: memory).
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    """
+    """Fit the workers on a GPU into its memory (specification: memory)."""
     for g, inside in tight_gpus(eligibility, jobs):
         _memory_of_gpu(model, g, eligibility.memory(g), inside)
 

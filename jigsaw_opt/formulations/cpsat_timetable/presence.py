@@ -41,27 +41,11 @@ class Presence:
     end: cp_model.IntVar
 
     def interval(self, model: cp_model.CpModel, literal: cp_model.IntVar) -> cp_model.IntervalVar:
-        """Return this time as an interval where a literal holds.
-
-        Parameters
-        ----------
-        model
-            The model.
-        literal
-            The literal.
-        """
+        """Return this time as an interval where a literal holds."""
         return model.new_optional_interval_var(self.begin, self.length, self.end, literal, "")
 
     def hint(self, model: cp_model.CpModel, plan: JobPlan | TaskGraphJobPlan) -> None:
-        """Hint the presence of a job in a plan.
-
-        Parameters
-        ----------
-        model
-            The model.
-        plan
-            What the job does there.
-        """
+        """Hint the presence of a job in a plan."""
         first, end = plan.iterations[0], job_end(plan)
         begin = min(execution.start_us for execution in (*first.blocks, *first.transfers))
         for variable, value in ((self.begin, begin), (self.length, end - begin), (self.end, end)):
@@ -73,14 +57,8 @@ def add_presence(
 ) -> Presence:
     """Add the presence of a job.
 
-    Parameters
-    ----------
-    model
-        The model.
-    starts, ends
-        Starts of the operations that may be its first, and ends of those that may be its last.
-    earliest, latest
-        The job neither starts earlier nor ends later, in microseconds.
+    `starts, ends`: starts of the operations that may be its first, and ends of those that may be its last. `earliest,
+    latest`: the job neither starts earlier nor ends later, in microseconds.
     """
     latest = max(earliest, latest)
     begin, end = model.new_int_var(earliest, latest, ""), model.new_int_var(earliest, latest, "")
@@ -94,15 +72,7 @@ def add_presence(
 
 
 def presence_of(model: cp_model.CpModel, job_vars: JobVariables) -> Presence:
-    """Add the presence of a data-parallel job, from its first block to its end.
-
-    Parameters
-    ----------
-    model
-        The model.
-    job_vars
-        Variables of the job.
-    """
+    """Add the presence of a data-parallel job, from its first block to its end."""
     window = job_vars.window
     return add_presence(model, job_vars.starts[0].values(), job_vars.ends[-1:], window.release, window.deadline)
 
@@ -111,18 +81,7 @@ def presence_of(model: cp_model.CpModel, job_vars: JobVariables) -> Presence:
 class PresentWorker:
     """A worker that a GPU may hold while its job is present.
 
-    Parameters
-    ----------
-    model
-        The model.
-    presence
-        Presence of its job.
-    assigned
-        Literal that it is there.
-    state
-        Bytes of its state.
-    uses
-        Bytes of its activations by level, each with a literal that it has the level in some iteration.
+    `uses`: bytes of its activations by level, each with a literal that it has the level in some iteration.
     """
 
     model: cp_model.CpModel
@@ -152,19 +111,7 @@ class PresentWorker:
 
 
 def worker_on(model: cp_model.CpModel, job_vars: JobVariables, g: int, presence: Presence) -> PresentWorker:
-    """Return the worker that a GPU may hold of a data-parallel job.
-
-    Parameters
-    ----------
-    model
-        The model.
-    job_vars
-        Variables of the job, which may be on the GPU.
-    g
-        Number of the GPU.
-    presence
-        Presence of the job.
-    """
+    """Return the worker that a GPU may hold of a data-parallel job."""
     uses = [
         (job_vars.job.activation_bytes[d - 1], literal)
         for levels in job_vars.different_levels(g)
@@ -176,17 +123,7 @@ def worker_on(model: cp_model.CpModel, job_vars: JobVariables, g: int, presence:
 def add_present_jobs(
     model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]
 ) -> dict[int, Presence]:
-    """Fit the workers that are present at a moment into the memory of every GPU, and return presences by job.
-
-    Parameters
-    ----------
-    model
-        The model.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    """
+    """Fit the workers that are present at a moment into the memory of every GPU, and return presences by job."""
     presences: dict[int, Presence] = {}
     for g, inside in tight_gpus(eligibility, jobs):
         for job_vars in inside:
@@ -205,16 +142,7 @@ def add_memory_in_time(
 ) -> None:
     """State that a GPU holds, at every moment, the states of the workers present and the largest activations of them.
 
-    Parameters
-    ----------
-    model
-        The model.
-    memory
-        Bytes that it has.
-    workers
-        The workers that may be on it.
-    others
-        What else takes memory, as intervals and bytes.
+    `others`: what else takes memory, as intervals and bytes.
 
     Notes
     -----

@@ -22,17 +22,7 @@ Value = Callable[["cp_model.IntVar"], int]
 
 
 def decision_of(eligibility: GpuEligibility, job_vars: JobVariables, value: Value) -> JobDecision:
-    """Return what a solution decides for one job; its workers stand in the order of their GPUs.
-
-    Parameters
-    ----------
-    eligibility
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job.
-    value
-        Gives the value of a variable in the solution.
-    """
+    """Return what a solution decides for one job; its workers stand in the order of their GPUs."""
     gpus = [g for g, assigned in job_vars.assigned.items() if value(assigned)]
     levels = [[next(d for d, literal in row[g].items() if value(literal)) for g in gpus] for row in job_vars.levels]
     starts = [[value(row[g]) for g in gpus] for row in job_vars.starts]
@@ -68,19 +58,7 @@ def _earliest_transfers(
 
 
 def add_hint(model: cp_model.CpModel, job_vars: JobVariables, plan: JobPlan, gpus: Sequence[int]) -> None:
-    """Hint one job's variables to its part of a timetable whose workers sit on `gpus`.
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    job_vars
-        Variables of the job.
-    plan
-        The job's part of the timetable.
-    gpus
-        Number of the GPU of each worker, in the order of the plan.
-    """
+    """Hint one job's variables to its part of a timetable whose workers sit on `gpus`."""
     for g, assigned in job_vars.assigned.items():
         model.add_hint(assigned, g in gpus)
     barrier = job_vars.window.release

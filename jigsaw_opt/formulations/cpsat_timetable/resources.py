@@ -26,15 +26,6 @@ __all__ = [
 def add_blocks_disjoint(model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
     """Require that blocks on a GPU do not overlap, and that all that run keep to the power caps.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-
     Notes
     -----
     Specification: exclusive, power.
@@ -57,17 +48,6 @@ def blocks_on(
     """Return the blocks of a job on a GPU, one interval an iteration.
 
     One interval of a size to be chosen beats one optional interval for each level.
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    eligibility
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job.
-    g
-        Number of the GPU.
     """
     times = block_us(job_vars.job, eligibility.gpu_type(g))
     return [
@@ -102,14 +82,7 @@ def add_transfers_disjoint(
 ) -> None:
     """Require that transfers over a link do not overlap (specification: exclusive).
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    jobs
-        Variables of each job.
-    channels
-        Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
+    `channels`: rate and latency of each job's channel, as order encodings, in the order of `jobs`.
     """
     for intervals in transfers_over(model, jobs, channels, contended_links(jobs)).values():
         model.add_no_overlap(intervals)
@@ -120,16 +93,7 @@ def transfers_over(
 ) -> dict[int, list[cp_model.IntervalVar]]:
     """Return the intervals that transfers take of some links, by link.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    jobs
-        Variables of each job.
-    channels
-        Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
-    links
-        Numbers of the links.
+    `channels`: rate and latency of each job's channel, as order encodings, in the order of `jobs`.
     """
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
     for job_vars, channel in zip(jobs, channels, strict=True):
@@ -157,23 +121,9 @@ def lasting(
 ) -> cp_model.IntVar | None:
     """Return the literal that a transfer uses a link for some time: one of no duration overlaps nothing.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    job_vars
-        Variables of the job.
-    channel
-        Rate and latency of the job's channel, as order encodings.
-    bucket
-        Number of the bucket, from 1.
-    literal
-        Says whether the job uses the link.
+    None where the transfer never lasts.
 
-    Returns
-    -------
-    cp_model.IntVar | None
-        None where the transfer never lasts.
+    `bucket`: number of the bucket, from 1.
     """
     if job_vars.job.transfers[bucket - 1].payload_bytes > 0 or channel.latency.values[0] > 0:
         return literal

@@ -18,19 +18,7 @@ __all__ = ["add_gpu_loads", "add_link_loads", "add_loads_of_period", "add_server
 def add_gpu_loads(
     model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: cp_model.IntVar
 ) -> None:
-    """Fit the work on each GPU between the first release and the last exchange.
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    makespan
-        The latest end, in microseconds.
-    """
+    """Fit the work on each GPU between the first release and the last exchange."""
     for g in range(len(eligibility.gpus)):
         _add_loads(
             model, [gpu_load(eligibility, job_vars, g, sum) for job_vars in jobs if g in job_vars.assigned], makespan
@@ -44,17 +32,6 @@ def add_server_loads(
 
     Once every worker has its GPU, the rows of the GPUs say no less; these say which jobs fit onto a server before
     that.
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    makespan
-        The latest end, in microseconds.
     """
     for loads in _server_loads(eligibility, jobs):
         _add_loads(model, loads, makespan)
@@ -70,19 +47,7 @@ def _server_loads(eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> 
 def add_link_loads(
     model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: cp_model.IntVar
 ) -> None:
-    """Fit the transfers over each link between the first readiness and the end; none is faster than the link.
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    makespan
-        The latest end, in microseconds.
-    """
+    """Fit the transfers over each link between the first readiness and the end; none is faster than the link."""
     for k, link in enumerate(eligibility.operations.cluster.links):
         _add_loads(
             model,
@@ -100,19 +65,7 @@ def _add_loads(model: cp_model.CpModel, loads: Sequence[Load], makespan: cp_mode
 def add_loads_of_period(
     model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], period: cp_model.IntVar
 ) -> None:
-    """Fit the work on each GPU and server and the transfers over each link into one period of a plan that repeats.
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    period
-        The period, in microseconds.
-    """
+    """Fit the work on each GPU and server and the transfers over each link into one period of a plan that repeats."""
     for g in range(len(eligibility.gpus)):
         model.add(
             sum(gpu_load(eligibility, job_vars, g, sum).work for job_vars in jobs if g in job_vars.assigned) <= period

@@ -25,17 +25,7 @@ __all__ = ["add_order", "ordered_twin"]
 
 
 def add_order(model: cp_model.CpModel, network: RoutedNetwork, jobs: Sequence[JobVariables]) -> None:
-    """Order identical jobs, identical servers, and the GPUs of a server.
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    network
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    """
+    """Order identical jobs, identical servers, and the GPUs of a server."""
     eligibility = network.eligibility
     for group in identical_jobs(eligibility.operations):
         for j, k in pairwise(group):
@@ -69,15 +59,7 @@ def _falling(model: cp_model.CpModel, pairs: Iterable[tuple[Expression, Expressi
 
 
 def ordered_twin(network: RoutedNetwork, timetable: Timetable) -> list[tuple[JobPlan, list[int]]]:
-    """Return for each job the part of a timetable that it takes in its ordered twin, and the GPUs of its workers there.
-
-    Parameters
-    ----------
-    network
-        The instance, its GPUs and routes.
-    timetable
-        Any plan of the instance.
-    """
+    """Return by job the part of a timetable that it takes in its ordered twin, and the GPUs of its workers there."""
     plans = list(timetable.jobs)
     for group in identical_jobs(network.eligibility.operations):
         for j, plan in zip(group, sorted((plans[k] for k in group), key=job_end), strict=True):

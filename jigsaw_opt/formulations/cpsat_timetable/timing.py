@@ -26,12 +26,7 @@ def add_iterations(model: cp_model.CpModel, job_vars: JobVariables) -> None:
     Where the job has no worker on a GPU, the start of the block is free to sit on the barrier, so the inequalities
     hold without a condition and are strong in the linear relaxation.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    job_vars
-        Variables of the job; `job_vars.starts` and `job_vars.ends` are filled in, by iteration.
+    `job_vars`: variables of the job; `job_vars.starts` and `job_vars.ends` are filled in, by iteration.
     """
     for i in range(job_vars.job.iterations):
         earliest, latest = job_vars.earliest(i), job_vars.latest(i)
@@ -52,19 +47,7 @@ def add_iterations(model: cp_model.CpModel, job_vars: JobVariables) -> None:
 def add_durations(model: cp_model.CpModel, job_vars: JobVariables, channel: ChannelEncoding) -> list[list[Expression]]:
     """Return the duration of every transfer, by iteration and bucket (specification: transfer).
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    job_vars
-        Variables of the job; `job_vars.fewest` and `job_vars.shortest` are filled in, by bucket.
-    channel
-        Rate and latency of the job's channel, as order encodings.
-
-    Returns
-    -------
-    list[list[Expression]]
-        ``[iteration][bucket - 1]``, in microseconds; an integer where nothing is left to choose.
+    ``[iteration][bucket - 1]``, in microseconds; an integer where nothing is left to choose.
     """
     job = job_vars.job
     buckets = [operation.bucket for operation in job.transfers]
@@ -128,14 +111,7 @@ def add_exchanges(model: cp_model.CpModel, job_vars: JobVariables, durations: Se
     Only jobs that may use links get variables: the transfers of any other job share no resource, and each of them
     runs as early as it can.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    job_vars
-        Variables of the job; `job_vars.exchanges` is filled in, by iteration and bucket.
-    durations
-        ``[iteration][bucket - 1]``, in microseconds.
+    `job_vars`: variables of the job; `job_vars.exchanges` is filled in, by iteration and bucket.
     """
     for i, row in enumerate(durations if job_vars.links else ()):
         exchanges = [
@@ -165,19 +141,7 @@ def add_readiness(
     job_vars: JobVariables,
     durations: Sequence[Sequence[Expression]],
 ) -> None:
-    """Let a transfer start when its bucket is ready at every contributor (specification: readiness).
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    eligibility
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job.
-    durations
-        ``[iteration][bucket - 1]``, in microseconds.
-    """
+    """Let a transfer start when its bucket is ready at every contributor (specification: readiness)."""
     # Where no link is used and durations are constants, the tails alone give the exact end of an iteration.
     exact = not job_vars.links and all(isinstance(duration, int) for row in durations for duration in row)
     for i, row in enumerate(durations):

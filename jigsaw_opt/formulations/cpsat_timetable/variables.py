@@ -21,14 +21,7 @@ JobVariables = variables.JobVariables["cp_model.IntVar", "Expression"]
 def add_any(model: cp_model.CpModel, literal: cp_model.IntVar, literals: Sequence[cp_model.IntVar]) -> None:
     """State that `literal` holds exactly where one of the literals does.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model, which receives variables and constraints.
-    literal
-        The literal that stands for all.
-    literals
-        The others; none of them makes `literal` false.
+    `literals`: the others; none of them makes `literal` false.
     """
     model.add_bool_or([~literal, *literals])
     for one in literals:

@@ -23,14 +23,7 @@ ChannelEncoding: TypeAlias = order_encoding.ChannelEncoding["pulp.LpVariable"]
 def add_links(model: AlgebraicModel, network: RoutedNetwork, job_vars: JobVariables) -> None:
     """Let a job use the links on the routes between neighbours of its ring (specification: ring).
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    network
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job; `job_vars.links` is filled in.
+    `model`: the program, which receives columns and rows.
     """
     if job_vars.job.slots < 2 or not network.cluster.links:
         return
@@ -92,19 +85,9 @@ def _ring_neighbours(
 def add_channel(model: AlgebraicModel, network: RoutedNetwork, job_vars: JobVariables) -> ChannelEncoding:
     """Return the smallest rate and the largest latency among links and shared fabrics in use (specification: ring).
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    network
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job, its links among them.
+    Rate in bytes a second and latency in microseconds, as order encodings.
 
-    Returns
-    -------
-    ChannelEncoding
-        Rate in bytes a second and latency in microseconds, as order encodings.
+    `model`: the program, which receives columns and rows.
     """
     if job_vars.job.slots < 2:
         return ChannelEncoding(OrderEncoding((1,), ()), OrderEncoding((0,), ()))

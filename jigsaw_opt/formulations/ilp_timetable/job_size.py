@@ -24,14 +24,7 @@ _HEADER_BYTES = 200
 class ProgramSize:
     """Columns, rows and coefficients of a program.
 
-    Parameters
-    ----------
-    columns, rows
-        Number of either.
-    coefficients
-        Number of pairs of a row and a column in it.
-    digits
-        Digits of the numbers in a name.
+    `coefficients`: number of pairs of a row and a column in it. `digits`: digits of the numbers in a name.
     """
 
     columns: int = 0
@@ -40,15 +33,7 @@ class ProgramSize:
     digits: int = 1
 
     def add(self, rows: int, each: int) -> None:
-        """Count rows with so many coefficients each.
-
-        Parameters
-        ----------
-        rows
-            Number of rows.
-        each
-            Coefficients of each.
-        """
+        """Count rows with so many coefficients each."""
         self.rows += rows
         self.coefficients += rows * each
 
@@ -62,24 +47,9 @@ class ProgramSize:
 class JobSize(NamedTuple):
     """The numbers of one job on which the program's size depends.
 
-    Parameters
-    ----------
-    job
-        The job.
-    gpus
-        GPUs that it may use, by server.
-    choices
-        Number of its levels.
-    links
-        Links that it may use.
-    steps
-        Steps of the order encodings of its rate and its latency.
-    best
-        Its best channel.
-    chosen
-        Whether levels decide the duration of each bucket's transfer, which then is a variable.
-    lasting
-        For each transfer of an iteration that may last, whether it certainly does, and the variables in its duration.
+    `gpus`: GPUs that it may use, by server. `steps`: steps of the order encodings of its rate and its latency.
+    `chosen`: whether levels decide the duration of each bucket's transfer, which then is a variable. `lasting`: for
+    each transfer of an iteration that may last, whether it certainly does, and the variables in its duration.
     """
 
     job: OperationGraph
@@ -111,18 +81,7 @@ def add_job(
 ) -> JobSize:
     """Count everything that concerns one job alone, and return what the rest of the size depends on.
 
-    Parameters
-    ----------
-    size
-        Receives the counts.
-    network
-        The instance, its GPUs and routes.
-    job
-        The compiled job.
-    gpus
-        Number of GPUs that it may use, by server.
-    routes
-        By link, the pairs of servers whose route uses it.
+    `gpus`: number of GPUs that it may use, by server. `routes`: by link, the pairs of servers whose route uses it.
     """
     _add_placement(size, network.eligibility, job, gpus)
     _add_depth(size, job, sum(gpus.values()))

@@ -24,14 +24,7 @@ DIGIT = 10**5
 def add_placement(model: AlgebraicModel, eligibility: GpuEligibility, job_vars: JobVariables) -> None:
     """Give the job as many GPUs as slots, all on servers that routes join (specification: placement).
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    eligibility
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job; `job_vars.assigned` and `job_vars.used` are filled in.
+    `model`: the program, which receives columns and rows.
     """
     job, j = job_vars.job, job_vars.number
     job_vars.assigned = {g: model.binary(f"here_{j}_{g}") for g in eligibility.allowed(job)}
@@ -62,12 +55,7 @@ def _one_part(model: AlgebraicModel, eligibility: GpuEligibility, job_vars: JobV
 def add_depth_rule(model: AlgebraicModel, job_vars: JobVariables) -> None:
     """Give every worker one level in every iteration, by the job's depth rule (specification: depth-rules).
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    job_vars
-        Variables of the job; `job_vars.levels` is filled in.
+    `model`: the program, which receives columns and rows.
     """
     candidates = candidate_levels(job_vars.job)
     for i in range(job_vars.job.iterations):
@@ -127,17 +115,7 @@ def _balance(model: AlgebraicModel, job_vars: JobVariables, totals: Mapping[int,
 
 
 def add_memory(model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
-    """Fit the workers on a GPU into its memory (specification: memory).
-
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    """
+    """Fit the workers on a GPU into its memory (specification: memory)."""
     for g, inside in tight_gpus(eligibility, jobs):
         _memory_of_gpu(model, g, eligibility.memory(g), inside)
 
@@ -156,16 +134,8 @@ def _memory_of_gpu(model: AlgebraicModel, g: int, memory: int, inside: Sequence[
 def add_exact_sum(model: AlgebraicModel, name: str, terms: Sequence[tuple[int, pulp.LpVariable]], limit: int) -> None:
     """State that a sum of bytes is at most `limit`, digit by digit, so that no engine loses a byte to its tolerance.
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    name
-        Name of the row, unique among such rows.
-    terms
-        Sizes in bytes, each with a 0-1 variable.
-    limit
-        The largest sum, in bytes.
+    `model`: the program, which receives columns and rows. `name`: name of the row, unique among such rows. `terms`:
+    sizes in bytes, each with a 0-1 variable.
     """
     divisor = gcd(*(size for size, _ in terms)) or 1
     sizes, limit = [min(size // divisor, limit // divisor + 1) for size, _ in terms], limit // divisor

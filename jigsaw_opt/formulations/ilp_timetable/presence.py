@@ -26,16 +26,8 @@ def add_present_jobs(
 ) -> Following:
     """Fit the workers that are present at a moment into the memory of every GPU, and return who follows whom.
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    step
-        Every time of a plan without needless waiting is a multiple of it, in microseconds.
+    `model`: the program, which receives columns and rows. `step`: every time of a plan without needless waiting is a
+    multiple of it, in microseconds.
 
     Notes
     -----

@@ -34,17 +34,6 @@ def decisions_of(
     Placement and levels are the solution's own; operations run in its order, each as early as it can. Its starts
     serve as priorities only, so the times are exact integers, and no operation runs later than in the solution.
 
-    Parameters
-    ----------
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    value
-        Gives the value of a variable in the solution.
-    following
-        Which job has ended when another one begins.
-
     Notes
     -----
     Jobs that follow one another for their memory still do. Jobs of which none follows another were counted together
@@ -135,12 +124,7 @@ class _JobRun:
     def take(self, turn: _OperationTurn, free: _Free) -> None:
         """Run an operation as soon as what comes before it and its resources allow.
 
-        Parameters
-        ----------
-        turn
-            The operation, which is the next one of its job.
-        free
-            When each GPU and link is free, in microseconds; moved on to its end.
+        `free`: when each GPU and link is free, in microseconds; moved on to its end.
         """
         # The first operation of an iteration: all of the one before has run, so its end is the barrier, and so is that
         # of all jobs that this one follows.

@@ -21,18 +21,9 @@ __all__ = ["add_blocks_disjoint", "add_transfers_disjoint"]
 class _Operation(NamedTuple):
     """An operation that may occupy a resource; operations of one job on one resource follow each other in time.
 
-    Parameters
-    ----------
-    name
-        Its name, unique among the operations of the resource.
-    start, end
-        Its start and end, in microseconds.
-    earliest, latest
-        Its start lies no earlier, its end no later.
-    least
-        It lasts no shorter.
-    lasting
-        Literal that it lasts at all where that depends on the placement, else None.
+    `name`: its name, unique among the operations of the resource. `start, end`: its start and end, in microseconds.
+    `earliest, latest`: its start lies no earlier, its end no later. `lasting`: literal that it lasts at all where that
+    depends on the placement, else None.
     """
 
     name: str
@@ -51,14 +42,7 @@ class _Operation(NamedTuple):
 def add_blocks_disjoint(model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
     """Require that blocks on a GPU do not overlap (specification: exclusive).
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
+    `model`: the program, which receives columns and rows.
     """
     for g in range(len(eligibility.gpus)):
         inside = [job_vars for job_vars in jobs if g in job_vars.assigned]
@@ -89,14 +73,8 @@ def add_transfers_disjoint(
 ) -> None:
     """Require that transfers over a link do not overlap; one order serves all links that two jobs share.
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    jobs
-        Variables of each job.
-    channels
-        Rate and latency of each job's channel, as order encodings, in the order of `jobs`.
+    `model`: the program, which receives columns and rows. `channels`: rate and latency of each job's channel, as order
+    encodings, in the order of `jobs`.
 
     Notes
     -----

@@ -105,14 +105,7 @@ def _add_present_jobs(size: ProgramSize, eligibility: GpuEligibility, jobs: Sequ
 class _Sequence(NamedTuple):
     """Operations of a job on a resource, as far as the size of the program depends on them.
 
-    Parameters
-    ----------
-    number
-        How many there are.
-    certain
-        How many of them certainly last.
-    terms
-        Variables in all their durations.
+    `certain`: how many of them certainly last.
     """
 
     number: int

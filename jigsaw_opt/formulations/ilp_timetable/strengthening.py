@@ -21,16 +21,7 @@ def add_gpu_loads(
 ) -> None:
     """Fit the work on each GPU between the first release and the last exchange.
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    makespan
-        The latest end, in microseconds.
+    `model`: the program, which receives columns and rows.
     """
     for g in range(len(eligibility.gpus)):
         loads = [gpu_load(eligibility, job_vars, g, model.total) for job_vars in jobs if g in job_vars.assigned]
@@ -42,16 +33,7 @@ def add_link_loads(
 ) -> None:
     """Fit the transfers over each link between the first readiness and the end; none is faster than the link.
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    makespan
-        The latest end, in microseconds.
+    `model`: the program, which receives columns and rows.
     """
     for k, link in enumerate(eligibility.operations.cluster.links):
         loads = [link_load(eligibility, job_vars, job_vars.links[k], link) for job_vars in jobs if k in job_vars.links]

@@ -18,14 +18,7 @@ _LARGEST_CODE = 2**12
 def add_order(model: AlgebraicModel, network: RoutedNetwork, jobs: Sequence[JobVariables]) -> None:
     """Order identical jobs by their ends, and identical servers and the GPUs of a server by their workers.
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    network
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
+    `model`: the program, which receives columns and rows.
     """
     eligibility = network.eligibility
     for group in identical_jobs(eligibility.operations):

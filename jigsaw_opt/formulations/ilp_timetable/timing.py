@@ -25,12 +25,8 @@ def add_iterations(model: AlgebraicModel, job_vars: JobVariables) -> None:
     Where the job has no worker on a GPU, the start of the block is free to sit on the barrier, so the inequalities
     hold without a condition and are strong in the linear relaxation.
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    job_vars
-        Variables of the job; `job_vars.starts` and `job_vars.ends` are filled in, by iteration.
+    `model`: the program, which receives columns and rows. `job_vars`: variables of the job; `job_vars.starts` and
+    `job_vars.ends` are filled in, by iteration.
     """
     for i in range(job_vars.job.iterations):
         earliest, latest, name = job_vars.earliest(i), job_vars.latest(i), f"{job_vars.number}_{i}"
@@ -48,19 +44,9 @@ def add_iterations(model: AlgebraicModel, job_vars: JobVariables) -> None:
 def add_durations(model: AlgebraicModel, job_vars: JobVariables, channel: ChannelEncoding) -> list[list[Expression]]:
     """Return the duration of every transfer, by iteration and bucket (specification: transfer).
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    job_vars
-        Variables of the job; `job_vars.fewest` and `job_vars.shortest` are filled in, by bucket.
-    channel
-        Rate and latency of the job's channel, as order encodings.
+    ``[iteration][bucket - 1]``, in microseconds; an integer where nothing is left to choose.
 
-    Returns
-    -------
-    list[list[Expression]]
-        ``[iteration][bucket - 1]``, in microseconds; an integer where nothing is left to choose.
+    `model`: the program, which receives columns and rows.
     """
     job = job_vars.job
     buckets = [operation.bucket for operation in job.transfers]
@@ -113,15 +99,6 @@ def add_exchanges(model: AlgebraicModel, job_vars: JobVariables, durations: Sequ
 
     Only jobs that may use links get variables: the transfers of any other job share no resource, and each of them
     runs as early as it can.
-
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    job_vars
-        Variables of the job; `job_vars.exchanges` is filled in, by iteration and bucket.
-    durations
-        ``[iteration][bucket - 1]``, in microseconds.
     """
     for i, row in enumerate(durations if job_vars.links else ()):
         exchanges = [_exchange(model, job_vars, i, b, duration) for b, duration in enumerate(row, 1)]
@@ -146,16 +123,7 @@ def add_readiness(
 ) -> None:
     """Let a transfer start when its bucket is ready at every contributor (specification: readiness).
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    eligibility
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job.
-    durations
-        ``[iteration][bucket - 1]``, in microseconds.
+    `model`: the program, which receives columns and rows.
     """
     # Where no link is used and durations are constants, the tails alone give the exact end of an iteration.
     exact = not job_vars.links and all(isinstance(duration, int) for row in durations for duration in row)

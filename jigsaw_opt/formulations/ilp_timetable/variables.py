@@ -20,14 +20,7 @@ JobVariables = variables.JobVariables["pulp.LpVariable", Expression]
 def add_any(model: AlgebraicModel, literal: pulp.LpVariable, literals: Sequence[pulp.LpVariable]) -> None:
     """State that a 0-1 variable is 1 exactly where one of the others is.
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    literal
-        The variable that stands for all.
-    literals
-        The others.
+    `model`: the program, which receives columns and rows.
     """
     model.add(model.total(literals) >= literal, f"any_{literal.name}")
     for k, one in enumerate(literals):
@@ -37,14 +30,7 @@ def add_any(model: AlgebraicModel, literal: pulp.LpVariable, literals: Sequence[
 def add_both(model: AlgebraicModel, name: str, literals: Sequence[pulp.LpVariable]) -> pulp.LpVariable:
     """Add a 0-1 variable that is 1 exactly where all the others are, and return it.
 
-    Parameters
-    ----------
-    model
-        The program, which receives columns and rows.
-    name
-        Its name.
-    literals
-        The others.
+    `model`: the program, which receives columns and rows.
     """
     literal = model.binary(name)
     model.add(literal >= model.total(literals) - (len(literals) - 1), f"all_{name}")

@@ -31,13 +31,8 @@ _TOLERANCE = 1000
 def rotation_periods(groups: Sequence[Group], rotation: Rotation) -> Times:
     """Return the microseconds of one round of each group, one iteration a job, in the best order.
 
-    Parameters
-    ----------
-    groups
-        Groups of one size, from 2 to `MOST_JOBS` jobs.
-    rotation
-        ``published``: two rounds from an empty pipeline, with the tolerance and the slots without a stage as in Muri's
-        simulator, which may fall short of what repeats. ``steady``: the largest cycle mean.
+    `rotation`: ``published``: two rounds from an empty pipeline, with the tolerance and the slots without a stage as in
+    Muri's simulator, which may fall short of what repeats. ``steady``: the largest cycle mean.
     """
     import numpy as np
 

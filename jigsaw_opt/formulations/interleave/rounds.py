@@ -19,14 +19,8 @@ __all__ = ["Round", "group_round", "normalised_throughput", "throughputs"]
 class Round(NamedTuple):
     """One round of a group on the same GPUs.
 
-    Parameters
-    ----------
-    time_us
-        Its length, in microseconds.
-    iterations
-        Number of iterations of each job in it.
-    staircase
-        Whether jobs that may stop their backward passes early do so.
+    `iterations`: number of iterations of each job in it. `staircase`: whether jobs that may stop their backward passes
+    early do so.
     """
 
     time_us: float
@@ -35,15 +29,7 @@ class Round(NamedTuple):
 
 
 def group_round(group: Group, timing: Timing) -> Round:
-    """Return the round of one group.
-
-    Parameters
-    ----------
-    group
-        Jobs on the same GPUs.
-    timing
-        How the jobs take turns.
-    """
+    """Return the round of one group."""
     if len(group) == 1:
         saved = saved_alone_us(group[0]) if timing == "planned" else 0
         return Round(float(group[0].alone_us - saved), (1,), saved > 0)
@@ -57,17 +43,9 @@ def group_round(group: Group, timing: Timing) -> Round:
 def throughputs(groups: Sequence[Group], timing: Timing) -> NDArray[np.float64]:
     """Return the normalised throughput of groups of one size: the sum of the jobs' speeds relative to those alone.
 
-    Parameters
-    ----------
-    groups
-        At least one group, all of as many jobs.
-    timing
-        How the jobs of a group take turns.
+    One number for each group; 1 for a job alone.
 
-    Returns
-    -------
-    NDArray[np.float64]
-        One number for each group; 1 for a job alone.
+    `groups`: at least one group, all of as many jobs.
     """
     import numpy as np
 
@@ -82,15 +60,7 @@ def throughputs(groups: Sequence[Group], timing: Timing) -> NDArray[np.float64]:
 
 
 def normalised_throughput(groups: Mapping[Group, int], timing: Timing) -> float:
-    """Return the sum of the speeds of all jobs in their groups, each relative to its speed alone.
-
-    Parameters
-    ----------
-    groups
-        Groups, and how many there are of each.
-    timing
-        How the jobs of a group take turns.
-    """
+    """Return the sum of the speeds of all jobs in their groups, each relative to its speed alone."""
     return sum(number * _throughput(group, group_round(group, timing)) for group, number in groups.items())
 
 

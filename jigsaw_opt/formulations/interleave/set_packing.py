@@ -25,18 +25,9 @@ _CHUNK = 20_000
 class GroupPacking:
     """Maximise ``values @ x``: each part as often as it is there, the GPUs within their number, ``x`` integer.
 
-    Parameters
-    ----------
-    parts, counts
-        What groups are made of, and how often it is there.
-    columns
-        Makes of groups: indices of the parts of each, filled up with -1.
-    values
-        Normalised throughput of a group of each make.
-    gpus
-        GPUs of a group of each make.
-    capacity
-        GPUs that there are.
+    `parts, counts`: what groups are made of, and how often it is there. `columns`: makes of groups: indices of the
+    parts of each, filled up with -1. `values`: normalised throughput of a group of each make. `gpus`: GPUs of a group
+    of each make.
     """
 
     parts: tuple[Group, ...]

@@ -22,17 +22,10 @@ timetable of the group."""
 class StagedJob(NamedTuple):
     """The stages of one iteration of a job, on GPUs of its own. Equal jobs are of one class.
 
-    Parameters
-    ----------
-    gpus
-        Number of its workers, each on a GPU.
-    load_us, compute_us, network_us
-        Microseconds for loading data, on each GPU, and for exchanging gradients.
-    alone_us
-        Microseconds between the starts of two iterations while the job shares nothing. It may be less than the sum of
-        the stages, where data is loaded ahead.
-    staircase
-        Whether its workers may stop their backward passes early, as in the depth rule `staircase`.
+    `gpus`: number of its workers, each on a GPU. `load_us, compute_us, network_us`: microseconds for loading data, on
+    each GPU, and for exchanging gradients. `alone_us`: microseconds between the starts of two iterations while the job
+    shares nothing. It may be less than the sum of the stages, where data is loaded ahead. `staircase`: whether its
+    workers may stop their backward passes early, as in the depth rule `staircase`.
     """
 
     gpus: int

@@ -39,20 +39,10 @@ _ROUNDS = 6
 class GroupTimetable(NamedTuple):
     """A period of a group.
 
-    Parameters
-    ----------
-    period_us
-        Its length.
-    iterations
-        Number of iterations of each job in a period.
-    staircase
-        Whether the workers of jobs that may do so stop early.
-    sequence
-        Jobs, by their place in the group, in the order in which their iterations pass.
-    loader
-        Which of the two loads the data of each job.
-    backward
-        Jobs whose deepest worker is on the last GPU; the others' is on the first.
+    `iterations`: number of iterations of each job in a period. `staircase`: whether the workers of jobs that may do so
+    stop early. `sequence`: jobs, by their place in the group, in the order in which their iterations pass. `loader`:
+    which of the two loads the data of each job. `backward`: jobs whose deepest worker is on the last GPU; the others'
+    is on the first.
     """
 
     period_us: int
@@ -91,11 +81,6 @@ def timetable(group: Group) -> GroupTimetable:
     """Return the timetable with the largest sum of normalised throughputs that is found.
 
     Depths are full, or the staircase for every job that allows it, whichever is better.
-
-    Parameters
-    ----------
-    group
-        Two jobs or more.
     """
     full = _best(group, [tuple(map(_full, group))])
     if any(job.staircase for job in group):

@@ -54,12 +54,7 @@ class JobKind:
 class CoscheduleSite:
     """GPUs that a coschedule takes.
 
-    Parameters
-    ----------
-    servers
-        Servers of the type that it needs; more than one only where it needs all but the last one wholly.
-    gpus
-        GPUs that it needs.
+    `servers`: servers of the type that it needs; more than one only where it needs all but the last one wholly.
     """
 
     servers: int
@@ -70,16 +65,9 @@ class CoscheduleSite:
 class Coschedule:
     """Jobs that share GPUs.
 
-    Parameters
-    ----------
-    kinds
-        Kind of each job, in the order of the problem's kinds.
-    site
-        What it takes.
-    references_us
-        For each job, the time of an iteration alone at full depth on the fastest type of GPU.
-    period_us
-        Time in which no timetable does more than one iteration of each job.
+    `kinds`: kind of each job, in the order of the problem's kinds. `references_us`: for each job, the time of an
+    iteration alone at full depth on the fastest type of GPU. `period_us`: time in which no timetable does more than one
+    iteration of each job.
     """
 
     kinds: tuple[JobKind, ...]
@@ -96,16 +84,9 @@ class Coschedule:
 class Needs:
     """The least resources of an iteration of a job under its depth rule, on servers of one type.
 
-    Parameters
-    ----------
-    servers
-        Servers that the job stands on.
-    iteration_us
-        Time from its start to its end.
-    work_us, links_us
-        Mean time on all its GPUs together, and on each link of its servers.
-    state_bytes
-        Memory on all its GPUs together, for as long as the job is there.
+    `servers`: servers that the job stands on. `iteration_us`: time from its start to its end. `work_us, links_us`: mean
+    time on all its GPUs together, and on each link of its servers. `state_bytes`: memory on all its GPUs together, for
+    as long as the job is there.
     """
 
     servers: int
@@ -141,19 +122,7 @@ def site(server_type: ServerType, workers: int) -> CoscheduleSite | None:
 def coschedule_instance(
     server_type: ServerType, members: Sequence[tuple[JobKind, Model]], place: CoscheduleSite, iterations: int
 ) -> Instance:
-    """Return the cyclic instance whose plan is a timetable of a coschedule.
-
-    Parameters
-    ----------
-    server_type
-        Type of its servers.
-    members
-        Kind and model of each job.
-    place
-        Servers and GPUs that it takes.
-    iterations
-        Iterations of every job in a period.
-    """
+    """Return the cyclic instance whose plan is a timetable of a coschedule."""
     models = {kind.model: model for kind, model in members}
     jobs = tuple(
         Job(f"j{k}", kind.model, kind.workers, iterations, depth=kind.depth) for k, (kind, _) in enumerate(members)
@@ -164,14 +133,7 @@ def coschedule_instance(
 def coschedules(problem: PackingProblem, number: int, references: Mapping[JobKind, int]) -> Iterator[Coschedule]:
     """Yield all coschedules on servers of one type.
 
-    Parameters
-    ----------
-    problem
-        Cluster and queue.
-    number
-        Number of the type.
-    references
-        Time of an iteration alone at full depth on the reference type, by kind; see `references_us`.
+    `references`: time of an iteration alone at full depth on the reference type, by kind; see `references_us`.
     """
     server_type = problem.types[number]
     measured = {kind: _KindOnType(problem, server_type, kind) for kind in references}
@@ -187,17 +149,7 @@ def coschedules(problem: PackingProblem, number: int, references: Mapping[JobKin
 def references_us(problem: PackingProblem, known: Iterable[JobKind]) -> dict[JobKind, int]:
     """Return the least time of an iteration alone at full depth over all types of servers, in microseconds.
 
-    Parameters
-    ----------
-    problem
-        Cluster and queue.
-    known
-        Kinds of jobs.
-
-    Returns
-    -------
-    dict[JobKind, int]
-        By kind; kinds that no type can run are left out.
+    By kind; kinds that no type can run are left out.
     """
     found = {}
     for kind in known:
@@ -229,17 +181,7 @@ def needs(problem: PackingProblem, number: int, kind: JobKind) -> Needs | None:
 def busy_shares(problem: PackingProblem, known: Iterable[JobKind]) -> dict[JobKind, float]:
     """Return the least share of the GPUs' time that a job keeps busy while it makes the progress that it makes alone.
 
-    Parameters
-    ----------
-    problem
-        Cluster and queue.
-    known
-        Kinds of jobs.
-
-    Returns
-    -------
-    dict[JobKind, float]
-        By kind, the least over all types of servers under its depth rule; without kinds that no type can run.
+    By kind, the least over all types of servers under its depth rule; without kinds that no type can run.
     """
     found = {}
     for kind in known:

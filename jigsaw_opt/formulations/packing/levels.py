@@ -17,17 +17,9 @@ def cheapest_levels(job: OperationGraph, cost: Sequence[int]) -> tuple[int, ...]
     As many slots as the rule asks for are at the last level. The levels of the others add up to the rest of the
     least total of an iteration, rounded up; which levels these are is a knapsack problem, solved exactly.
 
-    Parameters
-    ----------
-    job
-        A job under a free rule.
-    cost
-        Cost of a block by level (index ``level - 1``), which never falls.
+    None where no levels add up to the least total.
 
-    Returns
-    -------
-    tuple of int or None
-        None where no levels add up to the least total.
+    `cost`: cost of a block by level (index ``level - 1``), which never falls.
     """
     covering = job.rule.min_contributors
     others = job.slots - covering
@@ -54,17 +46,7 @@ def cheapest_levels(job: OperationGraph, cost: Sequence[int]) -> tuple[int, ...]
 def with_cheapest_levels(job: OperationGraph, gpu_type: str) -> OperationGraph:
     """Fix the levels of a job with a free rule without balance to those that keep GPUs busy least.
 
-    Parameters
-    ----------
-    job
-        The compiled job.
-    gpu_type
-        Type of its GPUs.
-
-    Returns
-    -------
-    OperationGraph
-        The job with these levels in every iteration; the job as it is under another rule.
+    The job with these levels in every iteration; the job as it is under another rule.
     """
     if job.rule.multiset is not None or job.rule.balance is not None:
         return job

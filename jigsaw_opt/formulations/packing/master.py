@@ -37,12 +37,8 @@ class CoscheduledClasses(NamedTuple):
 class ServerPattern:
     """The jobs that a group of servers of one type runs.
 
-    Parameters
-    ----------
-    type, servers
-        Number of the type, and of its servers that the pattern takes.
-    teams
-        Coschedules with their classes, and how many of each; sorted.
+    `type, servers`: number of the type, and of its servers that the pattern takes. `teams`: coschedules with their
+    classes, and how many of each; sorted.
     """
 
     type: int
@@ -136,17 +132,7 @@ class Master:
 
 
 def column(master: Master, pattern: ServerPattern, rates: Rates) -> Column:
-    """Return the column of a pattern at given rates of its coschedules.
-
-    Parameters
-    ----------
-    master
-        The rows.
-    pattern
-        What the servers run.
-    rates
-        For each coschedule, the progress of each of its jobs.
-    """
+    """Return the column of a pattern at given rates of its coschedules."""
     entries = {master.servers(pattern.type): float(pattern.servers)}
     entries.update((master.jobs(c), float(count)) for c, count in pattern.jobs().items())
     entries.update((master.progress(c), -rate) for c, rate in pattern.progress(rates).items())

@@ -28,14 +28,8 @@ _NEVER = float("-inf")
 class Prices:
     """Dual prices, by type or class.
 
-    Parameters
-    ----------
-    servers
-        Price of a server by type.
-    jobs
-        Price of a job by class.
-    progress
-        Worth of a unit of progress by class.
+    `servers`: price of a server by type. `jobs`: price of a job by class. `progress`: worth of a unit of progress by
+    class.
     """
 
     servers: Sequence[float]
@@ -64,16 +58,8 @@ class Priced:
 class Pricing:
     """Best patterns of one type of servers.
 
-    Parameters
-    ----------
-    number, gpus
-        Number of the type, and GPUs of a server.
-    coschedules
-        All coschedules of the problem by number, and of these the numbers of those on this type.
-    on_type
-        See `coschedules`.
-    members
-        Classes of each kind.
+    `number, gpus`: number of the type, and GPUs of a server. `coschedules`: all coschedules of the problem by number,
+    and of these the numbers of those on this type.
     """
 
     def __init__(
@@ -90,13 +76,8 @@ class Pricing:
     def patterns(self, prices: Prices, rates: Rates, counts: Sequence[int]) -> Iterator[Priced]:
         """Yield for each number of GPUs the pattern filled with its best coschedule; the best is among them.
 
-        Parameters
-        ----------
-        prices, rates
-            Prices, and rates of all coschedules by number.
-        counts
-            Jobs by class. No coschedule takes more of a class, but a pattern may: that its coschedules are chosen one
-            by one makes pricing easy, and the bound that follows from it no less true.
+        `counts`: jobs by class. No coschedule takes more of a class, but a pattern may: that its coschedules are chosen
+        one by one makes pricing easy, and the bound that follows from it no less true.
         """
         best = self.best_teams(prices, rates, counts)
         fill = _fill({size: found for size, found in best.items() if size <= self.gpus}, self.gpus)
@@ -110,17 +91,7 @@ class Pricing:
             yield self._pattern(prices, fill[-1].teams, 1, fill[-1].value)
 
     def best_teams(self, prices: Prices, rates: Rates, counts: Sequence[int]) -> dict[int, Valued]:
-        """Return the team of most value by number of GPUs, of those that are worth anything.
-
-        Parameters
-        ----------
-        prices
-            Prices of servers and jobs, worth of progress.
-        rates
-            For each coschedule, the progress of each of its jobs.
-        counts
-            Jobs of each class that there are.
-        """
+        """Return the team of most value by number of GPUs, of those that are worth anything."""
         best: dict[int, Valued] = {}
         terms = {
             kind: [(prices.progress[c], prices.jobs[c], c) for c in own if counts[c]]

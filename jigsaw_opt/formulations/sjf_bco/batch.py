@@ -20,22 +20,9 @@ Spread: TypeAlias = tuple[int, ...]
 class RingJob:
     """A job that trains by ring all-reduce.
 
-    Parameters
-    ----------
-    name
-        Its name.
-    workers
-        GPUs that it holds from start to end, ``G_j = w_j``; at least 1.
-    iterations
-        ``F_j``, at least 1.
-    gradient
-        Bytes exchanged in an iteration, ``m_j``.
-    samples
-        Samples of a worker in an iteration, ``M_j``.
-    forward_us
-        Time of the forward pass of one sample, ``Delta f_j``.
-    backward_us
-        Time of the backward pass, ``Delta b_j``.
+    `workers`: GPUs that it holds from start to end, ``G_j = w_j``; at least 1. `gradient`: bytes exchanged in an
+    iteration, ``m_j``. `samples`: samples of a worker in an iteration, ``M_j``. `forward_us`: time of the forward pass
+    of one sample, ``Delta f_j``. `backward_us`: time of the backward pass, ``Delta b_j``.
     """
 
     name: str
@@ -51,16 +38,9 @@ class RingJob:
 class BatchNetwork:
     """The network that exchanges go over.
 
-    Parameters
-    ----------
-    inside, outside
-        Bytes per second between GPUs of one server, ``b^i``, and out of a server, ``b^e``.
-    reduction
-        Bytes per second that a GPU adds up, ``C``.
-    contention
-        ``f(alpha, xi_1 p)``.
-    overhead_us
-        Time that an iteration pays for every server of its job, ``xi_2``.
+    `inside, outside`: bytes per second between GPUs of one server, ``b^i``, and out of a server, ``b^e``. `reduction`:
+    bytes per second that a GPU adds up, ``C``. `overhead_us`: time that an iteration pays for every server of its job,
+    ``xi_2``.
     """
 
     inside: int
@@ -74,18 +54,7 @@ class BatchNetwork:
 class Batch:
     """Jobs that are all there at time 0, on servers with GPUs of one kind.
 
-    Parameters
-    ----------
-    gpus
-        GPUs of every server, ``O_s``.
-    jobs
-        At least one.
-    network
-        What their exchanges go over.
-    slot_us
-        Length of a slot; all times of schedules are in slots.
-    horizon
-        Number of slots, ``T``.
+    `slot_us`: length of a slot; all times of schedules are in slots.
     """
 
     gpus: tuple[int, ...]
@@ -111,36 +80,14 @@ def sharing(spreads: Sequence[Spread]) -> tuple[int, ...]:
 
 
 def iteration_us(network: BatchNetwork, job: RingJob, servers: int, sharing: int) -> Fraction:
-    """Return the time of an iteration, ``tau_j`` of equation (8), in microseconds.
-
-    Parameters
-    ----------
-    network, job
-        What runs where.
-    servers
-        Number of servers that the job spans, at least 1.
-    sharing
-        Its ``p_j``, at least 1 where it spans several.
-    """
+    """Return the time of an iteration, ``tau_j`` of equation (8), in microseconds."""
     slowdown = network.contention.slowdown(sharing)
     bandwidth = Fraction(network.inside) if servers == 1 else network.outside / slowdown
     return _iteration_us(network, job, servers, bandwidth)
 
 
 def speed(batch: Batch, job: RingJob, servers: int, sharing: int) -> int:
-    """Return the whole iterations that a job does in a slot, ``phi_j``.
-
-    Parameters
-    ----------
-    batch
-        Jobs and servers.
-    job
-        The job.
-    servers
-        Number of servers that it is on.
-    sharing
-        Its ``p_j``, at least 1 where it spans several.
-    """
+    """Return the whole iterations that a job does in a slot, ``phi_j``."""
     return int(batch.slot_us / iteration_us(batch.network, job, servers, sharing))
 
 

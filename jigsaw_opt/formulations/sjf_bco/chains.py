@@ -17,14 +17,8 @@ __all__ = ["ExchangeChain", "conflict_free", "step"]
 class ExchangeChain:
     """A placed job.
 
-    Parameters
-    ----------
-    iterations
-        At least 1.
-    compute, exchange
-        Slots of either in an iteration; at least 1 together.
-    links
-        What an exchange uses; empty on one server.
+    `compute, exchange`: slots of either in an iteration; at least 1 together. `links`: what an exchange uses; empty on
+    one server.
     """
 
     iterations: int
@@ -47,15 +41,7 @@ class ExchangeChain:
 
 
 def conflict_free(chains: Sequence[ExchangeChain], chosen: Sequence[int]) -> bool:
-    """Return whether no two of the chosen chains use a link together.
-
-    Parameters
-    ----------
-    chains
-        All placed jobs.
-    chosen
-        Numbers of the chosen ones.
-    """
+    """Return whether no two of the chosen chains use a link together."""
     links = [link for k in chosen for link in chains[k].links]
     return len(links) == len(set(links))
 

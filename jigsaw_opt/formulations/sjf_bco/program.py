@@ -21,12 +21,7 @@ Choice: TypeAlias = "tuple[tuple[pulp.LpVariable, ...], ...]"
 class ScheduleChoice:
     """The program and its variables.
 
-    Parameters
-    ----------
-    program
-        The program; its objective is the makespan in slots.
-    choice
-        ``x_j^k`` by job and schedule.
+    `program`: the program; its objective is the makespan in slots.
     """
 
     program: AlgebraicModel

@@ -14,12 +14,7 @@ __all__ = ["BatchProgress", "BatchSchedule", "completion"]
 class BatchSchedule:
     """One ``y^k``: where and when every job runs.
 
-    Parameters
-    ----------
-    starts
-        First slot of each job, ``a_j``, counted from 0.
-    spreads
-        Its workers on every server.
+    `starts`: first slot of each job, ``a_j``, counted from 0.
     """
 
     starts: tuple[int, ...]
@@ -27,13 +22,7 @@ class BatchSchedule:
 
 
 class BatchProgress:
-    """Jobs that run, from slot to slot.
-
-    Parameters
-    ----------
-    batch
-        Jobs and servers.
-    """
+    """Jobs that run, from slot to slot."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
@@ -52,15 +41,7 @@ class BatchProgress:
         return twin
 
     def start(self, job: int, spread: Spread) -> None:
-        """Let a job run from this slot on.
-
-        Parameters
-        ----------
-        job
-            Number of the job.
-        spread
-            Its workers on every server.
-        """
+        """Let a job run from this slot on."""
         self.running[job] = spread
         self._left[job] = self.batch.jobs[job].iterations
 

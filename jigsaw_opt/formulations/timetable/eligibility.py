@@ -11,13 +11,7 @@ __all__ = ["GpuEligibility", "block_us"]
 
 
 class GpuEligibility:
-    """GPUs in one flat list, and which of them each job may use.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    """
+    """GPUs in one flat list, and which of them each job may use."""
 
     def __init__(self, operations: Operations) -> None:
         self.operations = operations
@@ -46,15 +40,7 @@ class GpuEligibility:
         return tuple(g for g in range(len(self.gpus)) if self.server(g) in usable)
 
     def may_cross(self, job: OperationGraph, most: int) -> bool:
-        """Return whether the workers of `job` may sit on several servers and still end within `most` after its release.
-
-        Parameters
-        ----------
-        job
-            The compiled job.
-        most
-            Longest time from its release to its end, in microseconds.
-        """
+        """Return whether workers of `job` may be on several servers and still end within `most` after its release."""
         span = crossing_span_us(self.operations, job, usable_gpus(self.operations, job))
         return span is not None and span <= most
 
@@ -71,18 +57,5 @@ def _with_room(gpus: dict[int, int], routes: Routes, slots: int) -> dict[int, in
 
 
 def block_us(job: OperationGraph, gpu_type: str) -> tuple[int, ...]:
-    """Return the duration of a block of `job` on a GPU type by level; all slots are alike.
-
-    Parameters
-    ----------
-    job
-        The compiled job.
-    gpu_type
-        Type of the GPU.
-
-    Returns
-    -------
-    tuple[int, ...]
-        In microseconds; the entry of level ``d`` is ``d - 1``.
-    """
+    """Return the duration of a block of `job` on a GPU type by level; all slots are alike."""
     return job.blocks[0].duration_us[gpu_type]

@@ -31,21 +31,7 @@ class Load(NamedTuple):
 def gpu_load(eligibility: GpuEligibility, job_vars: JobVariables[Any, Any], g: int, total: _Total) -> Load:
     """Return the load that the blocks of a job put on a GPU.
 
-    Parameters
-    ----------
-    eligibility
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job.
-    g
-        Number of the GPU.
-    total
-        Adds expressions of the engine up.
-
-    Returns
-    -------
-    Load
-        Times in microseconds; the work is a linear expression.
+    Times in microseconds; the work is a linear expression.
     """
     times = block_us(job_vars.job, eligibility.gpu_type(g))
     work = total(times[d - 1] * literal for levels in job_vars.levels for d, literal in levels[g].items())
@@ -55,19 +41,7 @@ def gpu_load(eligibility: GpuEligibility, job_vars: JobVariables[Any, Any], g: i
 def server_load(eligibility: GpuEligibility, job_vars: JobVariables[Any, Any], s: int) -> Load:
     """Return the even share of a server's GPUs in all blocks of a job that sits on one server only, rounded down.
 
-    Parameters
-    ----------
-    eligibility
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job.
-    s
-        Number of the server.
-
-    Returns
-    -------
-    Load
-        Times in microseconds; the work is a linear expression.
+    Times in microseconds; the work is a linear expression.
     """
     times = block_us(job_vars.job, eligibility.operations.cluster.servers[s].gpu_type)
     share = least_work_us(job_vars.job, times) // len(eligibility.by_server[s])
@@ -77,21 +51,7 @@ def server_load(eligibility: GpuEligibility, job_vars: JobVariables[Any, Any], s
 def link_load(eligibility: GpuEligibility, job_vars: JobVariables[Any, Any], literal: Any, link: Link) -> Load:
     """Return the load of a job's transfers where `literal` says that they use the link; none is faster than the link.
 
-    Parameters
-    ----------
-    eligibility
-        The instance, its GPUs and routes.
-    job_vars
-        Variables of the job.
-    literal
-        Says whether the job uses the link.
-    link
-        The link, with its bandwidth and latency.
-
-    Returns
-    -------
-    Load
-        Times in microseconds; the work is a linear expression.
+    Times in microseconds; the work is a linear expression.
     """
     job, channel = job_vars.job, Channel((), link.bandwidth, link.latency_us)
     work = job.iterations * sum(

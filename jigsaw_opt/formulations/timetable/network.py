@@ -16,13 +16,7 @@ __all__ = ["RoutedNetwork", "identical_jobs", "identical_servers"]
 
 
 class RoutedNetwork:
-    """The routes of all jobs, and the links that are bridges.
-
-    Parameters
-    ----------
-    eligibility
-        GPUs and routes.
-    """
+    """The routes of all jobs, and the links that are bridges."""
 
     def __init__(self, eligibility: GpuEligibility) -> None:
         self.eligibility = eligibility
@@ -46,15 +40,7 @@ class RoutedNetwork:
         return sides
 
     def routes(self, job: OperationGraph, servers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
-        """Return for each link the pairs of the given servers between which the route of a job uses it.
-
-        Parameters
-        ----------
-        job
-            The compiled job, with its route policy.
-        servers
-            Numbers of the servers.
-        """
+        """Return for each link the pairs of the given servers between which the route of a job uses it."""
         pairs: dict[int, list[tuple[int, int]]] = {}
         for pair in combinations(servers, 2):
             # A walk that keeps a policy may use a link twice.
@@ -63,20 +49,7 @@ class RoutedNetwork:
         return pairs
 
     def side(self, job: OperationGraph, link: int) -> frozenset[int] | None:
-        """Return the servers on one side of a link that routes of a job use exactly from one side to the other.
-
-        Parameters
-        ----------
-        job
-            The compiled job. Under a route policy, its routes may use a link from one side to the same side.
-        link
-            Number of the link.
-
-        Returns
-        -------
-        frozenset[int] | None
-            None where the link is no such bridge for the job.
-        """
+        """Return the servers on one side of a link that routes of a job use exactly from one side to the other."""
         return self.sides.get(link) if job.route_policy is None else None
 
 

@@ -53,21 +53,9 @@ class ChannelEncoding(Generic[Variable]):
 def transfer_expression(job: OperationGraph, channel: ChannelEncoding[Variable], bucket: int, contributors: int) -> Any:
     """Return the duration of a transfer with a known number of contributors; an integer where the channel is fixed.
 
-    Parameters
-    ----------
-    job
-        The compiled job.
-    channel
-        Rate and latency of its channel, as order encodings.
-    bucket
-        Number of the bucket, from 1.
-    contributors
-        Number of workers that contribute to it.
+    In microseconds: payload time at the rate, and one latency for each step of the ring.
 
-    Returns
-    -------
-    Any
-        In microseconds: payload time at the rate, and one latency for each step of the ring.
+    `bucket`: number of the bucket, from 1.
     """
     # The time of the payload depends on the rate alone, and the waiting on the latency alone. So both encodings add up,
     # and no product of literals is needed.
@@ -78,15 +66,7 @@ def transfer_expression(job: OperationGraph, channel: ChannelEncoding[Variable],
 
 
 def encoded_value(values: Sequence[int], steps: Sequence[Any]) -> Any:
-    """Return the value at the step reached on an order encoding, as a linear expression; an integer without steps.
-
-    Parameters
-    ----------
-    values
-        Values from the best to the worst.
-    steps
-        Literals of the steps between neighbours; one that holds implies all before it.
-    """
+    """Return the value at the step reached on an order encoding, as a linear expression; an integer without steps."""
     total: Any = values[0]
     for (above, below), step in zip(pairwise(values), steps, strict=True):
         total = total + (below - above) * step

@@ -31,26 +31,12 @@ class ExchangeVariables(Generic[Variable, Expression]):
 class JobVariables(Generic[Variable, Expression]):
     """Variables of one job. A worker is known by its GPU: workers of a job are alike and on different GPUs.
 
-    Parameters
-    ----------
-    number, job, window
-        What the variables stand for.
-    assigned
-        ``assigned[g]``: the job has a worker on GPU ``g``; only GPUs that it may use.
-    used
-        ``used[s]``: the job has a worker on server ``s``.
-    links
-        ``links[k]``: transfers of the job use link ``k``.
-    levels
-        ``levels[i][g][d]``: the worker on ``g`` has level ``d`` in iteration ``i``.
-    starts
-        ``starts[i][g]``: start of its block; without a meaning where there is no worker.
-    ends
-        ``ends[i]``: moment from which iteration ``i + 1`` may start.
-    exchanges
-        ``exchanges[i][b-1]``, empty where the job can use no link.
-    fewest, shortest
-        Least number of contributors and least duration of each bucket's transfer.
+    `assigned`: ``assigned[g]``: the job has a worker on GPU ``g``; only GPUs that it may use. `used`: ``used[s]``: the
+    job has a worker on server ``s``. `links`: ``links[k]``: transfers of the job use link ``k``. `levels`:
+    ``levels[i][g][d]``: the worker on ``g`` has level ``d`` in iteration ``i``. `starts`: ``starts[i][g]``: start of
+    its block; without a meaning where there is no worker. `ends`: ``ends[i]``: moment from which iteration ``i + 1``
+    may start. `exchanges`: ``exchanges[i][b-1]``, empty where the job can use no link. `fewest, shortest`: least number
+    of contributors and least duration of each bucket's transfer.
     """
 
     number: int
@@ -71,15 +57,7 @@ class JobVariables(Generic[Variable, Expression]):
         return not eligibility.may_cross(self.job, self.window.deadline - self.window.release)
 
     def on_server(self, eligibility: GpuEligibility, server: int) -> Sequence[Variable]:
-        """Return the placement variables of the GPUs of one server.
-
-        Parameters
-        ----------
-        eligibility
-            The instance, its GPUs and routes.
-        server
-            Number of the server.
-        """
+        """Return the placement variables of the GPUs of one server."""
         return [literal for g, literal in self.assigned.items() if eligibility.server(g) == server]
 
     def earliest(self, i: int) -> int:
@@ -102,15 +80,7 @@ class JobVariables(Generic[Variable, Expression]):
 def tight_gpus(
     eligibility: GpuEligibility, jobs: Sequence[JobVariables[Variable, Expression]]
 ) -> Iterator[tuple[int, list[JobVariables[Variable, Expression]]]]:
-    """Yield the GPUs whose memory the jobs that may sit on them can exceed, with these jobs.
-
-    Parameters
-    ----------
-    eligibility
-        The instance, its GPUs and routes.
-    jobs
-        Variables of each job.
-    """
+    """Yield the GPUs whose memory the jobs that may sit on them can exceed, with these jobs."""
     for g in range(len(eligibility.gpus)):
         inside = [job_vars for job_vars in jobs if g in job_vars.assigned]
         if most_bytes(job_vars.job for job_vars in inside) > eligibility.memory(g):

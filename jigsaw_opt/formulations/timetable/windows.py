@@ -20,14 +20,7 @@ _INTERVALS_OF_OPERATION = {"finite": 1, "cyclic": 2}
 class Window:
     """Bounds on a job's times that hold before any search, in microseconds.
 
-    Parameters
-    ----------
-    release
-        No block starts earlier.
-    iteration
-        No iteration is shorter.
-    deadline
-        No plan worth finding ends the job later.
+    `deadline`: no plan worth finding ends the job later.
     """
 
     release: int
@@ -52,15 +45,7 @@ def readiness_count(operations: Operations) -> int:
 
 
 def readiness_of(job: OperationGraph, places: int) -> int:
-    """Count these conditions of one job.
-
-    Parameters
-    ----------
-    job
-        The compiled job.
-    places
-        Number of GPUs that its workers may be on.
-    """
+    """Count these conditions of one job."""
     return job.iterations * places * job.levels * len(candidate_levels(job))
 
 

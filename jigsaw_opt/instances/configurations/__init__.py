@@ -35,18 +35,8 @@ _STATE_BYTES = 16
 class Configuration:
     """A network as its configuration tells it.
 
-    Parameters
-    ----------
-    name
-        Class that is counted, as ``transformers`` calls it.
-    units
-        Units from input to output.
-    parameter_bytes
-        Bytes of one parameter.
-    frozen
-        Number of parameters that are not trained.
-    notes
-        What a reader has to know about the count.
+    `name`: class that is counted, as ``transformers`` calls it. `frozen`: number of parameters that are not trained.
+    `notes`: what a reader has to know about the count.
     """
 
     name: str
@@ -64,20 +54,8 @@ class Configuration:
 def read_configuration(data: bytes | str, tokens: int | None = None, source: str = "config.json") -> Configuration:
     """Read the configuration of a transformer.
 
-    Parameters
-    ----------
-    data
-        The text of the file.
-    tokens
-        Length of a sequence, at least 1; None means 512, or as many as there are positions. Pictures and sounds have
-        their own.
-    source
-        What problems call the text.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem and its path.
+    `tokens`: length of a sequence, at least 1; None means 512, or as many as there are positions. Pictures and sounds
+    have their own.
     """
     found: list[Configuration] = []
 
@@ -162,23 +140,7 @@ def read_model(
 ) -> Model:
     """Estimate the model of a configuration, as `profile` estimates; 16 bytes a parameter are held, as Adam needs.
 
-    Parameters
-    ----------
-    data, tokens, source
-        As of `read_configuration`.
-    gpus
-        Figures of GPUs by the type that they are called.
-    batch
-        Sequences a worker and iteration, at least 1.
-    segments
-        Most segments, at least 1.
-    tell
-        Takes what is counted, and every note about it.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem and its path.
+    `batch`: sequences a worker and iteration, at least 1.
     """
     read = _told(read_configuration(data, tokens, source), gpus, tokens, source, tell)
     parts = estimate(read.units, batch, gpus, min(segments, len(read.units)), read.parameter_bytes)
@@ -199,23 +161,7 @@ def read_estimated_layers(
 
     Each reads the one before it, and all layers of a decoder read what comes out of the encoder.
 
-    Parameters
-    ----------
-    data, tokens, source
-        As of `read_configuration`.
-    gpu_type
-        What the type of GPU is called.
-    gpu
-        Its figures.
-    batch
-        Sequences of a micro-batch, at least 1.
-    tell
-        Takes what is counted, and every note about it.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem and its path.
+    `batch`: sequences of a micro-batch, at least 1.
     """
     read = _told(read_configuration(data, tokens, source), {gpu_type: gpu}, tokens, source, tell)
     layers = estimate_layers(read.units, batch, gpu_type, gpu, read.parameter_bytes)

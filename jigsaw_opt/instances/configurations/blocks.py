@@ -19,12 +19,8 @@ USUAL_TOKENS = 512
 class _Sizes:
     """The values of a stack.
 
-    Parameters
-    ----------
-    rows, before
-        Tokens of this stack, and of the stack before it.
-    features
-        Features of a token when it enters and leaves.
+    `rows, before`: tokens of this stack, and of the stack before it. `features`: features of a token when it enters and
+    leaves.
     """
 
     rows: int
@@ -41,16 +37,7 @@ class _Sizes:
 def units_of(model_type: ModelType, end: str, fields: Fields, tokens: int | None) -> tuple[Unit, ...]:
     """Return the units of a network from input to output, an encoder's before its decoder's.
 
-    Parameters
-    ----------
-    model_type
-        The description.
-    end
-        The end of the name of the class.
-    fields
-        The values.
-    tokens
-        Length of a sequence; None means 512, or as many as there are positions.
+    `tokens`: length of a sequence; None means 512, or as many as there are positions.
     """
     stacks = model_type.stacks[:1] if end in model_type.encoders else model_type.stacks
     units: list[Unit] = []
@@ -73,15 +60,7 @@ def units_of(model_type: ModelType, end: str, fields: Fields, tokens: int | None
 
 
 def frozen_parameters(model_type: ModelType, fields: Fields) -> int:
-    """Return the number of parameters that are not trained: fixed places of a sound.
-
-    Parameters
-    ----------
-    model_type
-        Description of the type of model.
-    fields
-        Values of the configuration.
-    """
+    """Return the number of parameters that are not trained: fixed places of a sound."""
     return sum(
         fields.whole(stack.entry.positions) * fields.whole(stack.width)
         for stack in model_type.stacks

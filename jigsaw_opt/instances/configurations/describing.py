@@ -14,20 +14,8 @@ __all__ = ["Dense", "Experts", "Head", "Input", "LookupTable", "ModelType", "Pat
 class LookupTable:
     """A table of vectors, one of which is looked up for each token.
 
-    Parameters
-    ----------
-    entries
-        The key of their number.
-    extra
-        Entries beside these.
-    positions
-        Whether there is one for each place of a sequence.
-    reserved
-        Places that no token has.
-    width
-        The key of the length of a vector; empty means that of the stack.
-    tied
-        Whether it is the table of the stack before.
+    `positions`: whether there is one for each place of a sequence. `width`: the key of the length of a vector; empty
+    means that of the stack. `tied`: whether it is the table of the stack before.
     """
 
     entries: str
@@ -47,10 +35,7 @@ class Patches:
 class Sound:
     """Two convolutions over the spectrum of a sound, and a table of places that is not trained.
 
-    Parameters
-    ----------
-    channels, positions
-        The keys of the number of frequencies and of places after the convolutions.
+    `channels, positions`: the keys of the number of frequencies and of places after the convolutions.
     """
 
     channels: str
@@ -64,16 +49,9 @@ Input = tuple[LookupTable, ...] | Patches | Sound
 class Experts:
     """Dense blocks of which every token takes some; texts are keys.
 
-    Parameters
-    ----------
-    count, active
-        Their number, and how many of them a token takes.
-    inner
-        Width inside of one.
-    every, plain
-        The layers with experts: every so many, and none of these. Empty means all layers.
-    shared
-        Width inside of the block that every token takes besides, with a gate; empty means that there is none.
+    `count, active`: their number, and how many of them a token takes. `every, plain`: the layers with experts: every so
+    many, and none of these. Empty means all layers. `shared`: width inside of the block that every token takes besides,
+    with a gate; empty means that there is none.
     """
 
     count: str
@@ -88,34 +66,16 @@ class Experts:
 class Stack:
     """Layers of attention and dense blocks, one after the other. Texts are keys; other values stand for themselves.
 
-    Parameters
-    ----------
-    entry
-        What comes before the layers.
-    layers, width, heads, inner
-        Number of layers, of features, of heads, and width inside the dense block.
-    groups
-        Number of heads of keys and values; empty means as many as of queries.
-    head_size
-        Features of a head; empty means that the heads share out the width.
-    input_bias, key_bias, output_bias, dense_bias
-        Whether queries and values, keys, the output of attention, and the dense block have a bias.
-    norm, affine
-        How a layer is normalised, and whether with trained parameters.
-    entry_norm, norms
-        Norms before the first layer (0 or 1), and of each block (1 or 2).
-    final_norm, no_final_norm
-        Whether there is a norm after the last layer: where the first says so and the second does not.
-    gated
-        Whether a dense block has a gate.
-    rotary, head_norms
-        Whether queries and keys are rotated, and normalised by the head.
-    buckets
-        The key of the number of distances that the first layer tells apart.
-    crossed
-        Whether layers attend to the stack before as well.
-    experts
-        The dense blocks of which a token takes some.
+    `layers, width, heads, inner`: number of layers, of features, of heads, and width inside the dense block. `groups`:
+    number of heads of keys and values; empty means as many as of queries. `head_size`: features of a head; empty means
+    that the heads share out the width. `input_bias, key_bias, output_bias, dense_bias`: whether queries and values,
+    keys, the output of attention, and the dense block have a bias. `norm, affine`: how a layer is normalised, and
+    whether with trained parameters. `entry_norm, norms`: norms before the first layer (0 or 1), and of each block (1 or
+    2). `final_norm, no_final_norm`: whether there is a norm after the last layer: where the first says so and the
+    second does not. `gated`: whether a dense block has a gate. `rotary, head_norms`: whether queries and keys are
+    rotated, and normalised by the head. `buckets`: the key of the number of distances that the first layer tells apart.
+    `crossed`: whether layers attend to the stack before as well. `experts`: the dense blocks of which a token takes
+    some.
     """
 
     entry: Input
@@ -147,20 +107,10 @@ class Stack:
 class Dense:
     """A dense layer of a head.
 
-    Parameters
-    ----------
-    outputs
-        Number of outputs, or the key of it; ``labels`` is the number of classes.
-    bias
-        Whether it has one.
-    once
-        Whether it works on one token of a sequence, not on all.
-    tied
-        Whether it shares the table of the input, where ``tie_word_embeddings`` says so.
-    second_bias
-        Whether one that is not tied has its bias twice.
-    normed
-        Whether an activation function and a norm come after it.
+    `outputs`: number of outputs, or the key of it; ``labels`` is the number of classes. `once`: whether it works on one
+    token of a sequence, not on all. `tied`: whether it shares the table of the input, where ``tie_word_embeddings``
+    says so. `second_bias`: whether one that is not tied has its bias twice. `normed`: whether an activation function
+    and a norm come after it.
     """
 
     outputs: str | int
@@ -179,22 +129,10 @@ Head = tuple[Dense, ...]
 class ModelType:
     """The meaning of the configurations of a type.
 
-    Parameters
-    ----------
-    classes
-        What the names of its classes begin with.
-    stacks
-        Stacks from input to output: an encoder before its decoder.
-    heads
-        Heads by the end of the name of a class.
-    usual
-        The end of the name that is taken where ``architectures`` is missing.
-    encoders
-        Ends of names of classes that have only the first stack.
-    aliases
-        Keys by their other names.
-    always_tied
-        Whether ``tie_word_embeddings`` is of no effect.
+    `classes`: what the names of its classes begin with. `stacks`: stacks from input to output: an encoder before its
+    decoder. `heads`: heads by the end of the name of a class. `usual`: the end of the name that is taken where
+    ``architectures`` is missing. `encoders`: ends of names of classes that have only the first stack. `always_tied`:
+    whether ``tie_word_embeddings`` is of no effect.
     """
 
     classes: str

@@ -17,23 +17,8 @@ _MOST_LAYERS = 10_000
 class Fields:
     """The values of a configuration; what is wrong is noted and read as the least value.
 
-    Parameters
-    ----------
-    tree
-        The document, also as an attribute.
-    defaults
-        What a key that is missing means; None is for keys whose value follows from others.
-    aliases
-        Other names of keys.
-    source
-        What problems call the document.
-    report
-        Takes the problems.
-
-    Attributes
-    ----------
-    read
-        Names of the values that were asked for, and other names of keys.
+    `tree`: the document, also as an attribute. `defaults`: what a key that is missing means; None is for keys whose
+    value follows from others. `read`: names of the values that were asked for, and other names of keys.
     """
 
     def __init__(
@@ -57,17 +42,7 @@ class Fields:
                 )
 
     def add(self, key: str, message: str, *, code: Code) -> None:
-        """Note that the value of a key is wrong; what is read more than once is noted once.
-
-        Parameters
-        ----------
-        key
-            The key.
-        message
-            What is wrong with its value.
-        code
-            Kind of the problem.
-        """
+        """Note that the value of a key is wrong; what is read more than once is noted once."""
         if (key, message) not in self._noted:
             self._noted.add((key, message))
             self._report.add((f"{self._source}: $", self._names.get(key, key)), message, code=code)
@@ -90,19 +65,9 @@ class Fields:
     def whole(self, key: str, derived: int | None = None, least: int = 1, most: int = _MOST) -> int:
         """Return a whole number; null is what follows from other values, where the key has such a meaning.
 
-        Parameters
-        ----------
-        key
-            The key.
-        derived
-            What null means; None where it has no meaning.
-        least, most
-            Bounds of the number.
+        The number; `least` where the value is wrong, which is noted.
 
-        Returns
-        -------
-        int
-            The number; `least` where the value is wrong, which is noted.
+        `derived`: what null means; None where it has no meaning.
         """
         value = self.value(key)
         value = derived if value is None else value
@@ -116,15 +81,7 @@ class Fields:
         return least
 
     def layers(self, key: str, derived: int | None = None) -> int:
-        """Return a number of layers.
-
-        Parameters
-        ----------
-        key
-            The key.
-        derived
-            What null means; None where it has no meaning.
-        """
+        """Return a number of layers."""
         return self.whole(key, derived, most=_MOST_LAYERS)
 
     def flag(self, key: str | bool) -> bool:
@@ -176,17 +133,7 @@ class Fields:
         return self.whole("num_labels", 2, least=0)
 
     def shared_out(self, key: str, whole: int, parts: int) -> int:
-        """Return a part of a number; a rest is noted, unless one of them is wrong and read as its least value.
-
-        Parameters
-        ----------
-        key
-            The key at which a rest is noted.
-        whole
-            The number.
-        parts
-            Number of its equal parts.
-        """
+        """Return a part of a number; a rest is noted, unless one of them is wrong and read as its least value."""
         if whole % parts and not (self._noted and min(whole, parts) <= 1):
             self.add(key, f"{parts} does not divide {whole}", code="contradiction")
         return max(1, whole // parts)

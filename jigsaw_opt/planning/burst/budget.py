@@ -27,12 +27,7 @@ class _Way:
 class _Rest:
     """Least times of the layers behind an option.
 
-    Parameters
-    ----------
-    time
-        The least time, whatever GPU time that takes.
-    frugal
-        The least GPU time, and the time that goes with it.
+    `time`: the least time, whatever GPU time that takes. `frugal`: the least GPU time, and the time that goes with it.
     """
 
     time: float
@@ -45,20 +40,6 @@ def budget_plan(costs: BurstCosts, limit: float) -> BurstPlan:
     That is the GPU time of all layers over their time on one GPU: a layer may be above the limit where others make up
     for it. For each option of a layer all ways there are kept of which none is both faster and cheaper, as far as they
     can be completed within the budget and in less time than the best plan so far.
-
-    Parameters
-    ----------
-    costs
-        Costs of the layers.
-    limit
-        Limit of the amplification of the job.
-
-    Raises
-    ------
-    InfeasibleError
-        If no plan is within the budget.
-    UsageError
-        If `limit` is no finite number above 0.
     """
     require_limit(limit)
     budget = limit * costs.single_gpu_us

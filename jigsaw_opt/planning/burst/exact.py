@@ -21,20 +21,6 @@ def exact_plan(costs: BurstCosts, limit: float) -> BurstPlan:
 
     What a layer takes, and so its amplification, follows from its option and that of the layer before. So the best plan
     is a shortest path through the options, from layer to layer, without the steps that break the limit.
-
-    Parameters
-    ----------
-    costs
-        Costs of the layers.
-    limit
-        Limit of the amplification of a layer.
-
-    Raises
-    ------
-    InfeasibleError
-        If no plan keeps the limit.
-    UsageError
-        If `limit` is no finite number above 0.
     """
     require_limit(limit)
     # labels[k]: least (time, GPU time), in microseconds, of the layers so far where the last one has option k. A step

@@ -25,15 +25,6 @@ def burst_instance(plan: BurstPlan, name: str, horizon: Horizon) -> Instance:
     between, then backward passes the other way, each with its synchronisation and the gradients moved on. A layer on
     `g` GPUs takes slots 0 to `g` - 1. Times are rounded to microseconds, and a pass takes at least one. The barrier is
     `job`: an iteration begins once that before has ended (specification: edges-and-barrier).
-
-    Parameters
-    ----------
-    plan
-        The plan.
-    name
-        Name of the instance.
-    horizon
-        ``finite`` for the makespan of an iteration, ``cyclic`` for the least period.
     """
     options, moved = plan.options, _moved_us(plan)
     slots = tuple(Slot(f"gpu{gpu}") for gpu in range(max(plan.gpus_per_layer)))

@@ -21,12 +21,7 @@ _TOLERANCE = 1e-9
 class BurstPlan:
     """One option for each layer.
 
-    Parameters
-    ----------
-    costs
-        Costs of the layers.
-    choice
-        For each layer, the place of its option among its options.
+    `choice`: for each layer, the place of its option among its options.
     """
 
     costs: BurstCosts
@@ -87,19 +82,7 @@ class BurstPlan:
 def layer_us(layer: BurstLayer, previous: int, own: int) -> float:
     """Return microseconds of a layer with its option `own`, after the option `previous` of the layer before.
 
-    Parameters
-    ----------
-    layer
-        The layer with its options and transfer times.
-    previous
-        Index of the option of the layer before.
-    own
-        Index of the option of this layer.
-
-    Returns
-    -------
-    float
-        Microseconds: moving the input, the passes on the GPUs, and synchronising gradients.
+    Microseconds: moving the input, the passes on the GPUs, and synchronising gradients.
     """
     option = layer.options[own]
     moved = layer.transfer_us[previous][own] if layer.transfer_us else 0.0
@@ -107,41 +90,17 @@ def layer_us(layer: BurstLayer, previous: int, own: int) -> float:
 
 
 def amplification(layer: BurstLayer, time_us: float, gpus: int) -> float | None:
-    """Return the GPU time of a layer divided by its time on one GPU; None for a layer that is too short to count.
-
-    Parameters
-    ----------
-    layer
-        The layer.
-    time_us
-        Its time in microseconds on `gpus` GPUs.
-    gpus
-        How many GPUs it takes.
-    """
+    """Return the GPU time of a layer divided by its time on one GPU; None for a layer that is too short to count."""
     return time_us * gpus / layer.single_gpu_us if layer.single_gpu_us > _SHORT_US else None
 
 
 def within(value: float | None, limit: float) -> bool:
-    """Return whether an amplification, or a GPU time, keeps a limit.
-
-    Parameters
-    ----------
-    value
-        An amplification or a GPU time; None is under no limit.
-    limit
-        The limit, in the same unit; a relative rounding error is forgiven.
-    """
+    """Return whether an amplification, or a GPU time, keeps a limit."""
     return value is None or value <= limit * (1 + _TOLERANCE)
 
 
 def require_limit(limit: float) -> None:
-    """Refuse a limit that is no finite number above 0.
-
-    Raises
-    ------
-    UsageError
-        The limit is none.
-    """
+    """Refuse a limit that is no finite number above 0."""
     if not 0 < limit < inf:
         raise UsageError(
             f"the limit of amplification is a finite number above 0, not {limit}",

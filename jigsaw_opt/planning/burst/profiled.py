@@ -28,16 +28,8 @@ _PENALTY = 1000
 class BurstSetting:
     """The setting of a burst: what a profile does not say.
 
-    Parameters
-    ----------
-    gpus
-        How many there are.
-    global_batch
-        Samples of an iteration, which the GPUs of a layer share evenly.
-    bytes_per_us
-        Rate of each GPU's network.
-    released
-        Costs as DeepPool's released functions have them, in place of what the profile says of each layer.
+    `global_batch`: samples of an iteration, which the GPUs of a layer share evenly. `released`: costs as DeepPool's
+    released functions have them, in place of what the profile says of each layer.
     """
 
     gpus: int
@@ -46,13 +38,7 @@ class BurstSetting:
     released: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be.
-
-        Raises
-        ------
-        UsageError
-            A number is not above 0.
-        """
+        """Refuse what cannot be."""
         if self.gpus < 1 or self.global_batch < 1 or not 0 < self.bytes_per_us < inf:
             raise UsageError("GPUs, global batch and bandwidth are above 0", code="out-of-range", path="gpus")
 
@@ -61,18 +47,9 @@ class BurstSetting:
 class _LayerRun:
     """A layer as measured on so many samples.
 
-    Parameters
-    ----------
-    name
-        What it is called.
-    gpu_us, forward_us, backward_us
-        Microseconds of both passes, and of each.
-    split_bytes, whole_bytes
-        Bytes of gradients that GPUs exchange where they share the batch, and that one GPU takes time for alone.
-    input_bytes
-        What it reads of a sample.
-    stays
-        Whether it is on the GPUs of the layer before.
+    `gpu_us, forward_us, backward_us`: microseconds of both passes, and of each. `split_bytes, whole_bytes`: bytes of
+    gradients that GPUs exchange where they share the batch, and that one GPU takes time for alone. `input_bytes`: what
+    it reads of a sample. `stays`: whether it is on the GPUs of the layer before.
     """
 
     name: str
@@ -95,18 +72,6 @@ def profiled_costs(runs: Mapping[int, Sequence[ProfiledLayer]], setting: BurstSe
     The released functions differ in three points: layers with the same parameters and input all take the time of the
     last of them; a convolution synchronises `kernel` x (`height` of its output + 1) numbers, on one GPU too; and a
     residual block synchronises nothing.
-
-    Parameters
-    ----------
-    runs
-        By samples a GPU, the layers of a profile.
-    setting
-        GPUs, batch and rate.
-
-    Raises
-    ------
-    UsageError
-        If the profile has no run for this batch on any number of GPUs.
     """
     if setting.released:
         runs = {size: _shared(run) for size, run in runs.items()}
@@ -117,18 +82,8 @@ def profiled_costs(runs: Mapping[int, Sequence[ProfiledLayer]], setting: BurstSe
 def measured_costs(graphs: Sequence[LayerGraph], setting: BurstSetting) -> BurstCosts:
     """Return the costs of a chain of layers from layer profiles of several batch sizes; the rest as `profiled_costs`.
 
-    Parameters
-    ----------
-    graphs
-        The same layers, measured on different numbers of samples by the same type of GPU.
-    setting
-        GPUs, batch and rate; not released, for those costs are of DeepPool's kinds of layers.
-
-    Raises
-    ------
-    UsageError
-        With all that keeps the profiles from being of one chain on several batch sizes, or if none is of this batch on
-        any number of GPUs.
+    `graphs`: the same layers, measured on different numbers of samples by the same type of GPU. `setting`: GPUs, batch
+    and rate; not released, for those costs are of DeepPool's kinds of layers.
     """
     first, wrong = graphs[0], []
     if setting.released:

@@ -19,22 +19,7 @@ def released_plan(costs: BurstCosts, limit: float) -> BurstPlan:
     amplification is below the limit, or smaller than that of the one it replaces. Thus the last layer is under no
     limit, a layer may break it, and a slower way that would keep it is lost.
 
-    Parameters
-    ----------
-    costs
-        Costs of the layers.
-    limit
-        Limit of the amplification of a layer.
-
-    Returns
-    -------
-    BurstPlan
-        One option for each layer; some layers may be above the limit.
-
-    Raises
-    ------
-    UsageError
-        If `limit` is no finite number above 0.
+    One option for each layer; some layers may be above the limit.
     """
     require_limit(limit)
     first = costs.layers[0]

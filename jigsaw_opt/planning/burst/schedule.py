@@ -16,12 +16,8 @@ __all__ = ["BurstSchedule", "burst_schedule"]
 class BurstSchedule:
     """A burst that is carried out.
 
-    Parameters
-    ----------
-    gpus
-        For each layer, how many processes have it, the first ones.
-    planned
-        Names of its operations, each under its own name.
+    `gpus`: for each layer, how many processes have it, the first ones. `planned`: names of its operations, each under
+    its own name.
     """
 
     gpus: tuple[int, ...]
@@ -48,20 +44,7 @@ class BurstSchedule:
         return self.planned
 
     def actions_of(self, rank: int, iteration: int) -> list[str]:
-        """Return the operations that a process takes part in; samples move between layers by the processes of both.
-
-        Parameters
-        ----------
-        rank
-            Number of the process.
-        iteration
-            Number of the iteration; all iterations are alike.
-
-        Returns
-        -------
-        list of str
-            Names of operations, in the order of the plan.
-        """
+        """Return the operations that a process takes part in; samples move between layers by the processes of both."""
         widths = {"A": self.gpus_beside, "G": self.gpus_beside}
         return [name for name in self.planned if rank < widths.get(name[0], self.gpus.__getitem__)(int(name[1:]))]
 

@@ -41,24 +41,9 @@ def alone(instance: Instance, part: Callable[[float], Options]) -> Alone:
     Jobs that are alike are solved once and each put on a server of its own, as far as a job keeps to one. What a job
     takes alone is a bound of what all take together, so a plan that attains it is not looked for any longer.
 
-    Parameters
-    ----------
-    instance
-        The foreground.
-    part
-        Options for a share of what there is for it.
+    The plan, and a period in microseconds that none is below.
 
-    Returns
-    -------
-    Alone
-        The plan, and a period in microseconds that none is below.
-
-    Raises
-    ------
-    InfeasibleError
-        There is no plan.
-    OutOfTimeError
-        None was found.
+    `part`: options for a share of what there is for it.
     """
     first = _apart(instance, part) if len(instance.jobs) > 1 else None
     if first is not None and first.plan.objective == first.bound:

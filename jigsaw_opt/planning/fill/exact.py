@@ -38,23 +38,9 @@ _ROUNDING = 1e-3
 class ExactHoles:
     """The integer program of an instance.
 
-    Parameters
-    ----------
-    loads
-        The instance, and the period that is allowed.
-    problem
-        The statement of the program.
-    plan
-        The foreground alone.
-    is_exact
-        Whether no other orders of blocks are possible, so that its bound holds.
-
-    Attributes
-    ----------
-    bound
-        No plan has a better rate.
-    best
-        Vector and plan of the best rate found here, or None.
+    `loads`: the instance, and the period that is allowed. `is_exact`: whether no other orders of blocks are possible,
+    so that its bound holds. `bound`: no plan has a better rate. `best`: vector and plan of the best rate found here, or
+    None.
     """
 
     def __init__(self, loads: Loads, problem: HoleProblem, plan: Plan, is_exact: bool) -> None:
@@ -70,14 +56,7 @@ class ExactHoles:
 
         Where edges leave the order of blocks open, they keep that of the plan.
 
-        Parameters
-        ----------
-        loads
-            The instance, its compiled jobs, and the period that is allowed.
-        kept
-            Iterations of each job that the plan of the foreground keeps, by name.
-        plan
-            The plan of the foreground alone.
+        `kept`: iterations of each job that the plan of the foreground keeps, by name.
         """
         cluster, foreground = loads.instance.cluster, compile_instance(restricted(loads.instance, kept))
         if len(cluster.servers) > 1 or foreground.jobs or len(foreground.task_graphs) > 1 or sum(kept.values()) > 1:
@@ -100,17 +79,10 @@ class ExactHoles:
     def run(self, value: int, period_us: int, starts: Sequence[int], options: Options) -> float:
         """Look for better rates than one, until none is left or a limit is over.
 
-        Parameters
-        ----------
-        value, period_us, starts
-            Weighted iterations, period, and starts of the foreground's operations in the best plan known.
-        options
-            Limits of time and work, seed, workers and cancel.
+        Work that was done, in the engine's deterministic seconds.
 
-        Returns
-        -------
-        float
-            Work that was done, in the engine's deterministic seconds.
+        `value, period_us, starts`: weighted iterations, period, and starts of the foreground's operations in the best
+        plan known.
         """
         from ortools.sat.python import cp_model
 

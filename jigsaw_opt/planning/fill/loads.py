@@ -36,14 +36,8 @@ Vector = tuple[int, ...]
 class SharedResource:
     """GPUs or links, and what is taken of their time.
 
-    Parameters
-    ----------
-    count
-        How many there are.
-    taken_us
-        What the foreground takes in a period, at least.
-    each_us
-        For each background job, what an iteration takes, at least.
+    `taken_us`: what the foreground takes in a period, at least. `each_us`: for each background job, what an iteration
+    takes, at least.
     """
 
     count: int
@@ -59,31 +53,12 @@ class SharedResource:
 class Loads:
     """Least loads of an instance.
 
-    Parameters
-    ----------
-    instance
-        A cyclic instance. The cycle-time limit of a background job asks for a least rate.
-    foreground, background
-        Names of its jobs.
-    allowed_us
-        The period that is allowed, in microseconds.
-    least_us
-        A period that the foreground alone cannot beat.
-    stop
-        Whether caps are good enough; asked before each step that lowers one.
-
-    Attributes
-    ----------
-    alike
-        Background jobs, by number, that differ in their names alone, class by class.
-    caps
-        For each background job, most iterations in a period that is allowed.
-    instance
-        The instance without the cycle-time limits of background jobs.
-    paces_us
-        For each background job, its cycle-time limit in microseconds, or None.
-    resources
-        Resources with their loads.
+    `instance`: A cyclic instance. The cycle-time limit of a background job asks for a least rate. `allowed_us`: the
+    period that is allowed, in microseconds. `least_us`: A period that the foreground alone cannot beat. `stop`: whether
+    caps are good enough; asked before each step that lowers one. `alike`: background jobs, by number, that differ in
+    their names alone, class by class. `caps`: for each background job, most iterations in a period that is allowed.
+    `instance`: the instance without the cycle-time limits of background jobs. `paces_us`: for each background job, its
+    cycle-time limit in microseconds, or None.
     """
 
     def __init__(
@@ -269,15 +244,7 @@ def is_monotone(job: object) -> bool:
 
 
 def restricted(instance: Instance, iterations: Mapping[str, int]) -> Instance:
-    """Return the instance with only the jobs that have iterations.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    iterations
-        New number of iterations by name of a job; a job with 0, or without an entry, is left out.
-    """
+    """Return the instance with only the jobs that have iterations."""
     jobs = (altered(job, iterations=iterations[job.name]) for job in instance.jobs if iterations.get(job.name))
     return altered(instance, jobs=tuple(jobs))
 

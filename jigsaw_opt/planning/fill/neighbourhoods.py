@@ -57,21 +57,9 @@ class _RatedPeriod:
 class PackingSearch:
     """Better and better plans that keep the foreground's.
 
-    Parameters
-    ----------
-    loads
-        The instance, and the period that is allowed.
-    plan
-        The foreground's plan.
-    kept
-        Iterations of its jobs.
-    seed
-        Source of chance.
-    stop
-        Asked after each try with the operations for which a time was looked for so far; once it holds, the search ends.
-    late
-        Whether the limits have been over for so many seconds: no more jobs are placed once they are, and those that are
-        placed get iterations for a little longer.
+    `loads`: the instance, and the period that is allowed. `stop`: asked after each try with the operations for which a
+    time was looked for so far; once it holds, the search ends. `late`: whether the limits have been over for so many
+    seconds: no more jobs are placed once they are, and those that are placed get iterations for a little longer.
     """
 
     def __init__(

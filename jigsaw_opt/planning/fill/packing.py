@@ -62,14 +62,7 @@ class _IterationPattern:
 class BackgroundJob:
     """A background job with one iteration, and where its iterations are.
 
-    Parameters
-    ----------
-    graph
-        The compiled job.
-    weight
-        Weight of an iteration.
-    gpus
-        Where it is; empty where it is nowhere.
+    `gpus`: where it is; empty where it is nowhere.
     """
 
     graph: OperationGraph | CompiledTaskGraph
@@ -105,28 +98,12 @@ class BackgroundJob:
         return self.graph.shape.slots[slot].memory + held, 0
 
     def may_be(self, slot: int, gpu_type: str) -> bool:
-        """Return whether a slot may be on a type of GPU.
-
-        Parameters
-        ----------
-        slot
-            Index of a worker, or of a slot of the task graph.
-        gpu_type
-            Name of a type of GPU.
-        """
+        """Return whether a slot may be on a type of GPU."""
         types = self.graph.gpu_types if isinstance(self.graph, OperationGraph) else self.graph.gpu_types[slot]
         return gpu_type in types
 
     def plan(self, operations: Operations, period_us: int) -> JobPlan | TaskGraphJobPlan:
-        """Return the plan of the job; its first iteration starts within the first period, or later.
-
-        Parameters
-        ----------
-        operations
-            The compiled instance, which names the GPUs.
-        period_us
-            The period in microseconds, by whole multiples of which starts are moved.
-        """
+        """Return the plan of the job; its first iteration starts within the first period, or later."""
         names = tuple(operations.cluster.gpu_name(*gpu) for gpu in self.gpus)
         # A plan's times are at least 0; all of them move by whole periods, which changes nothing of the pattern.
         later = -min(min(self.done[0].starts) // period_us, 0) * period_us
@@ -149,23 +126,8 @@ class BackgroundJob:
 class FilledPeriod:
     """A period of the foreground with iterations of background jobs in it.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance with one iteration of each background job.
-    kept
-        The foreground.
-    gaps
-        Put into its period.
-    jobs
-        The background.
-
-    Attributes
-    ----------
-    period_us
-        The period.
-    steps
-        Operations for which a time was looked for, as a measure of work.
+    `operations`: the compiled instance with one iteration of each background job. `steps`: operations for which a time
+    was looked for, as a measure of work.
     """
 
     def __init__(self, operations: Operations, kept: KeptPlan, gaps: Gaps, jobs: Sequence[BackgroundJob]) -> None:
@@ -198,14 +160,7 @@ class FilledPeriod:
     def admits(self, index: int, slot: int, gpu: Gpu) -> bool:
         """Return whether type and memory of a GPU suffice for a slot beside what is there (specification: memory).
 
-        Parameters
-        ----------
-        index
-            Index of the background job.
-        slot
-            Index of its worker or slot.
-        gpu
-            Server and GPU on it.
+        `slot`: index of its worker or slot.
         """
         server = self.operations.cluster.servers[gpu[0]]
         job = self.jobs[index]
@@ -221,17 +176,7 @@ class FilledPeriod:
     def place(self, index: int, gpus: tuple[Gpu, ...]) -> bool:
         """Put a job on GPUs that admit it, without iterations yet.
 
-        Parameters
-        ----------
-        index
-            Index of the background job.
-        gpus
-            A GPU for each of its slots.
-
-        Returns
-        -------
-        bool
-            False, and nothing is changed, where no routes join the servers of these GPUs.
+        False, and nothing is changed, where no routes join the servers of these GPUs.
         """
         job = self.jobs[index]
         policy = job.graph.route_policy if isinstance(job.graph, OperationGraph) else job.graph.job.route_policy
@@ -288,14 +233,8 @@ class FilledPeriod:
     def insert(self, indices: Iterable[int], cut: int, most: Sequence[int] | None = None) -> None:
         """Put in iterations of placed jobs as long as they fit; those of which none fits are taken out.
 
-        Parameters
-        ----------
-        indices
-            The jobs; those that have iterations get more behind these.
-        cut
-            Moment of the period at which the others begin, or where the free time around it does.
-        most
-            For each job, with how many iterations it has enough; None for no limit.
+        `cut`: moment of the period at which the others begin, or where the free time around it does. `most`: for each
+        job, with how many iterations it has enough; None for no limit.
         """
         own = [index for index in indices if self.jobs[index].gpus]
         ready = {index: self._end(index) if self.jobs[index].done else self._begin(index, cut) for index in own}

@@ -18,28 +18,13 @@ __all__ = ["FillResult", "busy_us"]
 class FillResult:
     """Background iterations, and the plan in which they run.
 
-    Parameters
-    ----------
-    status
-        ``optimal`` where no numbers of iterations have a better rate within the allowed period, else ``feasible``.
-    iterations
-        For each background job, iterations in a period; 0 where it is left out.
-    instance, plan
-        Foreground jobs with their cycle-time limits, background jobs that have iterations, and a checked plan.
-    value
-        Weighted background iterations in a period.
-    rate, bound
-        Weighted background iterations a second, and what no plan within the allowed period beats.
-    foreground_us, foreground_bound_us
-        Period of the foreground alone as it was found, and what is proven of it.
-    allowed_us
-        The period that is allowed.
-    filled
-        Share of the GPU time that the foreground's blocks leave in a period of the plan, and background blocks take.
-    interrupted
-        Whether a signal or the caller ended the search.
-    seconds
-        Wall-clock time.
+    `status`: ``optimal`` where no numbers of iterations have a better rate within the allowed period, else
+    ``feasible``. `iterations`: for each background job, iterations in a period; 0 where it is left out. `instance,
+    plan`: foreground jobs with their cycle-time limits, background jobs that have iterations, and a checked plan.
+    `value`: weighted background iterations in a period. `rate, bound`: weighted background iterations a second, and
+    what no plan within the allowed period beats. `foreground_us, foreground_bound_us`: period of the foreground alone
+    as it was found, and what is proven of it. `filled`: share of the GPU time that the foreground's blocks leave in a
+    period of the plan, and background blocks take. `interrupted`: whether a signal or the caller ended the search.
     """
 
     status: Literal["optimal", "feasible"]
@@ -75,19 +60,7 @@ class FillResult:
 def busy_us(instance: Instance, plan: Plan, names: Collection[str]) -> Counter[str]:
     """Return for each GPU (``server/index``) the time of the blocks of some jobs in a period, in microseconds.
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    plan
-        A plan of it.
-    names
-        Names of the jobs that count.
-
-    Returns
-    -------
-    Counter
-        Microseconds by name of a GPU; a GPU without blocks of these jobs counts 0.
+    Microseconds by name of a GPU; a GPU without blocks of these jobs counts 0.
     """
     busy: Counter[str] = Counter()
     for job, done in zip(instance.jobs, plan.jobs, strict=True):

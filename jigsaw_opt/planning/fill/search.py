@@ -49,10 +49,7 @@ _WORK = 40.0
 class Limits:
     """The limits of all solves together, and what is left of them.
 
-    Parameters
-    ----------
-    options
-        Options of a solve; its time or work is limited.
+    `options`: options of a solve; its time or work is limited.
     """
 
     def __init__(self, options: Options) -> None:
@@ -113,15 +110,7 @@ class Limits:
         return self.work_share(steps / _STEPS)
 
     def charge(self, share: float, decided: bool = False) -> None:
-        """Count a share of the work as spent; time is on the clock.
-
-        Parameters
-        ----------
-        share
-            The share that a solve was given.
-        decided
-            Whether it ended with a proof, and so before that was used up.
-        """
+        """Count a share of the work as spent; time is on the clock."""
         if self._options.work_limit is not None:
             self._spent += share * (_DECIDED if decided else 1.0)
 
@@ -143,16 +132,7 @@ class Filled:
 class VectorSearch:
     """A search for the best vector.
 
-    Parameters
-    ----------
-    loads
-        Loads, caps and the period that is allowed.
-    alone
-        Plan of the foreground alone.
-    kept
-        Iterations of foreground jobs by name.
-    limits
-        Limits of all solves together.
+    `loads`: loads, caps and the period that is allowed. `kept`: iterations of foreground jobs by name.
     """
 
     def __init__(self, loads: Loads, alone: Plan, kept: dict[str, int], limits: Limits) -> None:

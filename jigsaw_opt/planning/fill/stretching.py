@@ -44,21 +44,9 @@ class _PeriodShift:
 class KeptPlan:
     """The foreground's plan.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance of the foreground alone.
-    plan
-        The plan of the foreground.
-
-    Attributes
-    ----------
-    period_us
-        The period of that plan, in microseconds.
-    moments
-        All moments of the period at which something starts, ascending.
-    starts
-        GPUs, and moments at which something starts there.
+    `operations`: the compiled instance of the foreground alone. `period_us`: the period of that plan, in microseconds.
+    `moments`: all moments of the period at which something starts, ascending. `starts`: GPUs, and moments at which
+    something starts there.
     """
 
     def __init__(self, operations: Operations, plan: Plan) -> None:

@@ -51,14 +51,9 @@ _MOST_STARTS = 8
 class _StageDemands:
     """Stages with number ``k`` in one mode: what they add to the round trip, and what they ask of the makespan.
 
-    Parameters
-    ----------
-    added_us
-        For each begin and end, forward and backward pass and sending across the end, both ways.
-    asked_us
-        For each begin and end, what the makespan has to be beside `A`.
-    least_us
-        For each begin and end, what the makespan has to be whatever `A` is.
+    `added_us`: for each begin and end, forward and backward pass and sending across the end, both ways. `asked_us`: for
+    each begin and end, what the makespan has to be beside `A`. `least_us`: for each begin and end, what the makespan
+    has to be whatever `A` is.
     """
 
     added_us: Table
@@ -69,17 +64,8 @@ class _StageDemands:
 class ChainBound:
     """The bound for one configuration with one stage a device.
 
-    Parameters
-    ----------
-    table
-        Costs of every stage.
-
-    Attributes
-    ----------
-    least_us
-        What is proven so far, at first the work of the devices alone; None where no cut fits into memory.
-    proven
-        Whether that is what the conditions leave.
+    `least_us`: what is proven so far, at first the work of the devices alone; None where no cut fits into memory.
+    `proven`: whether that is what the conditions leave.
     """
 
     def __init__(self, table: StageTable) -> None:
@@ -116,13 +102,6 @@ class ChainBound:
         """Return all cuts that may have a makespan of at most `limit_us`; None where they are too many.
 
         They are more than `most`, or nothing is known of them yet.
-
-        Parameters
-        ----------
-        limit_us
-            Largest makespan, in microseconds.
-        most
-            How many cuts are returned at most.
         """
         if not self._stages:
             return None

@@ -27,29 +27,13 @@ Recompute = Literal["none", "all", "auto"]
 class PipelineChoices:
     """The choices that a plan of a pipeline may make, and the devices.
 
-    Parameters
-    ----------
-    devices
-        How many there are; each has at least one stage.
-    micro_batches
-        Numbers of micro-batches of a step to choose from.
-    memory
-        Bytes of a device; None for no limit.
-    virtual
-        Numbers of stages a device to choose from.
-    recompute
-        Which stages may compute their activations again.
-    first_stage
-        How the first stage runs its backward pass where that is split; PyTorch has it whole.
-    bandwidth
-        Bytes per second between neighbours; None where sending takes `latency_us` alone.
-    latency_us
-        Part of a transfer that does not depend on its size.
-    placement
-        Where the stages of a device may be in the model.
-    batch
-        Samples of a step, so that a micro-batch has fewer of them the more there are; None where each micro-batch is
-        the one that was measured.
+    `devices`: how many there are; each has at least one stage. `micro_batches`: numbers of micro-batches of a step to
+    choose from. `memory`: bytes of a device; None for no limit. `virtual`: numbers of stages a device to choose from.
+    `recompute`: which stages may compute their activations again. `first_stage`: how the first stage runs its backward
+    pass where that is split; PyTorch has it whole. `bandwidth`: bytes per second between neighbours; None where sending
+    takes `latency_us` alone. `latency_us`: part of a transfer that does not depend on its size. `placement`: where the
+    stages of a device may be in the model. `batch`: samples of a step, so that a micro-batch has fewer of them the more
+    there are; None where each micro-batch is the one that was measured.
     """
 
     devices: int
@@ -64,13 +48,7 @@ class PipelineChoices:
     batch: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
-
-        Raises
-        ------
-        UsageError
-            Some choices are wrong; the error lists them all.
-        """
+        """Refuse what makes no sense."""
         wrong = []
         if self.devices < 1:
             wrong.append(Problem("devices", f"there is at least 1 device, not {self.devices}", code="out-of-range"))
@@ -122,14 +100,8 @@ class PipelineChoices:
 class PipelineConfiguration:
     """A configuration: what is fixed before a model is cut.
 
-    Parameters
-    ----------
-    layout
-        Devices of the stages, and number of micro-batches.
-    share
-        Samples of a micro-batch over those of the measured one.
-    modes
-        Whether a stage may compute its activations again: False, True, or both.
+    `layout`: devices of the stages, and number of micro-batches. `share`: samples of a micro-batch over those of the
+    measured one. `modes`: whether a stage may compute its activations again: False, True, or both.
     """
 
     layout: PipelineLayout
@@ -140,23 +112,8 @@ class PipelineConfiguration:
 def configurations(choices: PipelineChoices, graph: LayerGraph) -> Iterator[PipelineConfiguration]:
     """Go through all configurations that may be chosen.
 
-    Parameters
-    ----------
-    choices
-        What may be decided, and the samples of a step.
-    graph
-        The layers with the samples of their micro-batch.
-
-    Yields
-    ------
-    PipelineConfiguration
-        A layout with its number of micro-batches, the share of the profile's samples in one of them, and the modes of
-        recomputation.
-
-    Raises
-    ------
-    UsageError
-        No number of micro-batches divides the samples of a step, or their number in the profile is not known.
+    A layout with its number of micro-batches, the share of the profile's samples in one of them, and the modes of
+    recomputation.
     """
     if choices.batch is not None and graph.batch is None:
         raise UsageError(

@@ -25,18 +25,8 @@ _NO_TIME = 2**53 - 1
 class ScheduleRow:
     """A schedule with its figures.
 
-    Parameters
-    ----------
-    name
-        Name of the schedule.
-    makespan_us
-        Length of a step, in microseconds.
-    bubble
-        Mean share of the step that devices are idle.
-    peak_bytes
-        For each device, the most that is held at once.
-    fits
-        Whether that is within the memory.
+    `makespan_us`: length of a step, in microseconds. `bubble`: mean share of the step that devices are idle.
+    `peak_bytes`: for each device, the most that is held at once. `fits`: whether that is within the memory.
     """
 
     name: str
@@ -56,23 +46,10 @@ def rows_of(plan: JointPlan) -> list[ScheduleRow]:
 def baseline_us(plan: JointPlan, name: str) -> int | None:
     """Return the step of a named schedule on the balanced cut: its slowest stage takes least time.
 
-    Parameters
-    ----------
-    plan
-        Whose devices, micro-batches and memory hold.
-    name
-        Name of the schedule, which has two stages a device if it has to; ``slowest-stage`` for the shortest one of
-        those with a single stage.
+    Microseconds; None where no such schedule fits into the memory.
 
-    Returns
-    -------
-    int or None
-        Microseconds; None where no such schedule fits into the memory.
-
-    Raises
-    ------
-    UsageError
-        The schedule takes other numbers of micro-batches, or backward passes that are split.
+    `name`: name of the schedule, which has two stages a device if it has to; ``slowest-stage`` for the shortest one of
+    those with a single stage.
     """
     there = tuple(range(plan.table.choices.devices))
     gpu_of = {"interleaved": there * 2, "v-half": there + there[::-1]}.get(name, there)
@@ -95,15 +72,7 @@ def step_range_us(plan: JointPlan) -> tuple[int, int] | None:
     The order of the passes stays as it is, so that no step with times of these ranges lies outside. A layer without
     ranges takes its stated time.
 
-    Returns
-    -------
-    tuple of int, or None
-        Microseconds; None where no layer has a range.
-
-    Raises
-    ------
-    UsageError
-        Sums of the greatest times are beyond the largest integer of a document.
+    Microseconds; None where no layer has a range.
     """
     table = plan.table
     if (ends := table.positions.graph.ends) is None:

@@ -41,13 +41,9 @@ def cut_bound_us(pipeline: PipelineProblem) -> int:
 class _Ways:
     """Ways of a micro-batch through the stages of a pipeline.
 
-    Attributes
-    ----------
-    there, back
-        By stage and behind the last one, the forward passes before it and sending up to it; and the backward passes
-        before it and sending from it on.
-    tail
-        By stage, what comes at least behind its last backward pass elsewhere: the way back, and passes for weights.
+    `there, back`: by stage and behind the last one, the forward passes before it and sending up to it; and the backward
+    passes before it and sending from it on. `tail`: by stage, what comes at least behind its last backward pass
+    elsewhere: the way back, and passes for weights.
     """
 
     def __init__(self, pipeline: PipelineProblem) -> None:

@@ -37,16 +37,7 @@ class ScheduledCut(NamedTuple):
 def search_cuts(bound: ChainBound | VirtualBound, budget: LimitsLeft, until: float, seed: int) -> list[ScheduledCut]:
     """Return cuts with schedules of one configuration, shortest first; none where memory suffices for no schedule.
 
-    Parameters
-    ----------
-    bound
-        The bound of the configuration.
-    budget
-        The limits; the search also ends where nothing gets better.
-    until
-        The search ends once only this share of the limits is left, from 0 to 1.
-    seed
-        Seed of what is random.
+    `until`: the search ends once only this share of the limits is left, from 0 to 1.
     """
     search = _CutSearch(bound, budget, until)
     starts = bound.starts()
@@ -65,15 +56,7 @@ def search_cuts(bound: ChainBound | VirtualBound, budget: LimitsLeft, until: flo
 
 
 def schedule_balanced(bound: ChainBound | VirtualBound, budget: LimitsLeft) -> ScheduledCut | None:
-    """Return the balanced cut with a schedule; None where memory suffices for no such cut or no list schedule of it.
-
-    Parameters
-    ----------
-    bound
-        The bound with the costs of every stage.
-    budget
-        Limits of the search that are left.
-    """
+    """Return the balanced cut with a schedule; None where memory suffices for no such cut or no list schedule of it."""
     balanced = balanced_cut(bound.table)
     return None if balanced is None else _CutSearch(bound, budget, 0.0).take(balanced)
 

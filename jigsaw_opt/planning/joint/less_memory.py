@@ -23,13 +23,6 @@ def with_less_memory(pipeline: PipelineProblem, orders: Orders, is_over: Callabl
 
     Named schedules are compared in any case. List schedules within less and less memory come next, by bisection. At
     last passes that let go of memory move before the forward pass that has a device hold most.
-
-    Parameters
-    ----------
-    pipeline, orders
-        The pipeline, and its passes by device.
-    is_over
-        Whether to end with what was found so far.
     """
     search = _LessMemory(pipeline, orders, is_over)
     for named in fitting(pipeline).values():
@@ -42,10 +35,7 @@ def with_less_memory(pipeline: PipelineProblem, orders: Orders, is_over: Callabl
 class _LessMemory:
     """Orders that hold less and less.
 
-    Attributes
-    ----------
-    orders, peak
-        The orders that hold least, and how much that is.
+    `orders, peak`: the orders that hold least, and how much that is.
     """
 
     def __init__(self, pipeline: PipelineProblem, orders: Orders, is_over: Callable[[], bool]) -> None:

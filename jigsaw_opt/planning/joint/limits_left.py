@@ -19,10 +19,7 @@ _PASS_UNITS = 6e-6
 class LimitsLeft:
     """The limits of a call, and what is left of them.
 
-    Parameters
-    ----------
-    options
-        Options with the limits of everything together.
+    `options`: options with the limits of everything together.
     """
 
     def __init__(self, options: Options) -> None:
@@ -62,14 +59,8 @@ class LimitsLeft:
     def part(self, share: float, least_seconds: float = 0.0, least_units: float = 0.0) -> Options:
         """Return options with a share of what is left, or with the least that is stated where that is more.
 
-        Parameters
-        ----------
-        share
-            Part of what is left, from 0 to 1.
-        least_seconds
-            Least time limit, in seconds, as far as so much is left.
-        least_units
-            Least work limit, in deterministic units, as far as so much is left.
+        `share`: part of what is left, from 0 to 1. `least_seconds`: least time limit, in seconds, as far as so much is
+        left.
         """
         options = self._options
         seconds = work = None

@@ -23,12 +23,8 @@ RULES = 2 * (1 + len(_MORE))
 class ListRule(NamedTuple):
     """A rule that chooses what a free device takes.
 
-    Parameters
-    ----------
-    limits
-        For each stage, micro-batches whose forward pass is done and whose backward pass is not, at most.
-    forward_first
-        Whether a forward pass within its limit goes before a backward pass, or behind it.
+    `limits`: for each stage, micro-batches whose forward pass is done and whose backward pass is not, at most.
+    `forward_first`: whether a forward pass within its limit goes before a backward pass, or behind it.
     """
 
     limits: tuple[int, ...]
@@ -63,27 +59,15 @@ class _Device:
 
 
 def list_schedule(pipeline: PipelineProblem, rule: ListRule) -> tuple[Orders, int] | None:
-    """Return orders of passes, and the moment that the last one ends; None where memory does not suffice.
-
-    Parameters
-    ----------
-    pipeline
-        The pipeline.
-    rule
-        What a free device takes.
-    """
+    """Return orders of passes, and the moment that the last one ends; None where memory does not suffice."""
     return _Scheduling(pipeline, rule).run()
 
 
 class _Scheduling:
     """A schedule under way; of each stage and kind, micro-batches come in their order.
 
-    Attributes
-    ----------
-    arrived
-        For each kind and stage, moments from which the passes may begin.
-    done
-        For each kind and stage, how many passes have begun.
+    `arrived`: for each kind and stage, moments from which the passes may begin. `done`: for each kind and stage, how
+    many passes have begun.
     """
 
     def __init__(self, pipeline: PipelineProblem, rule: ListRule) -> None:

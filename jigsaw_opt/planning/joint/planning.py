@@ -53,20 +53,9 @@ _MEMORY_SHARE, _MEMORY_SECONDS = 0.02, 0.5
 class JointPlan:
     """A pipeline with its cuts and the order of its passes, and what no pipeline that was allowed beats.
 
-    Parameters
-    ----------
-    table
-        Costs of all stages of the configuration that was chosen.
-    cut
-        The stages.
-    pipeline
-        The stages and their costs.
-    orders
-        For each device, its passes.
-    instance, plan
-        The pipeline as an instance, and its schedule, checked.
-    bound_us
-        No cut, number of micro-batches, placement and schedule that was allowed has a shorter step.
+    `table`: costs of all stages of the configuration that was chosen. `instance, plan`: the pipeline as an instance,
+    and its schedule, checked. `bound_us`: no cut, number of micro-batches, placement and schedule that was allowed has
+    a shorter step.
     """
 
     table: StageTable
@@ -98,32 +87,7 @@ def plan_pipeline(
 ) -> JointPlan:
     """Cut a model into the stages of a pipeline, and order their passes, so that a step with a flush is shortest.
 
-    Parameters
-    ----------
-    graph
-        The layers.
-    choices
-        Devices, and what may be decided.
-    options
-        Limits of everything together, seed and threads.
-    name
-        Name of the instance.
-    report
-        Receives the progress of the searches for orders.
-
-    Returns
-    -------
-    JointPlan
-        The best that was found; its bound holds for everything that was allowed.
-
-    Raises
-    ------
-    UsageError
-        The choices make no sense for the model, or a step has more passes than the limit of time leaves time for.
-    InfeasibleError
-        Nothing that is allowed fits into memory, or there are fewer layers than stages.
-    OutOfTimeError
-        The time is over before any cut that fits into tight memory is found, or the search is cancelled at once.
+    The best that was found; its bound holds for everything that was allowed.
     """
     # A first plan is made however long it takes: that depends on the size of the model alone.
     with clock.limited(clock.Clock(None, options.cancel)):
@@ -140,16 +104,8 @@ def plan_pipeline(
 class _Planner:
     """Searches one after the other on one budget.
 
-    Attributes
-    ----------
-    bounds
-        For each configuration, its bound; the least first.
-    candidates
-        Cuts with schedules, shortest first.
-    solved
-        For each configuration and cut, what is proven of its schedules.
-    best
-        The cut with the shortest schedule so far.
+    `bounds`: for each configuration, its bound; the least first. `solved`: for each configuration and cut, what is
+    proven of its schedules. `best`: the cut with the shortest schedule so far.
     """
 
     def __init__(

@@ -22,21 +22,12 @@ __all__ = ["CutPositions", "positions_of"]
 class CutPositions:
     """Positions where a model can be cut, in order: position 0 has no layer before it, the last one all.
 
-    Parameters
-    ----------
-    graph
-        The layers.
-    layers
-        For each position, the layers before it as bits of a number.
-    forward_us, backward_us, weight_us
-        By position, the times of the layers before it; the backward pass is whole, and `weight_us` its part for the
-        gradients of the weights, None where some layer does not have it apart.
-    parameter_bytes, activation_bytes, input_bytes
-        For each position, the sizes of the layers before it; the last, what they read of the model's own input.
-    sent_bytes
-        For each position, the outputs before it that are read behind it.
-    within
-        Whether a stage may begin at one position (row) and end at another (column).
+    `layers`: for each position, the layers before it as bits of a number. `forward_us, backward_us, weight_us`: by
+    position, the times of the layers before it; the backward pass is whole, and `weight_us` its part for the gradients
+    of the weights, None where some layer does not have it apart. `parameter_bytes, activation_bytes, input_bytes`: for
+    each position, the sizes of the layers before it; the last, what they read of the model's own input. `sent_bytes`:
+    for each position, the outputs before it that are read behind it. `within`: whether a stage may begin at one
+    position (row) and end at another (column).
     """
 
     graph: LayerGraph
@@ -53,10 +44,7 @@ class CutPositions:
     def names(self, begin: int, end: int) -> tuple[str, ...]:
         """Return the names of the layers between two positions, in the order of the profile.
 
-        Parameters
-        ----------
-        begin, end
-            Indices of the positions, the earlier one first.
+        `begin, end`: indices of the positions, the earlier one first.
         """
         # Sets of layers are bits of integers, so that a difference is one operation whatever their number.
         own = self.layers[end] & ~self.layers[begin]
@@ -64,13 +52,7 @@ class CutPositions:
 
 
 def positions_of(graph: LayerGraph) -> CutPositions:
-    """Return the positions of a model: between the layers of a chain, behind the prefixes of a graph.
-
-    Raises
-    ------
-    UsageError
-        There are too many, or the graph is in several parts.
-    """
+    """Return the positions of a model: between the layers of a chain, behind the prefixes of a graph."""
     import numpy as np
 
     prefixes = prefixes_of(graph)

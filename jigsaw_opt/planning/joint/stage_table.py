@@ -32,12 +32,8 @@ _MOST_POSITIONS = 1600
 class Cut:
     """Stages of a model.
 
-    Parameters
-    ----------
-    ends
-        Position that each stage ends with, first to last.
-    recomputes
-        For each stage, whether it computes its activations again.
+    `ends`: position that each stage ends with, first to last. `recomputes`: for each stage, whether it computes its
+    activations again.
     """
 
     ends: tuple[int, ...]
@@ -53,24 +49,11 @@ class Cut:
 class StageTable:
     """Costs of every stage, by the position that it begins (row) and ends with (column); microseconds and bytes.
 
-    Parameters
-    ----------
-    choices, configuration, positions
-        What they are of.
-    forward_us, backward_us, weight_us
-        Passes of a micro-batch; the backward pass without its part for the weights where that is apart, also of stages
-        that run both parts in one pass (`first_stage`): bounds hold for these too.
-    transfer_us
-        For each position, how long sending takes across it, one way.
-    static_bytes
-        Held all the time.
-    activation_bytes
-        Held for a micro-batch.
-    received_bytes
-        Held for a micro-batch by a stage that computes its activations again: what it is sent, and what it reads of the
-        model's own input.
-    sent_bytes
-        For each position, bytes of a micro-batch that are sent across it.
+    `forward_us, backward_us, weight_us`: passes of a micro-batch; the backward pass without its part for the weights
+    where that is apart, also of stages that run both parts in one pass (`first_stage`): bounds hold for these too.
+    `transfer_us`: for each position, how long sending takes across it, one way. `received_bytes`: held for a
+    micro-batch by a stage that computes its activations again: what it is sent, and what it reads of the model's own
+    input. `sent_bytes`: for each position, bytes of a micro-batch that are sent across it.
     """
 
     choices: PipelineChoices
@@ -115,27 +98,7 @@ class StageTable:
 def stage_tables(
     positions: CutPositions, choices: PipelineChoices, configurations: Iterable[PipelineConfiguration]
 ) -> list[StageTable]:
-    """Return the costs of every stage for some configurations; those with equal samples have the same arrays.
-
-    Parameters
-    ----------
-    positions
-        Positions where the model can be cut.
-    choices
-        What may be decided; it states the bandwidth and the memory.
-    configurations
-        The configurations.
-
-    Returns
-    -------
-    list of StageTable
-        One for each configuration, in their order.
-
-    Raises
-    ------
-    UsageError
-        `stage_table` raises it.
-    """
+    """Return the costs of every stage for some configurations; those with equal samples have the same arrays."""
     found: dict[Fraction, StageTable] = {}
     tables = []
     for configuration in configurations:
@@ -150,24 +113,9 @@ def stage_tables(
 def stage_table(positions: CutPositions, choices: PipelineChoices, configuration: PipelineConfiguration) -> StageTable:
     """Return the costs of every stage; times and sizes of a micro-batch are in proportion to its samples.
 
-    Parameters
-    ----------
-    positions
-        Positions where the model can be cut.
-    choices
-        What may be decided; it states the bandwidth and the memory.
-    configuration
-        Layout, and the samples of a micro-batch as a share of those in the profile.
+    Tables by begin (row) and end (column), in microseconds and bytes; shares are rounded up.
 
-    Returns
-    -------
-    StageTable
-        Tables by begin (row) and end (column), in microseconds and bytes; shares are rounded up.
-
-    Raises
-    ------
-    UsageError
-        There are too many positions, or sums of costs are beyond the largest integer of a document.
+    `configuration`: layout, and the samples of a micro-batch as a share of those in the profile.
     """
     import numpy as np
 

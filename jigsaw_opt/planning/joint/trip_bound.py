@@ -32,22 +32,11 @@ _LEVELS, _SPREAD = 24, 3
 class StageTrips:
     """Stages with some number, in any mode, as columns; one entry a span and mode.
 
-    Parameters
-    ----------
-    begin, end
-        Positions.
-    behind_us
-        The shortest round trip from the begin on, by position.
-    added_us
-        What they add to the round trip before the stages behind them.
-    trip_us
-        The shortest round trip from them on and back to their end.
-    work_us, least_us
-        What the makespan has to be beside the round trip before, and what it has to be in any case.
-    filled_us
-        What the makespan has to be less `trip_us`, as memory limits forward passes before the first backward pass.
-    turns, held_us
-        How often a place in memory is taken, and how long it is held beyond the round trip but for the last time.
+    `behind_us`: the shortest round trip from the begin on, by position. `added_us`: what they add to the round trip
+    before the stages behind them. `trip_us`: the shortest round trip from them on and back to their end. `work_us,
+    least_us`: what the makespan has to be beside the round trip before, and what it has to be in any case. `filled_us`:
+    what the makespan has to be less `trip_us`, as memory limits forward passes before the first backward pass. `turns,
+    held_us`: how often a place in memory is taken, and how long it is held beyond the round trip but for the last time.
     """
 
     begin: Table
@@ -65,17 +54,7 @@ class StageTrips:
 def completes(stages: Sequence[StageTrips], limit_us: int) -> bool:
     """Return whether the conditions leave a cut with a makespan of at most `limit_us`.
 
-    Parameters
-    ----------
-    stages
-        Spans and modes of each stage, first to last.
-    limit_us
-        Largest makespan, in microseconds.
-
-    Returns
-    -------
-    bool
-        False proves that no cut has such a makespan; True proves nothing, as levels are rounded down.
+    False proves that no cut has such a makespan; True proves nothing, as levels are rounded down.
     """
     import numpy as np
 

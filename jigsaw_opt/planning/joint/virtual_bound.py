@@ -42,17 +42,8 @@ _MOST_TRIED = 5_000
 class VirtualBound:
     """The bound for one configuration with several stages a device.
 
-    Parameters
-    ----------
-    table
-        Costs of every stage.
-
-    Attributes
-    ----------
-    least_us
-        What is proven so far, at first the work of the devices alone; None where no cut fits into memory.
-    proven
-        Whether the models were gone through.
+    `least_us`: what is proven so far, at first the work of the devices alone; None where no cut fits into memory.
+    `proven`: whether the models were gone through.
     """
 
     def __init__(self, table: StageTable) -> None:
@@ -68,15 +59,7 @@ class VirtualBound:
         return self._starts
 
     def open_cuts(self, limit_us: int, most: int) -> list[Cut] | None:
-        """Return all cuts that may have a makespan of at most `limit_us`; None where they are more than `most`.
-
-        Parameters
-        ----------
-        limit_us
-            Largest makespan, in microseconds.
-        most
-            How many cuts are returned at most.
-        """
+        """Return all cuts that may have a makespan of at most `limit_us`; None where they are more than `most`."""
         inner, stages = range(1, len(self.table.positions.layers) - 1), self._layout.stages
         modes = self.table.configuration.modes
         # Counted before any of them is made.
@@ -139,14 +122,7 @@ class VirtualBound:
 class _StageModel:
     """The common part of both models. Times are in `share.denominator` parts of a microsecond.
 
-    Attributes
-    ----------
-    proto
-        The model of the engine.
-    makespan
-        The objective of the model.
-    engine, found
-        The engine once it has solved the model, and whether it found a solution.
+    `engine, found`: the engine once it has solved the model, and whether it found a solution.
     """
 
     def __init__(self, table: StageTable, work: Sequence[tuple[int, int, int]]) -> None:
@@ -227,10 +203,7 @@ class _DivisibleModel(_StageModel):
 class _WholeModel(_StageModel):
     """Whole layers, or where positions follow one another, what lies between two of them.
 
-    Attributes
-    ----------
-    before
-        For each part and stage, whether it is in that stage or before.
+    `before`: for each part and stage, whether it is in that stage or before.
     """
 
     def __init__(self, table: StageTable, work: Sequence[tuple[int, int, int]]) -> None:

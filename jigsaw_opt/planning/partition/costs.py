@@ -29,12 +29,7 @@ Variant = Literal["released", "paper"]
 class Level:
     """One level of the machines.
 
-    Parameters
-    ----------
-    machines
-        How many of the level below (of GPUs, on the innermost one) it joins.
-    bandwidth
-        Bytes per second between them.
+    `machines`: how many of the level below (of GPUs, on the innermost one) it joins.
     """
 
     machines: int
@@ -44,22 +39,10 @@ class Level:
 class LevelCosts:
     """Costs of stages on one level.
 
-    Parameters
-    ----------
-    prefixes
-        The prefixes of the model.
-    level
-        The machines that the stages share.
-    inner_s
-        Time of each stage on one machine of the level below; infinite where there is none.
-    inner_machines
-        How many machines that one joins in turn; 1 on the innermost level.
-    variant
-        Whose costs.
-    activations
-        Whether outputs sent between stages are paid for where the variant leaves that open.
-    memory
-        Bytes of a GPU; None for no limit.
+    `level`: the machines that the stages share. `inner_s`: time of each stage on one machine of the level below;
+    infinite where there is none. `inner_machines`: how many machines that one joins in turn; 1 on the innermost level.
+    `activations`: whether outputs sent between stages are paid for where the variant leaves that open. `memory`: bytes
+    of a GPU; None for no limit.
     """
 
     def __init__(
@@ -83,17 +66,9 @@ class LevelCosts:
     def alone(self, replicas: int, begin: int) -> Times:
         """Return times of the stages that begin at a row and are the first of the model.
 
-        Parameters
-        ----------
-        replicas
-            Machines of this level that the stage has.
-        begin
-            Row at which the stages begin.
+        Seconds by end (prefix); infinite where memory does not suffice.
 
-        Returns
-        -------
-        Times
-            Seconds by end (prefix); infinite where memory does not suffice.
+        `begin`: row at which the stages begin.
         """
         import numpy as np
 
@@ -124,17 +99,7 @@ class LevelCosts:
     def fits_behind_another(self, replicas: int, machines: int) -> NDArray[np.bool_] | None:
         """Return for which stages memory suffices; None where there is no limit.
 
-        Parameters
-        ----------
-        replicas
-            Machines that the stage has.
-        machines
-            Machines that are used up to the end of the stage; fewer left mean fewer minibatches in flight.
-
-        Returns
-        -------
-        array of bool or None
-            By prefix before the stage (row) and prefix at its end (column).
+        By prefix before the stage (row) and prefix at its end (column).
         """
         if self.memory is None:
             return None

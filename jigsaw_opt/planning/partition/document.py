@@ -23,20 +23,7 @@ def partition_tree(partition: Partition) -> Json:
 
 
 def decode_partition(data: bytes | str, source: str = "$") -> Partition:
-    """Read a partition document.
-
-    Parameters
-    ----------
-    data
-        Text of the document.
-    source
-        What errors call the document.
-
-    Raises
-    ------
-    InvalidInputError
-        The document is wrong: the error lists every problem with its path, or says what else the text looks like.
-    """
+    """Read a partition document."""
     with expecting(data, source, "partition"):
         tree = parsed(data, source, _check)
     return Partition(

@@ -29,14 +29,8 @@ _MOST_BYTES, _MOST_STEPS = 2 * 10**9, 10**8
 class LevelStage:
     """A stage of one level, or all of a model on the outermost one.
 
-    Parameters
-    ----------
-    begin, end
-        The stage begins behind the prefix before `begin` and ends with prefix `end`.
-    replicas
-        How many machines of the level have a copy.
-    time_s
-        Seconds a minibatch.
+    `begin, end`: the stage begins behind the prefix before `begin` and ends with prefix `end`. `replicas`: how many
+    machines of the level have a copy.
     """
 
     begin: int
@@ -48,21 +42,8 @@ class LevelStage:
 class LevelTable:
     """Least times of one level for every part of the model that may be asked for.
 
-    Parameters
-    ----------
-    costs
-        Costs of stages on this level.
-    within
-        Matrix that says which prefix can become which.
-    rows
-        Where parts begin that are asked for.
-    replicate
-        Whether a stage may have several machines.
-
-    Raises
-    ------
-    UsageError
-        There are too many machines for so many layers.
+    `costs`: costs of stages on this level. `within`: matrix that says which prefix can become which. `rows`: where
+    parts begin that are asked for. `replicate`: whether a stage may have several machines.
     """
 
     def __init__(self, costs: LevelCosts, within: NDArray[np.bool_], rows: Sequence[int], replicate: bool) -> None:
@@ -99,17 +80,9 @@ class LevelTable:
     def stages(self, begin: int, end: int) -> list[LevelStage]:
         """Return the stages of a part that reach its least time, first to last, by backtracking.
 
-        Parameters
-        ----------
-        begin
-            Row at which the part begins, one of `rows`.
-        end
-            Prefix at which it ends.
+        Stages with their machines and times in seconds.
 
-        Returns
-        -------
-        list of LevelStage
-            Stages with their machines and times in seconds.
+        `begin`: row at which the part begins, one of `rows`.
         """
         found: list[LevelStage] = []
         machines = self.machines
@@ -185,17 +158,7 @@ def partition_levels(
     replicate: bool,
     memory: int | None,
 ) -> list[LevelTable]:
-    """Return tables of all levels, innermost first; the last one knows the whole model.
-
-    Parameters
-    ----------
-    prefixes
-        The prefixes of the model.
-    levels
-        The machines, innermost level first.
-    variant, activations, replicate, memory
-        As in `partition`.
-    """
+    """Return tables of all levels, innermost first; the last one knows the whole model."""
     import numpy as np
 
     size = len(prefixes.layers)
@@ -220,16 +183,7 @@ def time_of_stages(
 ) -> float:
     """Return what a minibatch takes with given stages, in seconds, by the costs of `partition_levels`.
 
-    Parameters
-    ----------
-    prefixes
-        The prefixes of the model, with the times that count.
-    levels
-        The machines, innermost level first.
-    variant, activations
-        As in `partition`.
-    divided
-        For each level, innermost first, the stages of each part that it divides; their own times do not count.
+    `divided`: for each level, innermost first, the stages of each part that it divides; their own times do not count.
     """
     import numpy as np
 

@@ -29,14 +29,8 @@ __all__ = ["ExactPartition", "exact_partition"]
 class ExactPartition:
     """The best partition that the exact model found, with its bound.
 
-    Parameters
-    ----------
-    stages
-        Numbers of the layers of each stage, and its copies.
-    time_s
-        Seconds a minibatch of these stages, up to rounding of nanoseconds.
-    bound_s
-        No partition takes less.
+    `stages`: numbers of the layers of each stage, and its copies. `time_s`: seconds a minibatch of these stages, up to
+    rounding of nanoseconds.
     """
 
     stages: tuple[tuple[tuple[int, ...], int], ...]
@@ -55,28 +49,9 @@ def exact_partition(
 ) -> ExactPartition:
     """Cut a model into stages on all machines of one level.
 
-    Parameters
-    ----------
-    graph
-        The layers.
-    level
-        The machines.
-    variant, activations
-        As in `partition`. Outputs are counted once a cut, where some layer behind it reads them.
-    seconds
-        Limit of the clock.
-    workers
-        Threads of the engine.
+    Layers and copies of each stage, with the time and the bound in seconds a minibatch.
 
-    Returns
-    -------
-    ExactPartition
-        Layers and copies of each stage, with the time and the bound in seconds a minibatch.
-
-    Raises
-    ------
-    OutOfTimeError
-        No partition was found in time.
+    `variant, activations`: as in `partition`. Outputs are counted once a cut, where some layer behind it reads them.
     """
     from ortools.sat.python import cp_model
 
@@ -92,13 +67,7 @@ def exact_partition(
 
 
 class _PartitionModel:
-    """The model.
-
-    Attributes
-    ----------
-    proto
-        What the engine gets.
-    """
+    """The model."""
 
     def __init__(self, graph: LayerGraph, level: Level, variant: Variant, pays: bool) -> None:
         from jigsaw_opt.formulations.cpsat_model import new_model

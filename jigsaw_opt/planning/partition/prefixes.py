@@ -31,23 +31,12 @@ _MOST_PREFIXES = 4000
 class Prefixes:
     """All prefixes that a step by layers reaches, smaller ones first; the last one has all layers.
 
-    Parameters
-    ----------
-    layers
-        For each prefix, its layers as bits of a number.
-    compute_s
-        For each prefix, seconds of its forward and backward passes.
-    parameter_bytes, activation_bytes
-        For each prefix, what its layers have in all.
-    crossing_bytes
-        For each prefix, outputs that are read behind it.
-    released_crossing_bytes
-        The same as the released optimiser counts it: also the outputs of its last layers, and of layers that some last
-        layer does not know all readers of.
-    within
-        Whether one prefix (row) can become another (column).
-    state_factor
-        Bytes held for each byte of parameters, one version of these included.
+    `layers`: for each prefix, its layers as bits of a number. `compute_s`: for each prefix, seconds of its forward and
+    backward passes. `parameter_bytes, activation_bytes`: for each prefix, what its layers have in all.
+    `crossing_bytes`: for each prefix, outputs that are read behind it. `released_crossing_bytes`: the same as the
+    released optimiser counts it: also the outputs of its last layers, and of layers that some last layer does not know
+    all readers of. `within`: whether one prefix (row) can become another (column). `state_factor`: bytes held for each
+    byte of parameters, one version of these included.
     """
 
     layers: tuple[int, ...]
@@ -61,13 +50,7 @@ class Prefixes:
 
 
 def prefixes_of(graph: LayerGraph) -> Prefixes:
-    """Return the prefixes of a graph.
-
-    Raises
-    ------
-    UsageError
-        There are too many, or the graph is in several parts.
-    """
+    """Return the prefixes of a graph."""
     import numpy as np
 
     readers, below = _readers(graph), _below(graph)

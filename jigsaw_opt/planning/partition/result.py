@@ -19,30 +19,14 @@ __all__ = ["OuterStage", "Partition", "Stage", "partition"]
 class Stage:
     """A stage of the pipeline on GPUs.
 
-    Parameters
-    ----------
-    nodes
-        Names of its layers, each behind those that it reads from.
-    replicas
-        GPUs that have a copy, over all levels.
-    compute_s
-        Seconds of its forward and backward pass on one GPU.
-    forward_us, backward_us
-        The same in microseconds, pass by pass.
-    parameter_bytes, activation_bytes
-        Sums over all its layers.
-    output_bytes
-        What the next stages read of it and of those before; 0 for the last one.
-    time_s
-        Seconds a minibatch that it takes with its copies, on the innermost level.
-    state_bytes
-        Gradients and optimiser state; 0 where nothing is known of them.
-    weight_us
-        The part of `backward_us` for the gradients of the weights; None where it is not known of all layers.
-    recompute
-        Whether it computes its activations again before its backward pass, which takes `forward_us` more.
-    input_bytes
-        What its layers read of the model's own input; None where that is not known, or nothing.
+    `nodes`: names of its layers, each behind those that it reads from. `replicas`: GPUs that have a copy, over all
+    levels. `compute_s`: seconds of its forward and backward pass on one GPU. `forward_us, backward_us`: the same in
+    microseconds, pass by pass. `output_bytes`: what the next stages read of it and of those before; 0 for the last one.
+    `time_s`: seconds a minibatch that it takes with its copies, on the innermost level. `state_bytes`: gradients and
+    optimiser state; 0 where nothing is known of them. `weight_us`: the part of `backward_us` for the gradients of the
+    weights; None where it is not known of all layers. `recompute`: whether it computes its activations again before its
+    backward pass, which takes `forward_us` more. `input_bytes`: what its layers read of the model's own input; None
+    where that is not known, or nothing.
     """
 
     nodes: tuple[str, ...]
@@ -64,16 +48,8 @@ class Stage:
 class OuterStage:
     """A stage of one level of the machines.
 
-    Parameters
-    ----------
-    level
-        Number of the level, 1 for the innermost one.
-    stages
-        Numbers of the first stage on GPUs that it has, and of the one behind its last.
-    replicas
-        Machines of the level that have a copy.
-    time_s
-        Seconds a minibatch.
+    `level`: number of the level, 1 for the innermost one. `stages`: numbers of the first stage on GPUs that it has, and
+    of the one behind its last. `replicas`: machines of the level that have a copy.
     """
 
     level: int

@@ -38,18 +38,10 @@ __all__ = ["AsyncSchedule", "AsyncStage", "asynchronous"]
 class AsyncStage:
     """A stage with its copies; times in microseconds.
 
-    Parameters
-    ----------
-    forward_us, backward_us
-        Passes of a minibatch on one copy, with its share of the exchange of gradients.
-    replicas
-        Copies.
-    parameter_bytes, activation_bytes
-        Bytes of one version of the weights, and of what a minibatch holds from its forward to its backward pass.
-    transfer_us
-        How long sending to the next stage takes, and back from it; 0 for the last one.
-    state_bytes
-        Gradients and optimiser state, which are there once.
+    `forward_us, backward_us`: passes of a minibatch on one copy, with its share of the exchange of gradients.
+    `parameter_bytes, activation_bytes`: bytes of one version of the weights, and of what a minibatch holds from its
+    forward to its backward pass. `transfer_us`: how long sending to the next stage takes, and back from it; 0 for the
+    last one. `state_bytes`: gradients and optimiser state, which are there once.
     """
 
     forward_us: int
@@ -66,24 +58,11 @@ class AsyncStage:
 class AsyncSchedule:
     """The steady state as an instance and a checked plan of it.
 
-    Parameters
-    ----------
-    instance, plan
-        A period has as many minibatches as it takes for all copies to have had equally many.
-    minibatches
-        In a period.
-    initiation_interval_us
-        Microseconds from one minibatch to the next.
-    latency_us
-        Microseconds from the begin of a minibatch to its end.
-    noam
-        Minibatches under way in the paper: workers over copies of the first stage, rounded up, for each of these.
-    in_flight
-        Minibatches that are under way at once, at most.
-    weight_versions
-        For each stage, versions of the weights that each copy keeps.
-    peak_bytes
-        For each stage, what a copy holds at most.
+    `instance, plan`: A period has as many minibatches as it takes for all copies to have had equally many.
+    `initiation_interval_us`: microseconds from one minibatch to the next. `latency_us`: microseconds from the begin of
+    a minibatch to its end. `noam`: minibatches under way in the paper: workers over copies of the first stage, rounded
+    up, for each of these. `in_flight`: minibatches that are under way at once, at most. `weight_versions`: for each
+    stage, versions of the weights that each copy keeps. `peak_bytes`: for each stage, what a copy holds at most.
     """
 
     instance: Instance
@@ -104,30 +83,12 @@ def asynchronous(
 ) -> AsyncSchedule:
     """Return the steady state of PipeDream for some stages.
 
-    Parameters
-    ----------
-    stages
-        First to last.
-    name
-        Name of the instance.
-    in_flight
-        Minibatches under way at most, which may lengthen the initiation interval; None for as many as the least one
-        takes, and at least the paper's NOAM for each copy of the first stage.
-    memory
-        Bytes of a GPU; None for as much as it takes.
+    The schedule with the interval of the slowest stage, or the least interval at which a building block keeps
+    `in_flight`.
 
-    Returns
-    -------
-    AsyncSchedule
-        The schedule with the interval of the slowest stage, or the least interval at which a building block keeps
-        `in_flight`.
-
-    Raises
-    ------
-    UsageError
-        `in_flight` is below 1.
-    InfeasibleError
-        A copy of a stage holds more than its GPU has.
+    `in_flight`: minibatches under way at most, which may lengthen the initiation interval; None for as many as the
+    least one takes, and at least the paper's NOAM for each copy of the first stage. `memory`: bytes of a GPU; None for
+    as much as it takes.
     """
     if in_flight is not None and in_flight < 1:
         raise UsageError(f"at least 1 minibatch is in flight, not {in_flight}", code="out-of-range", path="in_flight")

@@ -37,21 +37,8 @@ _LEAST_REPEATED = 3
 def megatron_layout(parts: ModelParts, layout: PipelineLayout, kinds: Sequence[tuple[str, str]] = ()) -> str:
     """Return the layout.
 
-    Parameters
-    ----------
-    parts
-        Modules of each stage.
-    layout
-        Where the stages are.
-    kinds
-        Patterns as of a shell for names of modules, each with its kind; the first that fits counts. Others are known by
-        usual names, as ``tok_embeddings``, ``layers.0``, ``layer0``, ``norm`` or ``output``.
-
-    Raises
-    ------
-    UsageError
-        Megatron would refuse it; the error lists all: modules of no known kind, stages that are elsewhere, an order
-        other than one embedding, transformer layers, heads of several tokens and one loss.
+    `kinds`: patterns as of a shell for names of modules, each with its kind; the first that fits counts. Others are
+    known by usual names, as ``tok_embeddings``, ``layers.0``, ``layer0``, ``norm`` or ``output``.
     """
     wrong = []
     unknown = [name for part in parts for name in part if not _kind(name, kinds)]

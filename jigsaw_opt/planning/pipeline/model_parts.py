@@ -18,22 +18,8 @@ def model_parts(
 ) -> ModelParts:
     """Return the modules of each stage.
 
-    Parameters
-    ----------
-    partition
-        Stages with their layers.
-    shape, stages
-        The pipeline that was made of it, and how many stages it has.
-    layers
-        The layer profile that was cut, which may say of what modules a layer is made; None where a layer's name is the
-        path of its module.
-    source
-        What problems call the partition.
-
-    Raises
-    ------
-    InvalidInputError
-        The partition is of another pipeline, or of other layers, with every problem and its path.
+    `layers`: the layer profile that was cut, which may say of what modules a layer is made; None where a layer's name
+    is the path of its module.
     """
     report, lengths = Report(), {block.name: block.duration_us.values() for block in shape.blocks}
     modules = {} if layers is None else {layer.name: layer.modules for layer in layers.layers}

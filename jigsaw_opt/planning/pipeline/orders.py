@@ -39,14 +39,8 @@ Orders = list[list[Pass]]
 class PipelineLayout:
     """The GPU of each stage, and the number of micro-batches that pass through them.
 
-    Parameters
-    ----------
-    gpu_of
-        For each stage, its GPU.
-    micro_batches
-        How many there are in an iteration.
-    split
-        Whether the gradient of the weights has a pass of its own.
+    `micro_batches`: how many there are in an iteration. `split`: whether the gradient of the weights has a pass of its
+    own.
     """
 
     gpu_of: tuple[int, ...]
@@ -69,15 +63,7 @@ class PipelineLayout:
         return self.stages // self.gpus
 
     def backward(self, micro_batch: int, stage: int) -> list[Pass]:
-        """Return the backward pass, followed at once by the pass for the weights where that is split off.
-
-        Parameters
-        ----------
-        micro_batch
-            Number of the micro-batch.
-        stage
-            Number of the stage.
-        """
+        """Return the backward pass, followed at once by the pass for the weights where that is split off."""
         first = Pass("B", micro_batch, stage)
         return [first, Pass("W", micro_batch, stage)] if self.split else [first]
 
@@ -153,19 +139,8 @@ def zero_bubble_h2(layout: PipelineLayout) -> Orders:
 def _zero_bubble(layout: PipelineLayout, ahead: list[int], most: int) -> Orders:
     """Return orders in unit time: each GPU takes a forward pass within its limits, else a backward one, else weights.
 
-    Parameters
-    ----------
-    layout
-        The pipeline, one stage a GPU.
-    ahead
-        For each stage, forward passes whose backward pass is still to come, at most.
-    most
-        These and backward passes whose gradient of the weights is still to come, at most.
-
-    Raises
-    ------
-    UsageError
-        The backward pass is not split.
+    `ahead`: for each stage, forward passes whose backward pass is still to come, at most. `most`: these and backward
+    passes whose gradient of the weights is still to come, at most.
     """
     if not layout.split:
         raise UsageError(

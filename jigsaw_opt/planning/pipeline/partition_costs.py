@@ -13,13 +13,7 @@ __all__ = ["async_stages", "costs_of", "stages_of"]
 
 
 def costs_of(partition: Partition) -> PipelineCosts:
-    """Return the costs of a pipeline with a GPU a stage; weights and state are always held, activations until backward.
-
-    Raises
-    ------
-    UsageError
-        A stage has several copies.
-    """
+    """Return costs of a pipeline with a GPU a stage; weights and state are always held, activations until backward."""
     stages = partition.stages
     if any(stage.replicas > 1 for stage in stages):
         raise UsageError(

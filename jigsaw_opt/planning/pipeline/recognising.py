@@ -21,22 +21,7 @@ _BLOCK = re.compile(r"([FBW])(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})")
 
 
 def pipeline_of(instance: Instance, plan: Plan) -> tuple[int, PipelineLayout]:
-    """Return the number of the only job that is a pipeline, and its layout.
-
-    Parameters
-    ----------
-    instance
-        An instance with one pipeline; other jobs may be there as well.
-    plan
-        A correct plan for it.
-
-    Raises
-    ------
-    InvalidInputError
-        No job is a pipeline, or several are; with what keeps each task-graph job from being one.
-    UsageError
-        The plan repeats phases, or orders the passes in one iteration otherwise than in another.
-    """
+    """Return the number of the only job that is a pipeline, and its layout."""
     number, layout = only_pipeline(instance)
     orders = [orders_of(instance, plan, number, iteration) for iteration in range(instance.jobs[number].iterations)]
     if any(order != orders[0] for order in orders):
@@ -49,13 +34,7 @@ def pipeline_of(instance: Instance, plan: Plan) -> tuple[int, PipelineLayout]:
 
 
 def only_pipeline(instance: Instance) -> tuple[int, PipelineLayout]:
-    """Return the number of the only job that is a pipeline, and its layout.
-
-    Raises
-    ------
-    InvalidInputError
-        No job is a pipeline, or several are; with what keeps each task-graph job from being one.
-    """
+    """Return the number of the only job that is a pipeline, and its layout."""
     report, found = Report(), dict[int, PipelineLayout]()
     for number, job in enumerate(instance.jobs):
         if not isinstance(job, TaskGraphJob):
@@ -84,15 +63,7 @@ def recomputed_stages(shape: TaskGraph) -> tuple[int, ...]:
 
 
 def orders_of(instance: Instance, plan: Plan, job: int = 0, iteration: int = 0) -> Orders:
-    """Return for each GPU the passes of a pipeline in the order of a plan.
-
-    Parameters
-    ----------
-    instance, plan
-        The instance, and a correct plan that does not repeat phases.
-    job, iteration
-        Number of the pipeline among the jobs, and the iteration.
-    """
+    """Return for each GPU the passes of a pipeline in the order of a plan."""
     asked, done = instance.jobs[job], plan.jobs[job]
     assert isinstance(asked, TaskGraphJob) and isinstance(done, TaskGraphJobPlan), "a pipeline has a task graph"
     orders: dict[str, list[tuple[int, Pass]]] = {slot.name: [] for slot in asked.shape.slots}

@@ -36,16 +36,9 @@ __all__ = [
 class PipelineSchedule:
     """Orders of passes on GPUs, and their plans on both horizons.
 
-    Parameters
-    ----------
-    finite
-        One iteration, as short as the orders allow.
-    cyclic
-        Iterations one behind the other on each GPU, as close as the orders allow.
-    bubble
-        Share of the period that GPUs are idle, on average.
-    peak_bytes
-        By GPU, the most memory that is held at once.
+    `finite`: one iteration, as short as the orders allow. `cyclic`: iterations one behind the other on each GPU, as
+    close as the orders allow. `bubble`: share of the period that GPUs are idle, on average. `peak_bytes`: by GPU, the
+    most memory that is held at once.
     """
 
     finite: tuple[Instance, Plan]
@@ -67,19 +60,7 @@ class PipelineSchedule:
 def require_memory(pipeline: PipelineProblem, orders: Orders, schedule: str) -> None:
     """Refuse orders that hold more than GPUs have.
 
-    Parameters
-    ----------
-    pipeline
-        The pipeline, with the memory of its GPUs.
-    orders
-        By GPU, its passes in their order.
-    schedule
-        Name of the schedule, for the error.
-
-    Raises
-    ------
-    InfeasibleError
-        Some GPU holds more than it has; the message has the worst one.
+    `orders`: by GPU, its passes in their order.
     """
     peak = peak_bytes(pipeline, orders)
     if max(peak) > pipeline.room:
@@ -90,26 +71,7 @@ def require_memory(pipeline: PipelineProblem, orders: Orders, schedule: str) -> 
 def schedule_of(pipeline: PipelineProblem, orders: Orders, name: str, schedule: str) -> PipelineSchedule:
     """Time orders of passes on both horizons.
 
-    Parameters
-    ----------
-    pipeline
-        The pipeline.
-    orders
-        By GPU, its passes in their order.
-    name
-        Name of the instances.
-    schedule
-        Name of the schedule that the plans state.
-
-    Returns
-    -------
-    PipelineSchedule
-        The finite and the cyclic plan with their instances, the idle share, and peak bytes by GPU.
-
-    Raises
-    ------
-    WrongPlanError
-        A plan breaks a rule.
+    The finite and the cyclic plan with their instances, the idle share, and peak bytes by GPU.
     """
     finite = plan_of_orders(pipeline, orders, name, "finite", schedule)
     cyclic = plan_of_orders(pipeline, orders, name, "cyclic", schedule)
@@ -118,20 +80,7 @@ def schedule_of(pipeline: PipelineProblem, orders: Orders, name: str, schedule: 
 
 
 def peak_bytes(pipeline: PipelineProblem, orders: Orders) -> tuple[int, ...]:
-    """Return the most memory that orders of passes hold at once on each GPU.
-
-    Parameters
-    ----------
-    pipeline
-        The pipeline.
-    orders
-        By GPU, its passes in their order.
-
-    Returns
-    -------
-    tuple of int
-        Bytes by GPU.
-    """
+    """Return the most memory that orders of passes hold at once on each GPU."""
     static = by_gpu(pipeline.layout, pipeline.costs.static_bytes)
     return tuple(max(held, default=always) for held, always in zip(held_bytes(pipeline, orders), static, strict=True))
 
@@ -139,17 +88,9 @@ def peak_bytes(pipeline: PipelineProblem, orders: Orders) -> tuple[int, ...]:
 def held_bytes(pipeline: PipelineProblem, orders: Orders) -> list[list[int]]:
     """Return the memory that is held during each pass of each GPU.
 
-    Parameters
-    ----------
-    pipeline
-        The pipeline.
-    orders
-        By GPU, its passes in their order.
+    Bytes by GPU and pass, with the static bytes of the GPU's stages.
 
-    Returns
-    -------
-    list of list of int
-        Bytes by GPU and pass, with the static bytes of the GPU's stages.
+    `orders`: by GPU, its passes in their order.
     """
     costs, found = pipeline.costs, list[list[int]]()
     for held, order in zip(by_gpu(pipeline.layout, costs.static_bytes), orders, strict=True):
@@ -171,17 +112,7 @@ def held_bytes(pipeline: PipelineProblem, orders: Orders) -> list[list[int]]:
 def makespan_us(pipeline: PipelineProblem, orders: Orders) -> int:
     """Return the makespan when each pass begins as early as the orders allow, in microseconds.
 
-    Parameters
-    ----------
-    pipeline
-        The pipeline.
-    orders
-        By GPU, its passes in their order.
-
-    Raises
-    ------
-    WrongPlanError
-        The orders wait for one another.
+    `orders`: by GPU, its passes in their order.
     """
     layout, sending = pipeline.layout, pipeline.costs.transfer_us
     ends: dict[Pass, int] = {}
@@ -223,19 +154,7 @@ def _waits_for(pass_: Pass, stages: int) -> Pass | None:
 def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: Orders) -> Timetable:
     """Return the timetable in which each pass begins as early as the orders allow.
 
-    Parameters
-    ----------
-    pipeline
-        The pipeline.
-    instance
-        Its instance; the horizon says whether the orders repeat.
-    orders
-        By GPU, its passes in their order.
-
-    Raises
-    ------
-    WrongPlanError
-        The orders wait for one another.
+    `orders`: by GPU, its passes in their order.
     """
     operations = compile_instance(instance)
     gpus = [[(0, gpu) for gpu in range(pipeline.layout.gpus)]]
@@ -257,23 +176,7 @@ def plan_of_orders(
 ) -> tuple[Instance, Plan]:
     """Return the instance of a pipeline, and the checked plan of orders of its passes, with a fast bound.
 
-    Parameters
-    ----------
-    pipeline
-        The pipeline.
-    orders
-        By GPU, its passes in their order.
-    name
-        Name of the instance and of the plan.
-    horizon
-        ``finite`` for one iteration, ``cyclic`` for iterations that repeat.
-    schedule
-        Name of the schedule that the plan states.
-
-    Raises
-    ------
-    WrongPlanError
-        The plan breaks a rule.
+    `orders`: by GPU, its passes in their order.
     """
     instance = pipeline_instance(pipeline, name, horizon)
     operations = compile_instance(instance)
@@ -297,13 +200,7 @@ def plan_of_orders(
 
 
 def _joint_order(graph: CompiledTaskGraph, orders: Orders) -> list[int]:
-    """Return all operations, each behind what it waits for and behind the one before it on its GPU.
-
-    Raises
-    ------
-    WrongPlanError
-        The orders wait for one another.
-    """
+    """Return all operations, each behind what it waits for and behind the one before it on its GPU."""
     number = {block.name: n for n, block in enumerate(graph.shape.blocks)}
     waiting: list[list[int]] = [[] for _ in range(graph.size)]
     missing = [0] * graph.size

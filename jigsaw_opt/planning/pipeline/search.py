@@ -25,23 +25,7 @@ def search_schedule(
 ) -> tuple[Instance, Result]:
     """Solve the instance of a pipeline with `auto`, from all named schedules that fit its layout and memory.
 
-    Parameters
-    ----------
-    pipeline
-        The pipeline.
-    name
-        Name of its instance.
-    horizon
-        Whether the makespan of an iteration is to be least, or the period.
-    options, report
-        As in `solve`.
-    first
-        Other orders to begin with.
-
-    Returns
-    -------
-    tuple
-        The instance, and what `auto` says of it; never worse than a named schedule, or than `first`.
+    The instance, and what `auto` says of it; never worse than a named schedule, or than `first`.
     """
     instance = pipeline_instance(pipeline, name, horizon)
     # `auto` keeps the best of its first plans, so that its result is never worse than any of them.

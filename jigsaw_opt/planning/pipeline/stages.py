@@ -32,28 +32,16 @@ _BYTES_PER_SECOND = 10**6
 class PipelineCosts:
     """Costs of the stages, first to last; times in microseconds.
 
-    Parameters
-    ----------
-    forward_us, backward_us
-        Times of the passes of each stage.
-    weight_us
-        By stage, the part of the backward pass for the gradient of the weights, which `backward_us` does not have then;
-        empty where the backward pass is not split.
-    transfer_us
-        By stage but the last, how long sending its output onward takes, and the gradient of it back.
-    transfer_bytes
-        By stage but the last, the size of that output; empty where only the times are known.
-    static_bytes
-        For each stage, what it holds all the time; empty for nothing.
-    activation_bytes
-        By stage, what a micro-batch holds from its forward pass to the end of its last backward one; empty for nothing.
-    weight_bytes
-        By stage, the part of these that is held for the gradient of the weights alone: up to its end, where the rest is
-        held up to that of the input's; empty for all.
-    recomputed_bytes
-        For each stage, what is computed again when its backward pass begins, and held besides up to the end of its last
-        backward pass, at least a byte, and 0 where nothing is; the time for it is part of `backward_us`. Empty for
-        nothing.
+    `forward_us, backward_us`: times of the passes of each stage. `weight_us`: by stage, the part of the backward pass
+    for the gradient of the weights, which `backward_us` does not have then; empty where the backward pass is not split.
+    `transfer_us`: by stage but the last, how long sending its output onward takes, and the gradient of it back.
+    `transfer_bytes`: by stage but the last, the size of that output; empty where only the times are known.
+    `static_bytes`: for each stage, what it holds all the time; empty for nothing. `activation_bytes`: by stage, what a
+    micro-batch holds from its forward pass to the end of its last backward one; empty for nothing. `weight_bytes`: by
+    stage, the part of these that is held for the gradient of the weights alone: up to its end, where the rest is held
+    up to that of the input's; empty for all. `recomputed_bytes`: for each stage, what is computed again when its
+    backward pass begins, and held besides up to the end of its last backward pass, at least a byte, and 0 where nothing
+    is; the time for it is part of `backward_us`. Empty for nothing.
     """
 
     forward_us: tuple[int, ...]
@@ -67,13 +55,7 @@ class PipelineCosts:
     recomputed_bytes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse lists that do not fit together.
-
-        Raises
-        ------
-        UsageError
-            Some lists do not fit together; the error names them all.
-        """
+        """Refuse lists that do not fit together."""
         count, wrong = len(self.forward_us), []
         for name in (
             "backward_us",
@@ -140,14 +122,8 @@ class PipelineCosts:
 class PipelineProblem:
     """A pipeline: stages, the GPU of each, and the micro-batches of an iteration.
 
-    Parameters
-    ----------
-    costs
-        Costs of the stages.
-    layout
-        GPUs of the stages and number of micro-batches.
-    memory
-        Bytes of a GPU; None for as much as all micro-batches take at once.
+    `layout`: GPUs of the stages and number of micro-batches. `memory`: bytes of a GPU; None for as much as all
+    micro-batches take at once.
     """
 
     costs: PipelineCosts
@@ -160,15 +136,7 @@ class PipelineProblem:
         return "FBW" if self.layout.split else "FB"
 
     def duration_us(self, kind: str, stage: int) -> int:
-        """Return the length of a pass in microseconds, at least 1.
-
-        Parameters
-        ----------
-        kind
-            ``F`` forward, ``B`` backward, or ``W`` for the gradient of the weights.
-        stage
-            Number of the stage.
-        """
+        """Return the length of a pass in microseconds, at least 1."""
         # A block of no length would be none: documents state positive durations.
         return max(1, {"F": self.costs.forward_us, "B": self.costs.backward_us, "W": self.costs.weight_us}[kind][stage])
 
@@ -201,15 +169,6 @@ def pipeline_instance(pipeline: PipelineProblem, name: str, horizon: Horizon) ->
     A pass is a block called ``F3.0``: its kind, micro-batch and stage. Sending is a delay, since the server's fabric is
     nobody's alone. On the cyclic horizon the barrier is `slot`: a GPU begins the next iteration once it is done with
     this one (specification: edges-and-barrier).
-
-    Parameters
-    ----------
-    pipeline
-        The pipeline.
-    name
-        Name of the instance.
-    horizon
-        ``finite`` for the makespan of an iteration, ``cyclic`` for the least period.
     """
     shape = pipeline_task_graph(pipeline, _TYPE, pipeline.costs.transfer_us)
     server = Server("server", _TYPE, pipeline.layout.gpus, pipeline.room, _BYTES_PER_SECOND, 0)
@@ -220,14 +179,7 @@ def pipeline_instance(pipeline: PipelineProblem, name: str, horizon: Horizon) ->
 def pipeline_task_graph(pipeline: PipelineProblem, gpu_type: str, sizes: Sequence[int]) -> TaskGraph:
     """Return what an iteration of a pipeline consists of.
 
-    Parameters
-    ----------
-    pipeline
-        The pipeline.
-    gpu_type
-        The GPUs that its costs are of.
-    sizes
-        By stage but the last, bytes sent onward, and back; empty for nothing.
+    `sizes`: by stage but the last, bytes sent onward, and back; empty for nothing.
     """
     layout, costs = pipeline.layout, pipeline.costs
     static = by_gpu(layout, costs.static_bytes)
@@ -246,17 +198,7 @@ def pipeline_task_graph(pipeline: PipelineProblem, gpu_type: str, sizes: Sequenc
 def by_gpu(layout: PipelineLayout, by_stage: Sequence[int]) -> list[int]:
     """Sum what each stage has over the stages of a GPU.
 
-    Parameters
-    ----------
-    layout
-        The GPU of each stage.
-    by_stage
-        An amount for each stage; empty for nothing.
-
-    Returns
-    -------
-    list of int
-        The sum for each GPU, in the same unit; 0 where nothing is stated.
+    The sum for each GPU, in the same unit; 0 where nothing is stated.
     """
     total = [0] * layout.gpus
     for stage, amount in enumerate(by_stage):

@@ -26,27 +26,7 @@ def add_pipeline(
     What stages send takes links and fabrics of the cluster for as long as its bytes take there. The GPU memory is the
     cluster's as well. An iteration begins on a GPU once it is done with the one before.
 
-    Parameters
-    ----------
-    instance
-        Stays as it is.
-    pipeline
-        The pipeline.
-    name
-        Name of the job.
-    gpu_type
-        The GPUs that its costs are of, and that it may have; None for those of the cluster where all are alike.
-    iterations
-        How many; with a cyclic horizon, in a period.
-    weight
-        Weight of the job.
-
-    Raises
-    ------
-    UsageError
-        The cluster has too few such GPUs, or the sizes of what is sent are not known.
-    InvalidInputError
-        The result is no valid instance, as with a name that another job has.
+    `gpu_type`: the GPUs that its costs are of, and that it may have; None for those of the cluster where all are alike.
     """
     chosen = _gpu_type(instance.cluster, gpu_type)
     there = sum(server.gpus for server in instance.cluster.servers if server.gpu_type == chosen)

@@ -80,18 +80,9 @@ class StageSchedule(Protocol):
 class TorchSchedule:
     """The actions of each rank of a pipeline, in the words of PyTorch.
 
-    Parameters
-    ----------
-    job
-        Number of the pipeline among the jobs of its instance.
-    layout
-        Its layout.
-    ranks
-        By rank, its actions.
-    planned
-        For each action, the name of the block that it carries out; none of actions that send and receive.
-    recomputed
-        Stages that compute their activations again before their backward pass, which the file has no word for.
+    `job`: number of the pipeline among the jobs of its instance. `planned`: for each action, the name of the block that
+    it carries out; none of actions that send and receive. `recomputed`: stages that compute their activations again
+    before their backward pass, which the file has no word for.
     """
 
     job: int
@@ -124,15 +115,7 @@ class TorchSchedule:
         return self.planned
 
     def actions_of(self, rank: int, iteration: int) -> list[str]:
-        """Return the passes of a process, the same in all iterations.
-
-        Parameters
-        ----------
-        rank
-            Number of the process.
-        iteration
-            Number of the iteration, which makes no difference.
-        """
+        """Return the passes of a process, the same in all iterations."""
         return [action for action in self.ranks[rank] if action in self.planned]
 
     @property
@@ -150,10 +133,7 @@ class TorchSchedule:
 class TorchSchedules:
     """The actions of each rank of a pipeline in each iteration of a plan.
 
-    Parameters
-    ----------
-    iterations
-        By iteration; they differ in orders alone.
+    `iterations`: by iteration; they differ in orders alone.
     """
 
     iterations: tuple[TorchSchedule, ...]
@@ -202,15 +182,7 @@ class TorchSchedules:
         return self.iterations[iteration % len(self.iterations)].planned
 
     def actions_of(self, rank: int, iteration: int) -> list[str]:
-        """Return the passes of a process in an iteration, counted over all passes.
-
-        Parameters
-        ----------
-        rank
-            Number of the process.
-        iteration
-            Number of the iteration over all repetitions of the plan.
-        """
+        """Return the passes of a process in an iteration, counted over all passes."""
         return self.iterations[iteration % len(self.iterations)].actions_of(rank, iteration)
 
 
@@ -219,22 +191,6 @@ def torch_schedule(instance: Instance, plan: Plan, form: CsvFormat = "compute_on
 
     PyTorch looks losses up by their number in the order of the last stage's forward passes, so micro-batches, which are
     all alike, are numbered in this order.
-
-    Parameters
-    ----------
-    instance, plan
-        An instance with a pipeline, and a correct plan for it.
-    form
-        ``compute_only`` leaves sends and receives to PyTorch. ``compute_comms`` has them, and where gradients of a
-        stage are complete: a pass's result is sent as soon as it is there, and both sides take what they exchange in
-        the order in which it was there.
-
-    Raises
-    ------
-    InvalidInputError
-        There is not one pipeline.
-    UsageError
-        The plan repeats phases, or orders iterations differently.
     """
     pipeline_of(instance, plan)
     return _schedule(instance, plan, form, 0)
@@ -267,13 +223,6 @@ def _schedule(instance: Instance, plan: Plan, form: CsvFormat, iteration: int) -
 def torch_schedules(instance: Instance, plan: Plan) -> TorchSchedules:
     """Return the actions of a pipeline's ranks for each iteration, with sends and receives.
 
-    Parameters
-    ----------
-    instance
-        The instance, with one pipeline.
-    plan
-        A plan of it.
-
     Notes
     -----
     It raises the errors of `torch_schedule`.
@@ -301,19 +250,7 @@ def flow_schedule(instance: Instance) -> TorchSchedule | None:
 def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> list[dict[str, tuple[int, int]]]:
     """Return the planned start and end of each action that carries out a block, for each iteration.
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    plan
-        A plan of it.
-    schedule
-        Actions of the ranks, and the blocks that they carry out.
-
-    Returns
-    -------
-    list of dict
-        For each iteration and action, start and end in microseconds.
+    For each iteration and action, start and end in microseconds.
     """
     found = []
     for iteration in range(instance.jobs[schedule.job].iterations):

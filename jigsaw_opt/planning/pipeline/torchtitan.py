@@ -40,25 +40,8 @@ def torchtitan_configuration(
 ) -> str:
     """Return the configuration, in TOML; a comment has the values that later versions call by another name.
 
-    Parameters
-    ----------
-    parts
-        Modules of each stage.
-    layout
-        Where the stages are, and how many micro-batches there are.
-    csv
-        Path of the schedule's file.
-    batch
-        Samples of a step on a rank; None for one each micro-batch.
-    recomputed
-        Stages that compute activations again. TorchTitan has one mode for all of them, which recomputes some
-        activations where nothing is said.
-
-    Raises
-    ------
-    UsageError
-        The stages are neither in turn on all ranks nor there and back once, as TorchTitan places them; or the samples
-        are no multiple of the micro-batches.
+    `batch`: samples of a step on a rank; None for one each micro-batch. `recomputed`: stages that compute activations
+    again. TorchTitan has one mode for all of them, which recomputes some activations where nothing is said.
     """
     gpus = layout.gpus
     samples, rest = divmod(layout.micro_batches if batch is None else batch, layout.micro_batches)

@@ -36,16 +36,7 @@ _MOST_CELLS = 200_000_000
 class PiperStage:
     """A stage.
 
-    Parameters
-    ----------
-    nodes
-        Ids of its nodes.
-    options
-        For each node, the way to run it.
-    data_parallel, tensor_parallel
-        Copies, and devices of each.
-    time
-        For each micro-batch, in the unit of the workload.
+    `options`: for each node, the way to run it. `time`: for each micro-batch, in the unit of the workload.
     """
 
     nodes: tuple[int, ...]
@@ -64,20 +55,7 @@ class PiperPlan:
 
 
 def piper_plan(graph: PiperGraph) -> PiperPlan:
-    """Return the plan of least time.
-
-    Parameters
-    ----------
-    graph
-        The workload, with its devices.
-
-    Raises
-    ------
-    UsageError
-        There are too many contiguous parts, or more than two ways to run a node.
-    InfeasibleError
-        No plan fits into memory.
-    """
+    """Return the plan of least time."""
     for node in graph.nodes:
         if any(len(options) > MOST_OPTIONS for options in node.options.values()):
             raise UsageError(f"node {node.number} has more than {MOST_OPTIONS} ways at one degree", code="too-large")
@@ -157,10 +135,7 @@ class _Sets:
 class _PiperProgram:
     """The dynamic program under a limit.
 
-    Attributes
-    ----------
-    least
-        The least time at most `limit`; infinite where there is none.
+    `least`: the least time at most `limit`; infinite where there is none.
     """
 
     def __init__(self, graph: PiperGraph, sets: _Sets, limit: float) -> None:

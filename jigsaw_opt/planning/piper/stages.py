@@ -34,17 +34,7 @@ class StageCosts:
     Where the fastest way to run each node does not fit into memory, nodes change to their other way, those first that
     lose least time for each byte, until it does. Piper's released planner does so as well.
 
-    Parameters
-    ----------
-    graph
-        The workload.
-    degree
-        Degree of tensor parallelism.
-
-    Attributes
-    ----------
-    allowed
-        For each node, whether it can be run at this degree.
+    `allowed`: for each node, whether it can be run at this degree.
     """
 
     def __init__(self, graph: PiperGraph, degree: int) -> None:
@@ -76,31 +66,14 @@ class StageCosts:
         self.across = across[:1] if np.array_equal(across[0], across[1]) else across
 
     def outside_bytes(self, members: Members) -> Array:
-        """Return by way, stage and node the bytes sent out of the stage; once if both ways send the same.
-
-        Parameters
-        ----------
-        members
-            By stage (row), whether it has a node (column).
-        """
+        """Return by way, stage and node the bytes sent out of the stage; once if both ways send the same."""
         found: Array = self.across.sum(axis=1)[:, None] - members.astype(float) @ self.across
         return found
 
     def times(self, members: Members, outside: Array, copies: int, most: int, limit: float) -> Array:
         """Return times by stage and micro-batches in flight, 0 to `most`; infinite where there is no room, or none.
 
-        Parameters
-        ----------
-        members
-            By stage (row), whether it has a node (column).
-        outside
-            What `outside_bytes` returns for them.
-        copies
-            The degree of data parallelism.
-        most
-            Micro-batches in flight at most.
-        limit
-            Times above may be infinite.
+        `members`: by stage (row), whether it has a node (column).
         """
         import numpy as np
 
@@ -114,19 +87,7 @@ class StageCosts:
     def ways(self, members: Members, copies: int, flight: int) -> list[int]:
         """Return for each node which way a single stage runs it.
 
-        Parameters
-        ----------
-        members
-            Which nodes the stage has.
-        copies
-            Degree of data parallelism.
-        flight
-            Micro-batches in flight.
-
-        Returns
-        -------
-        list of int
-            For each node, 0 for its first option and 1 for its last one.
+        For each node, 0 for its first option and 1 for its last one.
         """
         import numpy as np
 

@@ -25,20 +25,7 @@ _NEVER = 2**62
 
 
 def contiguous_placement(groups: Groups) -> Placed:
-    """Return the placement of least maximum load in which each device has what lies between two closed sets.
-
-    Parameters
-    ----------
-    groups
-        Groups in an order (`ordered_groups`).
-
-    Raises
-    ------
-    UsageError
-        There are too many closed sets.
-    InfeasibleError
-        No devices can have all operators.
-    """
+    """Return the placement of least maximum load in which each device has what lies between two closed sets."""
     chain = [0]
     for at in range(len(groups.members)):
         chain.append(chain[-1] | 1 << at)
@@ -52,10 +39,7 @@ def contiguous_placement(groups: Groups) -> Placed:
 class _ContiguousProgram:
     """The dynamic program.
 
-    Attributes
-    ----------
-    least
-        The least maximum load; `_NEVER` where there is none at most `limit`.
+    `least`: the least maximum load; `_NEVER` where there is none at most `limit`.
     """
 
     def __init__(self, groups: Groups, closed: Sequence[int], limit: int) -> None:

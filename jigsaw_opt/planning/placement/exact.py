@@ -25,19 +25,7 @@ __all__ = ["exact_placement"]
 def exact_placement(groups: Groups, start: Placed | None, options: Options) -> Placed:
     """Return the placement of least maximum load, contiguous or not.
 
-    Parameters
-    ----------
-    groups
-        The groups.
-    start
-        A placement to begin with.
-    options
-        Time limit, workers and seed; a signal or the cancel flag ends the search with the best placement so far.
-
-    Raises
-    ------
-    OutOfTimeError
-        None was found in time.
+    `options`: time limit, workers and seed; a signal or the cancel flag ends the search with the best placement so far.
     """
     from ortools.sat.python import cp_model
 
@@ -63,13 +51,7 @@ def exact_placement(groups: Groups, start: Placed | None, options: Options) -> P
 
 
 class _DeviceModel:
-    """The model.
-
-    Attributes
-    ----------
-    proto
-        What the engine gets.
-    """
+    """The model."""
 
     def __init__(self, groups: Groups, limit: int | None) -> None:
         from jigsaw_opt.formulations.cpsat_model import new_model

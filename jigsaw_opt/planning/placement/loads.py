@@ -21,17 +21,7 @@ __all__ = ["DeviceLoad", "Groups", "Placed", "groups_of", "ordered_groups", "pla
 
 @dataclass(frozen=True, slots=True)
 class DeviceLoad:
-    """A device with its operators and its load.
-
-    Parameters
-    ----------
-    kind
-        ``accelerator`` or ``cpu``.
-    load_ns
-        Nanoseconds a sample.
-    nodes
-        Ids of its operators.
-    """
+    """A device with its operators and its load."""
 
     kind: str
     load_ns: int
@@ -42,14 +32,7 @@ class DeviceLoad:
 class Placed:
     """Operators on devices.
 
-    Parameters
-    ----------
-    max_load_ns
-        The largest load.
-    bound_ns
-        No placement of its kind has less.
-    devices
-        The devices that have any operator.
+    `bound_ns`: no placement of its kind has less. `devices`: the devices that have any operator.
     """
 
     max_load_ns: int
@@ -61,14 +44,8 @@ class Placed:
 class Groups:
     """Operators that sit together, and what they cost as one; sets of groups are bits of a number.
 
-    Parameters
-    ----------
-    graph
-        The operators.
-    members
-        For each group, places of its operators.
-    before
-        For each group, those that come first in a contiguous placement.
+    `members`: for each group, places of its operators. `before`: for each group, those that come first in a contiguous
+    placement.
     """
 
     graph: OperatorGraph
@@ -111,18 +88,8 @@ class Groups:
     def load_ns(self, own: int, kind: str) -> int | None:
         """Return the load of a device that has a set of groups.
 
-        Parameters
-        ----------
-        own
-            The set, as bits of a number.
-        kind
-            Kind of the device, ``cpu`` or an accelerator.
-
-        Returns
-        -------
-        int or None
-            Nanoseconds: compute, and for accelerators each output that enters or leaves; None where an operator cannot
-            run there or memory does not suffice.
+        Nanoseconds: compute, and for accelerators each output that enters or leaves; None where an operator cannot run
+        there or memory does not suffice.
         """
         numbers = [at for at in range(len(self.members)) if own >> at & 1]
         if kind == "cpu":
@@ -143,19 +110,8 @@ class Groups:
 def placed(groups: Groups, sets: Iterable[tuple[int, str]], bound_ns: int) -> Placed:
     """Build the placement of sets of groups on devices.
 
-    Parameters
-    ----------
-    groups
-        The groups.
-    sets
-        For each device that is used, its set as bits of a number, and its kind.
-    bound_ns
-        A bound of the largest load, in nanoseconds.
-
-    Raises
-    ------
-    ValueError
-        A device cannot have its set.
+    `sets`: for each device that is used, its set as bits of a number, and its kind. `bound_ns`: A bound of the largest
+    load, in nanoseconds.
     """
     devices = []
     for own, kind in sets:

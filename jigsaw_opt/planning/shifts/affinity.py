@@ -25,16 +25,9 @@ Method = Literal["traversal", "joint"]
 class LinkCompatibility:
     """The compatibility of the users of a link.
 
-    Parameters
-    ----------
-    shared
-        The link.
-    unshifted, shifted
-        Compatibility where all jobs start at 0, and with their time shifts.
-    load
-        Mean demand of all users over the bandwidth, each at its own speed.
-    method
-        How the shifts of its part of the affinity graph were found.
+    `unshifted, shifted`: compatibility where all jobs start at 0, and with their time shifts. `load`: mean demand of
+    all users over the bandwidth, each at its own speed. `method`: how the shifts of its part of the affinity graph were
+    found.
     """
 
     shared: SharedLink
@@ -48,16 +41,9 @@ class LinkCompatibility:
 class TimeShifts:
     """A time shift for each job, and what it comes to on each shared link.
 
-    Parameters
-    ----------
-    shifts_us
-        For each job, how much later than 0 it starts.
-    links
-        Every link that two or more jobs use.
-    bound
-        No shifts have a larger mean compatibility on this grid.
-    grid_us, rounded
-        Microseconds of a cell; whether some cycle is no multiple of it and was rounded up.
+    `shifts_us`: for each job, how much later than 0 it starts. `links`: every link that two or more jobs use. `bound`:
+    no shifts have a larger mean compatibility on this grid. `grid_us, rounded`: microseconds of a cell; whether some
+    cycle is no multiple of it and was rounded up.
     """
 
     shifts_us: tuple[int, ...]
@@ -92,16 +78,7 @@ def time_shifts(
 ) -> TimeShifts:
     """Return time shifts of the best mean compatibility.
 
-    Parameters
-    ----------
-    jobs
-        Placed jobs.
-    bandwidths
-        Bytes per second of every link of the cluster.
-    grid_us
-        Microseconds of a cell; None for one that keeps circles small.
-    seed
-        Seed of the search.
+    `bandwidths`: bytes per second of every link of the cluster.
     """
     links = shared_links(jobs, bandwidths)
     grid = grid_us or choose_grid(jobs, links)
@@ -148,19 +125,9 @@ def traverse(
 ) -> dict[int, int]:
     """Return a shift for each job that agrees with the rotations of each link, up to a common shift of the circle.
 
-    Parameters
-    ----------
-    part
-        Links of a connected part without cycle.
-    rotations
-        By index of a link, the rotation of each of its users.
-    cells
-        For each job, its cycle.
+    By job of the part, its shift modulo its cycle.
 
-    Returns
-    -------
-    dict of int to int
-        By job of the part, its shift modulo its cycle.
+    `rotations`: by index of a link, the rotation of each of its users.
     """
     shifts = {part[0].users[0]: 0}
     pending = list(part)

@@ -40,18 +40,9 @@ class ShiftedPlacement:
 class Comparison:
     """Mean times of an iteration, by job, in microseconds.
 
-    Parameters
-    ----------
-    chosen
-        The placement of the best mean compatibility, with its time shifts.
-    placements
-        Number of candidates.
-    alone_us
-        Times with the links alone.
-    fair_us, shifted_us
-        Times with links shared fairly: the mean over several random starts, and with the time shifts.
-    ratios
-        Plans with links one at a time: a common period, and the best ratios.
+    `chosen`: the placement of the best mean compatibility, with its time shifts. `fair_us, shifted_us`: times with
+    links shared fairly: the mean over several random starts, and with the time shifts. `ratios`: plans with links one
+    at a time: a common period, and the best ratios.
     """
 
     chosen: ShiftedPlacement
@@ -77,35 +68,10 @@ def compare(
 ) -> Comparison:
     """Compare sharing, time shifts and plans of a cyclic instance of data-parallel jobs.
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    options
-        Limits of all solves together, and the seed.
-    plans
-        Plans whose placements are candidates; the first one's levels are taken. Without any, one is solved.
-    drawn
-        So many random placements with GPUs of their own are candidates too; none where `plans` are given.
-    most
-        The largest ratio.
-    grid_us
-        Grid of the time shifts; None for one that keeps circles small.
+    Times of an iteration of each job, in microseconds, in each of the three ways.
 
-    Returns
-    -------
-    Comparison
-        Times of an iteration of each job, in microseconds, in each of the three ways.
-
-    Raises
-    ------
-    InvalidInputError
-        The horizon is finite.
-    UsageError
-        Its cluster has power caps, a job has a task graph, or no candidate has a GPU of its own
-        for each worker.
-    OutOfTimeError
-        No plan was found within the limits.
+    `plans`: plans whose placements are candidates; the first one's levels are taken. Without any, one is solved.
+    `drawn`: so many random placements with GPUs of their own are candidates too; none where `plans` are given.
     """
     if instance.horizon != "cyclic":
         told = "time shifts are for jobs that repeat for ever; jobs end on a finite horizon, also in phases that repeat"
@@ -142,24 +108,7 @@ def _compared(
 
 
 def candidates(operations: Operations, plans: Iterable[Plan], drawn: int, seed: int) -> list[WorkerGpus]:
-    """Return placements of plans, and random ones, in which no two jobs share a GPU, each once.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    plans
-        Plans whose placements come first.
-    drawn
-        How many placements are drawn at random.
-    seed
-        Seed of the first one; the next ones count up.
-
-    Raises
-    ------
-    UsageError
-        There is none.
-    """
+    """Return placements of plans, and random ones, in which no two jobs share a GPU, each once."""
     found = [placement_of(operations, plan) for plan in plans]
     found += [placement for k in range(drawn) if (placement := draw_placement(operations, seed + k)) is not None]
     own = [
@@ -178,18 +127,8 @@ def best_placement(
 ) -> ShiftedPlacement:
     """Return the candidate of the best mean compatibility, the first among equals, with the levels of a plan.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    placements
-        At least one candidate; the first is judged whatever the limits, others as long as time is left.
-    plan
-        The plan whose levels are taken.
-    grid_us
-        Microseconds of a cell of the grid; None for one that keeps circles small.
-    seed
-        Seed of the search for time shifts.
+    `placements`: at least one candidate; the first is judged whatever the limits, others as long as time is left.
+    `grid_us`: microseconds of a cell of the grid; None for one that keeps circles small.
     """
     bandwidths = [link.bandwidth for link in operations.cluster.links]
 
@@ -207,21 +146,7 @@ def shared_times(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the mean times of an iteration under fair sharing: with random starts, and with the time shifts.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance, with the bandwidth of its links.
-    chosen
-        Jobs on a placement with their time shifts.
-    seed
-        Seed of the random starts.
-    iterations
-        How many iterations of each job are simulated.
-
-    Returns
-    -------
-    tuple of two tuples
-        Microseconds by job: the mean over random starts, and that with the time shifts.
+    Microseconds by job: the mean over random starts, and that with the time shifts.
     """
     bandwidths, rng = [link.bandwidth for link in operations.cluster.links], random.Random(seed)
     jobs = chosen.jobs

@@ -28,17 +28,7 @@ MOST_CELLS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class SharedLink:
-    """A link that transfers of two or more jobs use.
-
-    Parameters
-    ----------
-    link
-        Its index in the cluster.
-    bandwidth
-        Bytes per second.
-    users
-        Indices of those jobs, ascending.
-    """
+    """A link that transfers of two or more jobs use."""
 
     link: int
     bandwidth: int
@@ -49,14 +39,8 @@ class SharedLink:
 class GridDemand:
     """The demand of one job on each of its links, cell by cell over its cycle.
 
-    Parameters
-    ----------
-    cells
-        Its cycle in cells of the grid, rounded up.
-    busy_us
-        In each cell, for how many microseconds it sends.
-    rate
-        Bytes per second while it sends.
+    `cells`: its cycle in cells of the grid, rounded up. `busy_us`: in each cell, for how many microseconds it sends.
+    `rate`: bytes per second while it sends.
     """
 
     cells: int
@@ -65,15 +49,7 @@ class GridDemand:
 
     @classmethod
     def of(cls, job: RepeatedJob, grid_us: int) -> GridDemand:
-        """Return the demand of a job on a grid of so many microseconds.
-
-        Parameters
-        ----------
-        job
-            A job on its placement.
-        grid_us
-            Microseconds of a cell.
-        """
+        """Return the demand of a job on a grid of so many microseconds."""
         cells = ceil_div(job.cycle_us, grid_us)
         busy = [0] * cells
         for start, end in job.transfers:
@@ -90,12 +66,7 @@ class GridDemand:
     def share(self, grid_us: int, bandwidth: int) -> NDArray[Any]:
         """Return the demand of each cell as a share of the bandwidth of a link.
 
-        Parameters
-        ----------
-        grid_us
-            Microseconds of a cell.
-        bandwidth
-            Bytes per second of the link.
+        `bandwidth`: bytes per second of the link.
         """
         import numpy as np
 
@@ -105,17 +76,9 @@ class GridDemand:
 def shared_links(jobs: Sequence[RepeatedJob], bandwidths: Sequence[int]) -> tuple[SharedLink, ...]:
     """Return links that two or more jobs send over, by index.
 
-    Parameters
-    ----------
-    jobs
-        Jobs on their placements.
-    bandwidths
-        Bytes per second of each link of the cluster.
+    The links in the order of their indices.
 
-    Returns
-    -------
-    tuple of SharedLink
-        The links in the order of their indices.
+    `bandwidths`: bytes per second of each link of the cluster.
     """
     users: dict[int, list[int]] = {}
     for number, job in enumerate(jobs):
@@ -129,14 +92,7 @@ def choose_grid(jobs: Sequence[RepeatedJob], links: Sequence[SharedLink], most_c
 
     Divisors of all cycles come first: on them no cycle is rounded. Else it is 1, 2 or 5 times a power of ten.
 
-    Parameters
-    ----------
-    jobs
-        Jobs on their placements.
-    links
-        Links that two or more of them share; each has a circle.
-    most_cells
-        Most cells of a circle.
+    `links`: links that two or more of them share; each has a circle.
     """
     groups = [[jobs[j].cycle_us for j in link.users] for link in links]
     if not groups:
@@ -159,14 +115,7 @@ def choose_grid(jobs: Sequence[RepeatedJob], links: Sequence[SharedLink], most_c
 def compatibility(link: SharedLink, demands: Sequence[GridDemand], rotations: Sequence[int], grid_us: int) -> Fraction:
     """Return ``1 - mean(max(0, D - C)) / C`` exactly: `D` is the demand over the circle, `C` the bandwidth.
 
-    Parameters
-    ----------
-    link
-        The link.
-    demands, rotations
-        By job: its demand, and by how many cells it starts later.
-    grid_us
-        Microseconds of a cell.
+    `demands, rotations`: by job: its demand, and by how many cells it starts later.
     """
     perimeter = math.lcm(*(demands[j].cells for j in link.users))
     capacity, excess = link.bandwidth * grid_us, 0

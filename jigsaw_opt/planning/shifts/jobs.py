@@ -27,14 +27,7 @@ _TRIES = 100
 class OwnIteration:
     """An iteration of a job alone on its GPUs, where all blocks start at once; times in microseconds.
 
-    Parameters
-    ----------
-    compute_us
-        End of the last block.
-    ready_us
-        When each bucket is ready at all of its contributors.
-    exchange_us
-        Duration of each transfer.
+    `ready_us`: when each bucket is ready at all of its contributors.
     """
 
     compute_us: int
@@ -60,14 +53,7 @@ class OwnIteration:
 class RepeatedJob:
     """A placed job whose levels are known.
 
-    Parameters
-    ----------
-    name
-        Its name.
-    channel
-        Links, rate and latency of its transfers.
-    iterations
-        Its iterations, which follow each other for ever.
+    `channel`: links, rate and latency of its transfers. `iterations`: its iterations, which follow each other for ever.
     """
 
     name: str
@@ -100,15 +86,7 @@ class RepeatedJob:
 
 
 def placement_of(operations: Operations, plan: Plan) -> WorkerGpus:
-    """Return the GPUs of each worker of the data-parallel jobs in a plan.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance, which numbers the servers.
-    plan
-        A plan of it.
-    """
+    """Return the GPUs of each worker of the data-parallel jobs in a plan."""
     number = {server.name: k for k, server in enumerate(operations.cluster.servers)}
 
     def gpu(name: str) -> Gpu:
@@ -119,22 +97,7 @@ def placement_of(operations: Operations, plan: Plan) -> WorkerGpus:
 
 
 def repeated_jobs(operations: Operations, placement: WorkerGpus, plan: Plan) -> tuple[RepeatedJob, ...]:
-    """Return the jobs on a placement, with the levels that they have in a plan.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    placement
-        For each job, the GPU of each worker.
-    plan
-        The plan whose levels are taken.
-
-    Raises
-    ------
-    UsageError
-        Two jobs share a GPU, or no path joins the servers of a job.
-    """
+    """Return the jobs on a placement, with the levels that they have in a plan."""
     users: dict[Gpu, str] = {}
     for graph, gpus in zip(operations.jobs, placement, strict=True):
         for gpu in gpus:
@@ -173,13 +136,6 @@ def draw_placement(operations: Operations, seed: int) -> WorkerGpus | None:
 
     Jobs come in a random order. Each takes the free GPUs of one server after the other, in a random order of servers
     but for those that hold all of it, which come first.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    seed
-        Seed of the draws.
     """
     rng = random.Random(seed)
     for _ in range(_TRIES):

@@ -25,18 +25,10 @@ _SMALL = 1e-6
 class SharedRun:
     """The measurements of a simulation of shared links.
 
-    Parameters
-    ----------
-    iteration_us
-        For each job, mean time of an iteration after those that are left out at the beginning.
-    iterations
-        For each job, iterations that it finished.
-    sent_us
-        For each job, what it has sent in all, in microseconds at its rate alone.
-    begun_us
-        For each job, transfers finished, and the part sent of the one under way; equal to `sent_us` up to rounding.
-    end_us
-        When the simulation ended.
+    `iteration_us`: for each job, mean time of an iteration after those that are left out at the beginning.
+    `iterations`: for each job, iterations that it finished. `sent_us`: for each job, what it has sent in all, in
+    microseconds at its rate alone. `begun_us`: for each job, transfers finished, and the part sent of the one under
+    way; equal to `sent_us` up to rounding.
     """
 
     iteration_us: tuple[float, ...]
@@ -117,26 +109,12 @@ def simulate_shared(
 ) -> SharedRun:
     """Run the jobs until each has finished so many iterations; where the time is over before, at least one.
 
-    Parameters
-    ----------
-    jobs
-        Placed jobs.
-    bandwidths
-        Bytes per second of every link of the cluster.
-    shifts_us
-        When each job starts.
-    sharing
-        How links are divided; None for max-min fair rates. Earlier transfers come first in the order that it is given.
-    drift
-        A job that is late by more than this share of its cycle waits until it is in step with its shift again; None
-        for jobs that never wait.
-    iterations, warm_up
-        Iterations of each job after those that are not measured, and how many these are; 0 starts at the shift.
+    Mean time of an iteration of each job, in microseconds, and what each has sent.
 
-    Returns
-    -------
-    SharedRun
-        Mean time of an iteration of each job, in microseconds, and what each has sent.
+    `bandwidths`: bytes per second of every link of the cluster. `sharing`: how links are divided; None for max-min fair
+    rates. Earlier transfers come first in the order that it is given. `drift`: A job that is late by more than this
+    share of its cycle waits until it is in step with its shift again; None for jobs that never wait. `iterations,
+    warm_up`: iterations of each job after those that are not measured, and how many these are; 0 starts at the shift.
     """
     runs = [
         _Progress(job, float(shift), drift, float(shift), until=float(shift))

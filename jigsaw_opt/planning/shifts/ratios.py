@@ -39,14 +39,8 @@ _SMALL = 1e-9
 class RatioPlan:
     """Ratios with a checked plan.
 
-    Parameters
-    ----------
-    ratios
-        For each job, how often its iterations are done in a period.
-    instance, plan
-        The instance with so many iterations, and its plan.
-    slowdowns
-        For each job, ``T / (a_j * alone_j)``.
+    `ratios`: for each job, how often its iterations are done in a period. `instance, plan`: the instance with so many
+    iterations, and its plan. `slowdowns`: for each job, ``T / (a_j * alone_j)``.
     """
 
     ratios: Ratios
@@ -64,18 +58,9 @@ class RatioPlan:
 class RatioResult:
     """The result of the search over ratios.
 
-    Parameters
-    ----------
-    plain
-        All ratios 1: the common period.
-    plain_bound
-        No plan with these ratios has a smaller value.
-    best
-        The best ratios found.
-    bound
-        No plan with ratios up to the largest allowed has a smaller value.
-    vectors, asked
-        Vectors of ratios, and how often one was solved.
+    `plain`: all ratios 1: the common period. `plain_bound`: no plan with these ratios has a smaller value. `bound`: no
+    plan with ratios up to the largest allowed has a smaller value. `vectors, asked`: vectors of ratios, and how often
+    one was solved.
     """
 
     plain: RatioPlan
@@ -92,15 +77,7 @@ class RatioResult:
 
 
 def with_ratios(instance: Instance, ratios: Iterable[int]) -> Instance:
-    """Return the instance in which each job does its iterations a number of times in a period.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    ratios
-        For each job, its factor.
-    """
+    """Return the instance in which each job does its iterations a number of times in a period."""
     jobs = (altered(job, iterations=job.iterations * a) for job, a in zip(instance.jobs, ratios, strict=True))
     return altered(instance, jobs=tuple(jobs))
 
@@ -115,32 +92,9 @@ def best_ratios(
 ) -> RatioResult:
     """Search the ratios up to `most` of the least mean slow-down.
 
-    Parameters
-    ----------
-    instance
-        A cyclic instance.
-    alone_us
-        For each job, the time of its iterations in a period where it is alone.
-    options
-        Limits of all solves together.
-    most
-        The largest ratio; with 1 there is only the common period.
-    solver
-        Solves every vector.
-    start
-        A plan of the instance; the common period is no longer than its.
+    The best ratios and the common period, each with a bound; values are mean slow-downs.
 
-    Returns
-    -------
-    RatioResult
-        The best ratios and the common period, each with a bound; values are mean slow-downs.
-
-    Raises
-    ------
-    UsageError
-        There are too many vectors.
-    OutOfTimeError
-        No plan with all ratios 1 was found.
+    `alone_us`: for each job, the time of its iterations in a period where it is alone.
     """
     if most ** len(instance.jobs) > _MOST_VECTORS:
         raise UsageError(

@@ -34,12 +34,8 @@ MOST_NODES = 1_000
 class Rotations:
     """Rotations of the jobs of some links.
 
-    Parameters
-    ----------
-    cells
-        For each job, by how many cells it starts later.
-    excess, bound
-        Mean excess over the bandwidth, summed over the links, and what no rotations fall below.
+    `cells`: for each job, by how many cells it starts later. `excess, bound`: mean excess over the bandwidth, summed
+    over the links, and what no rotations fall below.
     """
 
     cells: dict[int, int]
@@ -50,22 +46,10 @@ class Rotations:
 class RotationProblem:
     """Jobs and links whose rotations are chosen together.
 
-    Parameters
-    ----------
-    links
-        The links; each job on one of them is a user of another one, or they are a single link.
-    demands
-        For each job, its demand.
-    grid_us
-        Microseconds of a cell.
-
-    Attributes
-    ----------
-    jobs
-        The jobs on the links, most demand first.
-    choices
-        By job, so many rotations suffice: one by ``gcd`` of its cycle with the common cycle of its neighbours is the
-        same as none, since the others fall on themselves by then; the first job need not be rotated at all.
+    `links`: the links; each job on one of them is a user of another one, or they are a single link. `jobs`: the jobs on
+    the links, most demand first. `choices`: by job, so many rotations suffice: one by ``gcd`` of its cycle with the
+    common cycle of its neighbours is the same as none, since the others fall on themselves by then; the first job need
+    not be rotated at all.
     """
 
     def __init__(self, links: Sequence[SharedLink], demands: Sequence[GridDemand], grid_us: int) -> None:
@@ -98,20 +82,7 @@ class RotationProblem:
         return sum(float(np.maximum(load - 1.0, 0.0).mean()) for load in self.loads(rotations))
 
     def excesses(self, loads: Sequence[NDArray[Any]], job: int) -> list[NDArray[Any]]:
-        """Return for each link the mean excess over its bandwidth with one more job.
-
-        Parameters
-        ----------
-        loads
-            For each link and cell, the demand of the jobs rotated so far as a share of the bandwidth.
-        job
-            Index of the job to add.
-
-        Returns
-        -------
-        list of arrays
-            For each link, the mean excess for each choice of the job's rotation.
-        """
+        """Return for each link the mean excess over its bandwidth with one more job."""
         return [self._with(load, shares, job) for load, shares in zip(loads, self.shares, strict=True)]
 
     def _with(self, load: NDArray[Any], shares: dict[int, NDArray[Any]], job: int) -> NDArray[Any]:
@@ -156,14 +127,8 @@ class RotationProblem:
 def best_rotations(problem: RotationProblem, seed: int = 0, most_nodes: int = MOST_NODES) -> Rotations:
     """Return the least excess that coordinate search and branch and bound find, with its bound.
 
-    Parameters
-    ----------
-    problem
-        Jobs and links.
-    seed
-        Seed of the starts of the coordinate search.
-    most_nodes
-        Nodes of the branch and bound that are expanded; where they do not suffice, the bound is the least open one.
+    `most_nodes`: nodes of the branch and bound that are expanded; where they do not suffice, the bound is the least
+    open one.
     """
     least, rng = sum(problem.least), random.Random(seed)
     best = _descend(problem, dict.fromkeys(problem.jobs, 0))

@@ -14,17 +14,7 @@ Json = dict[str, Any]
 
 
 def check_cluster(cluster: Json, place: Place, report: Report) -> None:
-    """Report what is wrong with a cluster besides its structure, which may be broken.
-
-    Parameters
-    ----------
-    cluster
-        The cluster as a JSON object.
-    place
-        Path of the value in the document.
-    report
-        Receives the problems.
-    """
+    """Report what is wrong with a cluster besides its structure, which may be broken."""
     servers, switches, links = (list_at(cluster, key) for key in ("servers", "switches", "links"))
     points: list[tuple[Place, str]] = [
         *names_of(servers, (place, "servers")),

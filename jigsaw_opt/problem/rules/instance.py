@@ -22,17 +22,7 @@ _OF_HORIZON = {"cyclic": ("pace_us",), "finite": ("deadline_us", "restart_us")}
 
 
 def check_instance(tree: Json, place: Place, report: Report) -> None:
-    """Report what is wrong with an instance besides its structure.
-
-    Parameters
-    ----------
-    tree
-        The instance as a JSON object.
-    place
-        Path of the value in the document.
-    report
-        Receives the problems.
-    """
+    """Report what is wrong with an instance besides its structure."""
     if isinstance(tree.get("cluster"), dict):
         check_cluster(tree["cluster"], (place, "cluster"), report)
     models, jobs, at = dict_at(tree, "models"), list_at(tree, "jobs"), (place, "jobs")

@@ -42,11 +42,6 @@ class Keyed:
         """Return its values by the keys of documents, its own parts left as they are.
 
         None is a key that is not there, where that is the default.
-
-        Returns
-        -------
-        dict or list
-            A list where documents have one in its place.
         """
         own = ((name, getattr(self, name), default) for name, default in _defaults(type(self)).items())
         return {name: value for name, value, default in own if value is not None or default is not None}
@@ -55,12 +50,7 @@ class Keyed:
 def trusted(kind: type[_K], /, **values: Any) -> _K:
     """Return an object of values that are settled and known to be right, which no check looks at again.
 
-    Parameters
-    ----------
-    kind
-        Its class.
-    **values
-        Values of its fields; those that are left out have their defaults.
+    `**values`: values of its fields; those that are left out have their defaults.
     """
     made, assign = object.__new__(kind), object.__setattr__
     for name, value in (_defaults(kind) | values).items():
@@ -75,13 +65,7 @@ def altered(part: _K, **changes: Any) -> _K:
 
 
 def hash_of(value: Any) -> int:
-    """Return a hash that equal values share, also of objects that have mappings among their values.
-
-    Parameters
-    ----------
-    value
-        An object that documents have a form for, or one of its values.
-    """
+    """Return a hash that equal values share, also of objects that have mappings among their values."""
     if isinstance(value, Keyed):
         return hash(tuple(hash_of(getattr(value, name)) for name in _defaults(type(value))))
     if isinstance(value, Mapping):
@@ -96,12 +80,7 @@ class NoKey(str):
 def plain(value: Any, flat: bool = False) -> Any:
     """Return a value as a parser of JSON would give it; what JSON has no form for stays as it is.
 
-    Parameters
-    ----------
-    value
-        Anything.
-    flat
-        Whether objects that documents have a form for take that form; otherwise they stay, too.
+    `flat`: whether objects that documents have a form for take that form; otherwise they stay, too.
     """
     if type(value) in _SCALARS:
         return value

@@ -13,17 +13,7 @@ __all__ = ["check_layers"]
 
 
 def check_layers(tree: dict[str, Any], place: Place, report: Report) -> None:
-    """Report what is wrong with layers and edges besides their structure, which may be broken.
-
-    Parameters
-    ----------
-    tree
-        The layer profile as a JSON object.
-    place
-        Path of the value in the document.
-    report
-        Receives the problems.
-    """
+    """Report what is wrong with layers and edges besides their structure, which may be broken."""
     layers = list_at(tree, "layers")
     check_unique(names_of(layers, (place, "layers")), report)
     times = [_check_times(layer, ((place, "layers"), at), report) for at, layer in enumerate(layers)]

@@ -14,17 +14,7 @@ Json = dict[str, Any]
 
 
 def check_model(model: Json, place: Place, report: Report) -> None:
-    """Report what is wrong with a model besides its structure, which may be broken.
-
-    Parameters
-    ----------
-    model
-        The model as a JSON object.
-    place
-        Path of the value in the document.
-    report
-        Receives the problems.
-    """
+    """Report what is wrong with a model besides its structure, which may be broken."""
     segments = list_at(model, "segments")
     check_unique(names_of(segments, (place, "segments")), report)
     if segments:

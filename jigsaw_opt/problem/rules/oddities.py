@@ -16,19 +16,7 @@ Repeats: TypeAlias = dict[int, tuple[dict[str, Any], list[str]]]
 
 
 def report_oddities(tree: Any, report: Report, place: Place, repeats: Repeats | None = None) -> None:
-    """Report duplicate keys, those in `repeats`, and strings with lone surrogates anywhere in a tree, but in parts.
-
-    Parameters
-    ----------
-    tree
-        The document as Python values.
-    report
-        Receives the problems.
-    place
-        Path of the value in the document.
-    repeats
-        Keys that stood twice in an object when the text was read, which the tree no longer shows.
-    """
+    """Report duplicate keys, those in `repeats`, and strings with lone surrogates anywhere in a tree, but in parts."""
     for where, code, message in _oddities(tree, place, repeats or {}):
         report.add(where, message, code=code)
 

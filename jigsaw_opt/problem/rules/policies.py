@@ -16,16 +16,7 @@ Json = dict[str, Any]
 def check_policies(cluster: Json, points: Collection[str] | None, place: Place, report: Report) -> None:
     """Report names in policies that refer to nothing.
 
-    Parameters
-    ----------
-    cluster
-        A cluster of a document, whose structure may be broken.
-    points
-        Names of servers and switches; None where not all of them can be read.
-    place
-        Path of the cluster in the document.
-    report
-        Receives the problems.
+    `points`: names of servers and switches; None where not all of them can be read.
     """
     stated = list_at(cluster, "links")
     links = [link.get("name") for link in stated if isinstance(link, dict)]

@@ -31,24 +31,7 @@ class Report:
         self._comparisons = _MOST_COMPARISONS
 
     def add(self, place: Place, message: str, hint: str = "", *, code: Code) -> None:
-        """Note that what stands at `place` is wrong.
-
-        Parameters
-        ----------
-        place
-            Path of the value in the document.
-        message
-            What is wrong with it.
-        hint
-            What may have been meant; empty for none.
-        code
-            Kind of the problem.
-
-        Raises
-        ------
-        InvalidInputError
-            These are too many; with the first ones, and that there may be more.
-        """
+        """Note that what stands at `place` is wrong."""
         self.note(Problem(_path(place), message, hint, code))
 
     def note(self, problem: Problem) -> None:
@@ -65,19 +48,6 @@ class Report:
         """Note a wrong `word`, with the most similar of `options` as the hint.
 
         Comparing words is slow, so only the first problems of a long list get a hint.
-
-        Parameters
-        ----------
-        place
-            Path of the value in the document.
-        message
-            What is wrong with it.
-        word
-            The word that stands there.
-        options
-            The words that may stand there.
-        code
-            Kind of the problem.
         """
         known = list(islice(options, self._comparisons + 1))
         hint = ""
@@ -87,15 +57,7 @@ class Report:
         self.add(place, message, hint, code=code)
 
     def include(self, problems: Iterable[Problem], place: Place) -> None:
-        """Note the problems of a document of its own that stands at `place`.
-
-        Parameters
-        ----------
-        problems
-            Its problems, whose paths begin at its own root.
-        place
-            Path of that document in this one.
-        """
+        """Note the problems of a document of its own that stands at `place`."""
         for problem in problems:
             self.note(replace(problem, path=_path(place) + problem.path.removeprefix("$")))
 

@@ -55,15 +55,7 @@ def _of_parts() -> _Compiler:
 
 
 def compiled(keywords: Keywords, root: Mapping[str, Any]) -> Check:
-    """Return the check that reports whatever breaks a schema.
-
-    Parameters
-    ----------
-    keywords
-        The schema.
-    root
-        The schema in which its references are looked up.
-    """
+    """Return the check that reports whatever breaks a schema."""
     return _Compiler(dict(root)).compile(keywords)
 
 

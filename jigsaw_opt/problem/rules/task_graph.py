@@ -16,17 +16,7 @@ _SHOWN_OF_A_CYCLE = 8
 
 
 def check_task_graph(shape: Json, place: Place, report: Report) -> None:
-    """Report what is wrong with a task graph besides its structure, which may be broken.
-
-    Parameters
-    ----------
-    shape
-        The task graph as a JSON object.
-    place
-        Path of the value in the document.
-    report
-        Receives the problems.
-    """
+    """Report what is wrong with a task graph besides its structure, which may be broken."""
     slots, blocks, transfers = (list_at(shape, key) for key in ("slots", "blocks", "transfers"))
     check_unique(names_of(slots, (place, "slots")), report)
     operations = [*names_of(blocks, (place, "blocks")), *names_of(transfers, (place, "transfers"))]

@@ -15,15 +15,7 @@ Names = dict[str, None]
 
 
 def list_at(holder: Any, key: str) -> list[Any]:
-    """Return the list under a key, or an empty one; parts in it as documents have them.
-
-    Parameters
-    ----------
-    holder
-        Any value; only an object has keys.
-    key
-        The key.
-    """
+    """Return the list under a key, or an empty one; parts in it as documents have them."""
     found = holder.get(key) if isinstance(holder, dict) else None
     if isinstance(found, tuple):  # as objects have them
         return [_seen(item) for item in found]
@@ -31,15 +23,7 @@ def list_at(holder: Any, key: str) -> list[Any]:
 
 
 def dict_at(holder: Any, key: str) -> dict[str, Any]:
-    """Return the object under a key, or an empty one; a part as documents have it.
-
-    Parameters
-    ----------
-    holder
-        Any value; only an object has keys.
-    key
-        The key.
-    """
+    """Return the object under a key, or an empty one; a part as documents have it."""
     found = _seen(holder.get(key)) if isinstance(holder, dict) else None
     return found if isinstance(found, dict) else {}
 
@@ -49,15 +33,7 @@ def _seen(value: Any) -> Any:
 
 
 def names_of(items: list[Any], place: Place) -> Iterator[tuple[Place, str]]:
-    """Yield every `name` among some objects, with its place.
-
-    Parameters
-    ----------
-    items
-        Values of a list; those without a readable name are passed over.
-    place
-        Path of the list in the document.
-    """
+    """Yield every `name` among some objects, with its place."""
     for index, item in enumerate(items):
         name = item.get("name") if isinstance(item, dict) else None
         if isinstance(name, str):
@@ -71,15 +47,7 @@ def all_names(items: list[Any]) -> Names | None:
 
 
 def check_unique(named: Iterable[tuple[Place, str]], report: Report) -> None:
-    """Report every name that stands there a second time.
-
-    Parameters
-    ----------
-    named
-        Names with their places.
-    report
-        Receives the problems.
-    """
+    """Report every name that stands there a second time."""
     seen: set[str] = set()
     for place, name in named:
         if name in seen:

@@ -8,13 +8,7 @@ __all__ = ["TargetTable"]
 
 
 class TargetTable:
-    """For every node and target, the links on shortest paths of the graph without failures.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    """
+    """For every node and target, the links on shortest paths of the graph without failures."""
 
     follows_policies = False
 
@@ -26,12 +20,7 @@ class TargetTable:
     def links(self, node: int, target: int, without: int | None = None) -> list[int]:
         """Return the links of `node` that lead nearer to `target`, by the names of the nodes behind them.
 
-        Parameters
-        ----------
-        node, target
-            Numbers of the nodes.
-        without
-            A link that the paths do not use; None for none.
+        `without`: A link that the paths do not use; None for none.
         """
         distance = self._distances_to(target, without)
         nearer = distance[node] - 1
@@ -40,15 +29,7 @@ class TargetTable:
         ]
 
     def links_changed(self, dead: frozenset[int], now_us: int) -> None:
-        """Leave the tables as they are.
-
-        Parameters
-        ----------
-        dead
-            Failed links, by number.
-        now_us
-            The time, in microseconds.
-        """
+        """Leave the tables as they are."""
 
     def _distances_to(self, target: int, without: int | None) -> list[int]:
         """Return the links from every node to `target`; -1 where there is no path."""

@@ -40,10 +40,7 @@ class _ControlledSwitches:
 class Controller:
     """Compliant routes of all flows, from one place that hears of every failure.
 
-    Parameters
-    ----------
-    delay_us
-        From a failure until its new routes are in force at all switches at once.
+    `delay_us`: from a failure until its new routes are in force at all switches at once.
     """
 
     name = "controller"
@@ -52,13 +49,5 @@ class Controller:
         self.delay_us = delay_us
 
     def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _ControlledSwitches:
-        """Return switches with the routes for no failure.
-
-        Parameters
-        ----------
-        graph
-            All nodes and links of the fabric.
-        flows
-            The flows whose packets are forwarded.
-        """
+        """Return switches with the routes for no failure."""
         return _ControlledSwitches(graph, len(set(flows)), self.delay_us)

@@ -48,13 +48,5 @@ class D2R:
     name = "d2r"
 
     def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _D2RSwitches:
-        """Return switches that all have the same graph.
-
-        Parameters
-        ----------
-        graph
-            All nodes and links of the fabric.
-        flows
-            The flows whose packets are forwarded.
-        """
+        """Return switches that all have the same graph."""
         return _D2RSwitches(graph)

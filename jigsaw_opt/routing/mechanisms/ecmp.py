@@ -25,13 +25,5 @@ class Ecmp:
     name = "ecmp"
 
     def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _EcmpSwitches:
-        """Return switches with their tables.
-
-        Parameters
-        ----------
-        graph
-            All nodes and links of the fabric.
-        flows
-            The flows whose packets are forwarded.
-        """
+        """Return switches with their tables."""
         return _EcmpSwitches(graph)

@@ -27,13 +27,5 @@ class FastReroute:
     name = "fast_reroute"
 
     def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _BackupSwitches:
-        """Return switches with their tables.
-
-        Parameters
-        ----------
-        graph
-            All nodes and links of the fabric.
-        flows
-            The flows whose packets are forwarded.
-        """
+        """Return switches with their tables."""
         return _BackupSwitches(graph)

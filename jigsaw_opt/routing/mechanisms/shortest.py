@@ -24,13 +24,5 @@ class Shortest:
     name = "shortest"
 
     def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _ShortestSwitches:
-        """Return switches with their tables.
-
-        Parameters
-        ----------
-        graph
-            All nodes and links of the fabric.
-        flows
-            The flows whose packets are forwarded.
-        """
+        """Return switches with their tables."""
         return _ShortestSwitches(graph)

@@ -65,19 +65,7 @@ def _renumbered(flat: FlatActivities, kept: Sequence[int], after: Sequence[dict[
 def with_delays(flat: FlatActivities, kept: Sequence[int], starts: Sequence[int]) -> list[int]:
     """Return starts of all activities, given those of what `contracted` keeps.
 
-    Parameters
-    ----------
-    flat
-        All activities.
-    kept
-        Numbers of the activities that were kept.
-    starts
-        Their starts, in microseconds.
-
-    Returns
-    -------
-    list[int]
-        By activity, in microseconds; the others start as early as they can.
+    By activity, in microseconds; the others start as early as they can.
     """
     found, known = list(flat.release_us), [False] * len(flat.duration_us)
     for activity, start in zip(kept, starts, strict=True):
@@ -103,15 +91,8 @@ def with_delays(flat: FlatActivities, kept: Sequence[int], starts: Sequence[int]
 def in_order(flat: FlatActivities, starts: Sequence[int], jobs: Sequence[int] | None = None) -> list[int]:
     """Return all activities in the order of their starts, each behind those that it waits for in its period.
 
-    Parameters
-    ----------
-    flat
-        All activities.
-    starts
-        By activity, in microseconds.
-    jobs
-        By job, a number: of activities that start at once, those of jobs with lower ones come first. None where the
-        number of an activity decides.
+    `jobs`: by job, a number: of activities that start at once, those of jobs with lower ones come first. None where the
+    number of an activity decides.
     """
     place = [0] * len(starts) if jobs is None else [jobs[job] for job in flat.job]
     successors = flat.successors()

@@ -23,16 +23,8 @@ Offer = Callable[[Timetable], Accepted | None]
 class CurrentPlan:
     """A plan.
 
-    Parameters
-    ----------
-    objective
-        Its objective.
-    gpus, levels
-        Its GPUs by job, and the levels of data-parallel jobs.
-    flat, begins
-        Its activities, and how many there are before each job.
-    starts
-        By activity, in microseconds.
+    `gpus, levels`: its GPUs by job, and the levels of data-parallel jobs. `flat, begins`: its activities, and how many
+    there are before each job.
     """
 
     objective: int
@@ -46,14 +38,7 @@ class CurrentPlan:
 def adopted(solve_state: SolveState, operations: Operations, current: CurrentPlan | None) -> CurrentPlan | None:
     """Return the plan to go on from: the incumbent, where it is better than the current one and its orders repeat.
 
-    Parameters
-    ----------
-    solve_state
-        The solve under way.
-    operations
-        The compiled instance.
-    current
-        The current plan, None before there is any.
+    `current`: the current plan, None before there is any.
     """
     incumbent = solve_state.incumbent
     if incumbent is None or (current is not None and incumbent[0] >= current.objective):
@@ -71,20 +56,7 @@ def offer_times(
 ) -> bool:
     """Give a plan other starts, and offer it; return whether it was taken.
 
-    Parameters
-    ----------
-    solve_state
-        The solve under way.
-    offer
-        Takes better plans.
-    operations
-        The compiled instance.
-    current
-        The plan; its starts change where they keep the guarantees.
-    starts
-        By activity, in microseconds.
-    period
-        In microseconds; None on the finite horizon.
+    `period`: in microseconds; None on the finite horizon.
     """
     timetable = timetable_of(operations, current.begins, current.gpus, starts, period, current.levels)
     if not solve_state.keeps_guarantees(timetable):

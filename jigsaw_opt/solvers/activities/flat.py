@@ -30,28 +30,14 @@ class Arc(NamedTuple):
 class FlatActivities(NamedTuple):
     """Activities by number.
 
-    Parameters
-    ----------
-    duration_us, release_us
-        By activity, in microseconds.
-    resources
-        By activity, the GPUs and links that it occupies; none where it takes no time, for that overlaps nothing.
-    arcs
-        What waits for what. Whatever waits for a period before it on the same GPU or link is left out: all use of it
-        within one period is behind all of the period before (`repeating`).
-    opens, closes
-        By activity, its holds as (GPU, bytes, the activity at the other end): those that begin with its start, and
-        those that end with its end.
-    room
-        By GPU, the bytes that slots and workers leave free; all its bytes where these are only there in time.
-    job, iteration
-        By activity.
-    draws
-        By activity, the power caps that it draws under, by number, and its watts there; empty without caps.
-    caps
-        Watts of each power cap.
-    residents
-        By job, what it takes while present, as (GPU, bytes, activations); empty where all jobs are always present.
+    `resources`: by activity, the GPUs and links that it occupies; none where it takes no time, for that overlaps
+    nothing. `arcs`: what waits for what. Whatever waits for a period before it on the same GPU or link is left out: all
+    use of it within one period is behind all of the period before (`repeating`). `opens, closes`: by activity, its
+    holds as (GPU, bytes, the activity at the other end): those that begin with its start, and those that end with its
+    end. `room`: by GPU, the bytes that slots and workers leave free; all its bytes where these are only there in time.
+    `draws`: by activity, the power caps that it draws under, by number, and its watts there; empty without caps.
+    `residents`: by job, what it takes while present, as (GPU, bytes, activations); empty where all jobs are always
+    present.
     """
 
     duration_us: list[int]
@@ -89,21 +75,7 @@ def network_of(
 ) -> ActivityNetwork:
     """Return the activity network of an instance, with data-parallel jobs before those with a task graph.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    gpus
-        By job, the GPU of each worker or slot.
-    levels
-        By data-parallel job.
-    within_slots
-        As in `ActivityNetwork.add_task_graph`; what is left out are waits that `flatten` leaves out.
-
-    Raises
-    ------
-    ValueError
-        No path joins two servers of a job.
+    `gpus`: by job, the GPU of each worker or slot.
     """
     network, count = ActivityNetwork(operations.routes, operations.horizon), len(operations.jobs)
     for job, workers, rows in zip(operations.jobs, gpus[:count], levels, strict=True):
@@ -116,12 +88,8 @@ def network_of(
 def flatten(network: ActivityNetwork, in_time: bool = False) -> FlatActivities:
     """Return the activities of a network by number: GPUs first and links behind them, in the order of the cluster.
 
-    Parameters
-    ----------
-    network
-        The activities.
-    in_time
-        Whether memory counts in time: a job takes it from its first activity to its last one, and not all the time.
+    `in_time`: whether memory counts in time: a job takes it from its first activity to its last one, and not all the
+    time.
     """
     cluster = network.routes.cluster
     gpus = cluster.gpus.places
@@ -185,12 +153,7 @@ def _arcs(network: ActivityNetwork, durations: Sequence[int], resources: Sequenc
 def one_iteration(graph: CompiledTaskGraph, room: Sequence[int]) -> FlatActivities:
     """Return one iteration of a job with its slots in place of GPUs, and with one length for all operations.
 
-    Parameters
-    ----------
-    graph
-        The compiled job.
-    room
-        By slot, the bytes that memory intervals may take.
+    `room`: by slot, the bytes that memory intervals may take.
     """
     size = graph.size
     opens: list[list[tuple[int, int, int]]] = [[] for _ in range(size)]

@@ -22,17 +22,7 @@ _NOTHING_TRIED = (-1, -1)
 class HeldMemory:
     """Bytes that activities done so far have left on the GPUs.
 
-    Parameters
-    ----------
-    flat
-        The activities.
-
-    Attributes
-    ----------
-    done
-        By activity, whether it is.
-    held, room
-        By GPU, bytes that memory intervals take, and that they may take.
+    `held, room`: by GPU, bytes that memory intervals take, and that they may take.
     """
 
     def __init__(self, flat: FlatActivities) -> None:
@@ -94,12 +84,6 @@ def serial_order(flat: FlatActivities) -> list[int] | None:
     What fits and leaves no GPU with more than before is done at once: in any order of the rest, nothing needs more for
     it. Only among the others is there a choice, which is taken back where it leads nowhere. What has least left behind
     it goes first, so that what was begun is brought to its end.
-
-    Parameters
-    ----------
-    flat
-        The activities, best those of one iteration of one job: if there is any plan, there is one in which iterations
-        follow one another (`formulations.cpsat_activities.serial`).
     """
     return _SerialSearch(flat).run()
 

@@ -46,12 +46,7 @@ def task_graph_timetables(operations: Operations, seed: int) -> Iterator[Timetab
 
     Nothing comes where no placement was found.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance; some of its jobs have task graphs, or its cluster has power caps.
-    seed
-        The same seed gives the same schedules.
+    `operations`: the compiled instance; some of its jobs have task graphs, or its cluster has power caps.
     """
     least = inf
     for value, timetable in _lists(operations, seed, placements(operations, seed), inf):
@@ -64,15 +59,6 @@ def timetables_in_time(operations: Operations, seed: int, least: float) -> Itera
     """Yield schedules in which jobs may follow one another for their memory: a timetable where one is the best so far.
 
     Nothing comes where memory is not scarce, or does not stand in the way of the first placement that leaves it out.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance, with jobs of either kind.
-    seed
-        The same seed gives the same schedules.
-    least
-        Objective to beat.
     """
     drawn = placements(operations, seed, in_time=True) if operations.has_scarce_memory else iter(())
     first = next(drawn, None)
@@ -136,15 +122,7 @@ def _lists(
 
 
 class PlacedJobs:
-    """Jobs on the GPUs of a placement, to be scheduled.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    placement
-        Its placement.
-    """
+    """Jobs on the GPUs of a placement, to be scheduled."""
 
     def __init__(self, operations: Operations, placement: SlotPlacement) -> None:
         self.operations, self.placement = operations, placement
@@ -166,14 +144,7 @@ class PlacedJobs:
     def schedule(self, rule: Rule, least: float, random: Random | None = None) -> tuple[float, Timetable | None]:
         """Return the objective by a rule, and the timetable where that is less than `least`.
 
-        Parameters
-        ----------
-        rule
-            Order, patience, and how far GPUs may go ahead.
-        least
-            Objective to beat.
-        random
-            Source of random numbers that blur the rule; None for the rule as it is.
+        `random`: source of random numbers that blur the rule; None for the rule as it is.
         """
         if random is not None and rule.ahead is not None:
             rule = rule._replace(ahead=rule.ahead * random.uniform(*_BLURRED_AHEAD))
@@ -194,12 +165,8 @@ class PlacedJobs:
     def starts_in_order(self, starts: Sequence[int], jobs: Sequence[int]) -> list[int]:
         """Return starts of a schedule in the order of given ones, in microseconds.
 
-        Parameters
-        ----------
-        starts
-            By activity, in microseconds. Jobs that memory does not hold at once follow one another as they do by these.
-        jobs
-            All jobs: of activities that start at once, those of the first of them come first.
+        `starts`: by activity, in microseconds. Jobs that memory does not hold at once follow one another as they do by
+        these. `jobs`: all jobs: of activities that start at once, those of the first of them come first.
         """
         flat = ordered(self.flat, job_orders(self.flat, starts)) if self.placement.in_time else self.flat
         rank = [0] * len(starts)
@@ -208,15 +175,7 @@ class PlacedJobs:
         return ListScheduler(flat, self.reserve).run(rank)[0]
 
     def modulo_schedules(self, random: Random, most: int) -> Iterator[Timetable | None]:
-        """Yield schedules whose iterations overlap, by bisection between the work of a GPU or link and the best period.
-
-        Parameters
-        ----------
-        random
-            Chance.
-        most
-            The best period known.
-        """
+        """Yield schedules whose iterations overlap, by bisection between a resource's work and the best period."""
         durations, size = self.flat.duration_us, len(self.flat.duration_us)
         placed = self.placement
         waits = network_of(self.operations, placed.gpus, placed.levels, within_slots=True).waits
@@ -242,12 +201,7 @@ class PlacedJobs:
     def value(self, starts: Sequence[int], period: int | None = None) -> int:
         """Return the objective of a schedule; what is behind a deadline makes it worse than any that keeps all.
 
-        Parameters
-        ----------
-        starts
-            By activity, in microseconds.
-        period
-            In microseconds; None on the finite horizon.
+        `period`: in microseconds; None on the finite horizon.
         """
         ends = [0] * len(self.network.jobs)
         for job, start, length in zip(self.flat.job, starts, self.flat.duration_us, strict=True):
@@ -258,25 +212,11 @@ class PlacedJobs:
         return value
 
     def timetable(self, starts: Sequence[int], period: int | None = None) -> Timetable:
-        """Return the timetable of a schedule.
-
-        Parameters
-        ----------
-        starts, period
-            As in `value`.
-        """
+        """Return the timetable of a schedule."""
         placed, begins = self.placement, self.network.jobs
         return timetable_of(self.operations, begins, placed.gpus, starts, period, placed.levels)
 
     def better(self, starts: Sequence[int], period: int | None, least: float) -> tuple[float, Timetable | None]:
-        """Return the objective of a schedule, and the timetable where that is less than `least`.
-
-        Parameters
-        ----------
-        starts, period
-            As in `value`.
-        least
-            Objective to beat.
-        """
+        """Return the objective of a schedule, and the timetable where that is less than `least`."""
         value = self.value(starts, period)
         return value, self.timetable(starts, period) if value < least else None

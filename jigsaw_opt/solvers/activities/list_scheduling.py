@@ -28,12 +28,8 @@ __all__ = ["ListScheduler"]
 class ListScheduler:
     """Schedules the same placed activities by one rank after another.
 
-    Parameters
-    ----------
-    flat
-        The activities.
-    reserve
-        An order of them, each after those that it waits for, in which memory suffices. Each keeps all power caps alone.
+    `reserve`: an order of them, each after those that it waits for, in which memory suffices. Each keeps all power caps
+    alone.
     """
 
     def __init__(self, flat: FlatActivities, reserve: Sequence[int]) -> None:
@@ -55,24 +51,7 @@ class ListScheduler:
         self.width = max([len(flat.room), *(resource + 1 for resource in used)])
 
     def run(self, rank: Sequence[int], patience: int = 0, ahead: float | None = None) -> tuple[list[int], list[int]]:
-        """Schedule by a rank, least first.
-
-        Parameters
-        ----------
-        rank
-            By activity, a number from 0 on that no other one has.
-        patience
-            An activity is put off where one of better rank is known to become ready within so many quarters of its
-            duration.
-        ahead
-            On each GPU so many times as many holds may be open as run while the first of them is waited for; None for
-            as many as memory allows.
-
-        Returns
-        -------
-        tuple
-            By activity, its start in microseconds; and all activities in the order in which they were started.
-        """
+        """Schedule by a rank, least first."""
         return _ListRun(self, rank, patience, ahead).run()
 
 
@@ -211,12 +190,7 @@ class _ListRun:
 class _PowerInUse:
     """Power that is drawn under each power cap.
 
-    Parameters
-    ----------
-    flat
-        The activities.
-    under
-        By cap, the GPUs of activities that draw under it.
+    `under`: by cap, the GPUs of activities that draw under it.
     """
 
     def __init__(self, flat: FlatActivities, under: Sequence[set[int]]) -> None:
@@ -249,15 +223,8 @@ class _Openings:
 
     It counts activities that are done and have opened a memory interval, while what comes next there is not done.
 
-    Parameters
-    ----------
-    flat
-        The activities.
-    waits
-        By activity that opens a hold, the GPU, what comes next there, and how many such pairs the GPU could run, one
-        behind the other, until then.
-    ahead
-        So many times as many are allowed.
+    `waits`: by activity that opens a hold, the GPU, what comes next there, and how many such pairs the GPU could run,
+    one behind the other, until then. `ahead`: so many times as many are allowed.
     """
 
     def __init__(self, flat: FlatActivities, waits: Mapping[int, tuple[int, int, float]], ahead: float) -> None:

@@ -41,12 +41,7 @@ class _Held(NamedTuple):
 class ModuloScheduler:
     """Schedules the same placed activities for one period after another.
 
-    Parameters
-    ----------
-    flat
-        The activities.
-    arcs
-        All that they wait for on the cyclic horizon, also on the same GPU or link.
+    `arcs`: all that they wait for on the cyclic horizon, also on the same GPU or link.
     """
 
     def __init__(self, flat: FlatActivities, arcs: Sequence[Arc]) -> None:
@@ -64,15 +59,7 @@ class ModuloScheduler:
         return max(1, *self.flat.duration_us, *work.values())
 
     def schedule(self, period: int, random: Random) -> list[int] | None:
-        """Return the starts of a schedule of a period, in microseconds; None where none was found.
-
-        Parameters
-        ----------
-        period
-            In microseconds; no activity is longer.
-        random
-            Chance, for the activity to begin with and for times that are taken by force.
-        """
+        """Return the starts of a schedule of a period, in microseconds; None where none was found."""
         if period != self._period:
             self._period, self._ways = period, _longest_ways(len(self.flat.duration_us), self.arcs, period)
         return None if self._ways is None else _ModuloRun(self.flat, self._ways, period, random).run()

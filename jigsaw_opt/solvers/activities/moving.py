@@ -14,28 +14,14 @@ __all__ = ["WorkerMoves"]
 
 
 class WorkerMoves:
-    """Draws neighbours of placements.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    """
+    """Draws neighbours of placements."""
 
     def __init__(self, operations: Operations) -> None:
         self.operations = operations
         self.placing = {in_time: WorkerPlacing(operations, in_time) for in_time in (False, True)}
 
     def moved(self, placement: SlotPlacement, random: Random) -> SlotPlacement | None:
-        """Return a placement with one data-parallel job elsewhere or at other levels; None where that finds no room.
-
-        Parameters
-        ----------
-        placement
-            What is changed.
-        random
-            Chooses the job, and its new place.
-        """
+        """Return a placement with one data-parallel job elsewhere or at other levels; None where that finds no room."""
         count = len(self.operations.jobs)
         if not count:
             return None

@@ -96,17 +96,7 @@ class WindowSearch(StepwiseSearch):
 
 
 class _WindowModel:
-    """The CP-SAT model of a window.
-
-    Attributes
-    ----------
-    proto
-        The model.
-    starts
-        By activity.
-    period
-        On the cyclic horizon.
-    """
+    """The CP-SAT model of a window."""
 
     def __init__(self, operations: Operations, current: CurrentPlan, window: set[int]) -> None:
         from jigsaw_opt.formulations.cpsat_model import new_model

@@ -26,14 +26,8 @@ _LARGEST = 2**55
 class AnnealedOrder:
     """The best order of a run.
 
-    Parameters
-    ----------
-    value
-        Its objective in microseconds; on the cyclic horizon some period that it admits.
-    sequence
-        All activities in their order.
-    starts
-        By activity, in microseconds; on the cyclic horizon in some period.
+    `value`: its objective in microseconds; on the cyclic horizon some period that it admits. `starts`: by activity, in
+    microseconds; on the cyclic horizon in some period.
     """
 
     value: int
@@ -44,14 +38,7 @@ class AnnealedOrder:
 class OrderSearch:
     """Anneals orders of the same placed activities.
 
-    Parameters
-    ----------
-    flat
-        The activities.
-    weights
-        By job, the weight of its end; none where the makespan or the period counts.
-    cyclic
-        Whether the period counts.
+    `weights`: by job, the weight of its end; none where the makespan or the period counts.
     """
 
     def __init__(self, flat: FlatActivities, weights: Sequence[int], cyclic: bool) -> None:
@@ -82,20 +69,9 @@ class OrderSearch:
     ) -> AnnealedOrder:
         """Return the best order that some steps lead to from another one; it is no worse than that.
 
-        Parameters
-        ----------
-        sequence
-            All activities in an order that their waits and memory admit.
-        starts
-            On the cyclic horizon, starts of that order that repeat; they are not used on the finite one.
-        steps
-            Number of orders that are tried.
-        hot
-            Share of the objective that the first steps may lose; it falls to 0.
-        seed
-            Of what is random.
-        stop
-            Called now and then with the number of activities visited since; true ends the run.
+        `starts`: on the cyclic horizon, starts of that order that repeat; they are not used on the finite one. `hot`:
+        share of the objective that the first steps may lose; it falls to 0. `stop`: called now and then with the number
+        of activities visited since; true ends the run.
         """
         function = self._function()
         order = self._order

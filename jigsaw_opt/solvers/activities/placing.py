@@ -33,16 +33,9 @@ _MOST_FAILED_OPERATIONS = 2_000_000
 class SlotPlacement:
     """GPUs of all jobs, levels, and an order for each task graph in which memory suffices.
 
-    Parameters
-    ----------
-    gpus
-        By job, data-parallel ones first, the GPU of each worker or slot.
-    orders
-        By job with a task graph, the operations of one iteration in a serial order in which memory suffices.
-    levels
-        By data-parallel job.
-    in_time
-        Whether jobs follow one another for their memory: not all of them fit on their GPUs at once.
+    `gpus`: by job, data-parallel ones first, the GPU of each worker or slot. `orders`: by job with a task graph, the
+    operations of one iteration in a serial order in which memory suffices. `in_time`: whether jobs follow one another
+    for their memory: not all of them fit on their GPUs at once.
     """
 
     gpus: tuple[tuple[Gpu, ...], ...]
@@ -54,14 +47,7 @@ class SlotPlacement:
 def placements(operations: Operations, seed: int, in_time: bool = False) -> Iterator[SlotPlacement]:
     """Yield different placements, each on GPUs that have room for all slots and in an order in which memory suffices.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    seed
-        The same seed gives the same placements.
-    in_time
-        Whether jobs that share a GPU may follow one another for its memory.
+    `in_time`: whether jobs that share a GPU may follow one another for its memory.
     """
     random, placing = Random(f"placing/{seed}"), _SlotPlacing(operations, in_time)
     found: set[_Drawn] = set()
@@ -87,16 +73,8 @@ def complete(
 ) -> SlotPlacement | None:
     """Return slots on GPUs beside placed workers, with an order for each job; None where memory does not suffice.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    gpus
-        By job with a task graph, the GPU of each slot.
-    workers
-        The data-parallel jobs.
-    in_time
-        Whether jobs may follow one another where memory does not suffice for all at once. Each of them fits alone.
+    `gpus`: by job with a task graph, the GPU of each slot. `in_time`: whether jobs may follow one another where memory
+    does not suffice for all at once. Each of them fits alone.
     """
     found = _complete(operations, gpus, workers, False)
     return _complete(operations, gpus, workers, True) if found is None and in_time else found
@@ -306,15 +284,7 @@ def _needs(graph: CompiledTaskGraph) -> list[int]:
 
 
 def most_held(flat: FlatActivities, order: Iterable[int]) -> list[int]:
-    """Return, by GPU, the most that memory intervals take where activities start in an order.
-
-    Parameters
-    ----------
-    flat
-        The activities.
-    order
-        Their order.
-    """
+    """Return, by GPU, the most that memory intervals take where activities start in an order."""
     memory, most = HeldMemory(flat), [0] * len(flat.room)
     for activity in order:
         for gpu, amount, end in flat.opens[activity]:

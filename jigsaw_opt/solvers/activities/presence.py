@@ -23,17 +23,8 @@ __all__ = ["PresentJobs", "fit_at_once", "flattened", "job_orders", "most_presen
 class PresentJobs:
     """Jobs that are present at the moment that a schedule has come to.
 
-    Parameters
-    ----------
-    flat
-        The activities, with `residents`.
-    memory
-        What is held. Its room is kept to what present jobs leave of each GPU.
-
-    Attributes
-    ----------
-    begun
-        By job, whether it has begun.
+    `memory`: what is held. Its room is kept to what present jobs leave of each GPU. `begun`: by job, whether it has
+    begun.
     """
 
     def __init__(self, flat: FlatActivities, memory: HeldMemory) -> None:
@@ -79,15 +70,7 @@ class PresentJobs:
         self.leave(job)
 
     def do(self, activity: int, end: int) -> int | None:
-        """Note that an activity of a job that has begun is done, and return when the job ends if that was its last one.
-
-        Parameters
-        ----------
-        activity
-            The activity; memory has been told before.
-        end
-            Its end, in microseconds.
-        """
+        """Note that an activity of a begun job is done, and return when the job ends if that was its last one."""
         job = self.flat.job[activity]
         for gpu, amount, start in self.flat.closes[activity]:
             if self.memory.done[start]:
@@ -116,15 +99,7 @@ class PresentJobs:
 
 
 def spans(flat: FlatActivities, starts: Sequence[int]) -> list[tuple[int, int]]:
-    """Return begin and end of each job, in microseconds.
-
-    Parameters
-    ----------
-    flat
-        The activities.
-    starts
-        By activity, in microseconds.
-    """
+    """Return begin and end of each job, in microseconds."""
     found: dict[int, tuple[int, int]] = {}
     for job, start, length in zip(flat.job, starts, flat.duration_us, strict=True):
         begin, end = found.get(job, (start, start))
@@ -133,15 +108,7 @@ def spans(flat: FlatActivities, starts: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def most_present(flat: FlatActivities, starts: Sequence[int]) -> list[int]:
-    """Return the most bytes of present jobs on each GPU at one time, without memory intervals.
-
-    Parameters
-    ----------
-    flat
-        The activities, with `residents`.
-    starts
-        By activity, in microseconds.
-    """
+    """Return the most bytes of present jobs on each GPU at one time, without memory intervals."""
     most, own = [0] * len(flat.room), spans(flat, starts)
     for gpu, jobs in enumerate(_jobs_on(flat)):
         # The most is reached where some job begins.
@@ -157,19 +124,9 @@ def flattened(network: ActivityNetwork, starts: Sequence[int], scarce: bool) -> 
 
     Where memory does not hold them at once, jobs wait for one another as in `job_orders`.
 
-    Parameters
-    ----------
-    network
-        The activities.
-    starts
-        By activity, in microseconds, of a schedule that keeps memory.
-    scarce
-        Whether jobs may have to follow one another.
+    None where memory intervals do not fit beside the most that present jobs ever take.
 
-    Returns
-    -------
-    FlatActivities or None
-        None where memory intervals do not fit beside the most that present jobs ever take.
+    `starts`: by activity, in microseconds, of a schedule that keeps memory.
     """
     flat = flatten(network)
     if not scarce or _is_held(flat, starts):
@@ -186,15 +143,6 @@ def job_orders(flat: FlatActivities, starts: Sequence[int], without: Collection[
     On each GPU that cannot hold all its jobs at once, a job waits for those that have ended before it begins. In any
     schedule that keeps these waits, jobs that are present together were pairwise present together in the given one.
     Intervals that overlap pairwise have a moment in common (Helly), so memory held them all.
-
-    Parameters
-    ----------
-    flat
-        The activities, with `residents`.
-    starts
-        By activity, in microseconds, of a schedule that keeps memory.
-    without
-        Jobs that are left out.
     """
     return sorted(set(_following(flat, spans(flat, starts), without)))
 
@@ -202,12 +150,7 @@ def job_orders(flat: FlatActivities, starts: Sequence[int], without: Collection[
 def ordered(flat: FlatActivities, pairs: Iterable[tuple[int, int]]) -> FlatActivities:
     """Return the activities with waits between jobs.
 
-    Parameters
-    ----------
-    flat
-        The activities.
-    pairs
-        Pairs of jobs, the second of which waits for the end of the first.
+    `pairs`: pairs of jobs, the second of which waits for the end of the first.
     """
     first, last = _ends_of_jobs(flat)
     arcs = [Arc(a, b, flat.duration_us[a], 0) for before, after in pairs for a in last[before] for b in first[after]]
@@ -215,15 +158,7 @@ def ordered(flat: FlatActivities, pairs: Iterable[tuple[int, int]]) -> FlatActiv
 
 
 def fit_at_once(operations: Operations, timetable: Timetable) -> bool:
-    """Return whether memory holds the data-parallel jobs of a plan where all of them are present all the time.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    timetable
-        The plan.
-    """
+    """Return whether memory holds the data-parallel jobs of a plan where all of them are present all the time."""
     states: Counter[str] = Counter()
     activations: dict[str, int] = {}
     for job, plan in zip(operations.jobs, timetable.jobs, strict=True):

@@ -25,15 +25,10 @@ _LEAST_AHEAD, _MOST_AHEAD = 0.9, 3.0
 class Rule(NamedTuple):
     """Rule by which a list schedule is made.
 
-    Parameters
-    ----------
-    order
-        ``critical``: longest way to the end first. ``release``: so, but first what frees memory; of a pipeline this
-        makes 1F1B. ``leaves_last``: so, but last what nothing waits for, which fills gaps. ``in_order``: as in the
-        reserve. ``by_job``: job by job, the earliest deadline first, then most weight for its work. ``ahead``: first
-        what takes memory, last what nothing waits for; of a pipeline this makes the zero-bubble schedules.
-    patience, ahead
-        As `ListScheduler.run` takes them.
+    `order`: ``critical``: longest way to the end first. ``release``: so, but first what frees memory; of a pipeline
+    this makes 1F1B. ``leaves_last``: so, but last what nothing waits for, which fills gaps. ``in_order``: as in the
+    reserve. ``by_job``: job by job, the earliest deadline first, then most weight for its work. ``ahead``: first what
+    takes memory, last what nothing waits for; of a pipeline this makes the zero-bubble schedules.
     """
 
     order: str
@@ -44,21 +39,8 @@ class Rule(NamedTuple):
 class Ranks:
     """Ranks of the same placed activities.
 
-    Parameters
-    ----------
-    flat
-        The activities.
-    weights
-        By job.
-    reserve
-        An order of all of them, each behind those that it waits for.
-    deadlines
-        By job, what it must end by, or None; empty where no job does.
-
-    Attributes
-    ----------
-    rules
-        Rules to be tried.
+    `reserve`: an order of all of them, each behind those that it waits for. `deadlines`: by job, what it must end by,
+    or None; empty where no job does.
     """
 
     def __init__(
@@ -88,15 +70,7 @@ class Ranks:
         return Rule(random.choice(_ORDERS), patience)
 
     def rank(self, order: str, random: Random | None = None) -> list[int]:
-        """Return, by activity, its place among all of them by the order of a rule; blurred where there is chance.
-
-        Parameters
-        ----------
-        order
-            As in `Rule`.
-        random
-            Chance.
-        """
+        """Return, by activity, its place among all of them by the order of a rule; blurred where there is chance."""
         blur = random.choice((0.05, 0.2, 0.5)) if random else 0.0
 
         def key(activity: int) -> tuple[float, ...]:

@@ -20,14 +20,7 @@ __all__ = ["repeated", "repeated_as_it_is"]
 def repeated(flat: FlatActivities, order: Sequence[int], limit: int) -> tuple[int, list[int]] | None:
     """Return the least period of an order, and starts that keep it; None where it is above a limit.
 
-    Parameters
-    ----------
-    flat
-        The activities, with what they wait for on the cyclic horizon.
-    order
-        All of them in an order that their waits within one period allow.
-    limit
-        The largest period of interest, in microseconds.
+    `limit`: the largest period of interest, in microseconds.
     """
     arcs: list[list[tuple[int, int, int]]] = [[] for _ in order]
     for before, after, length, periods in (*flat.arcs, *_neighbours(flat, order)):
@@ -46,13 +39,6 @@ def repeated_as_it_is(flat: FlatActivities, starts: Sequence[int]) -> int:
     """Return the least period at which a schedule repeats with its starts, no use of anything reaching into the next.
 
     On each GPU and link, and under each power cap, all use of it in one period is behind that of the period before.
-
-    Parameters
-    ----------
-    flat
-        The activities, with what they wait for on the cyclic horizon.
-    starts
-        Of a finite schedule that keeps power caps.
     """
     first, last = dict[object, int](), dict[object, int]()
     period = max(1, *flat.duration_us)

@@ -83,14 +83,8 @@ class _PlacedJob(NamedTuple):
 class SerialSchedule(NamedTuple):
     """A schedule of whole jobs.
 
-    Parameters
-    ----------
-    value
-        Its objective, and the sum of all ends.
-    order
-        The jobs in the order in which they were placed.
-    jobs
-        By job, where and when it is.
+    `value`: its objective, and the sum of all ends. `order`: the jobs in the order in which they were placed. `jobs`:
+    by job, where and when it is.
     """
 
     value: tuple[int, int]
@@ -107,30 +101,13 @@ class SerialSchedule(NamedTuple):
         ]
 
     def placement(self, operations: Operations) -> SlotPlacement | None:
-        """Return the placement; None where memory intervals do not fit.
-
-        Parameters
-        ----------
-        operations
-            The compiled instance.
-        """
+        """Return the placement; None where memory intervals do not fit."""
         workers = [PlacedWorkers(job.gpus, job.alone.levels) for job in self.jobs if job.alone.levels]
         return complete(operations, [job.gpus for job in self.jobs[len(workers) :]], workers, in_time=True)
 
 
 class SerialPlacing:
-    """Makes serial schedules of the jobs of an instance.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-
-    Attributes
-    ----------
-    spent
-        Deterministic seconds so far.
-    """
+    """Makes serial schedules of the jobs of an instance."""
 
     def __init__(self, operations: Operations) -> None:
         self.operations, self.spent = operations, 0.0
@@ -159,15 +136,7 @@ class SerialPlacing:
                 yield found
 
     def neighbour(self, schedule: SerialSchedule, random: Random) -> SerialSchedule | None:
-        """Return the schedule in which a few jobs have another place in the order; None where one finds no GPUs.
-
-        Parameters
-        ----------
-        schedule
-            What is changed.
-        random
-            Chance.
-        """
+        """Return the schedule in which a few jobs have another place in the order; None where one finds no GPUs."""
         order = list(schedule.order)
         for _ in range(random.randint(1, _MOST_MOVED)):
             job = order.pop(random.randrange(len(order)))
@@ -175,13 +144,7 @@ class SerialPlacing:
         return self.schedule(order)
 
     def schedule(self, order: Sequence[int]) -> SerialSchedule | None:
-        """Place the jobs in an order; None where one finds no GPUs.
-
-        Parameters
-        ----------
-        order
-            The jobs, of which data-parallel ones have the first numbers.
-        """
+        """Place the jobs in an order; None where one finds no GPUs."""
         profile: _Profile = {}
         found: dict[int, _PlacedJob] = {}
         for job in checking_deadline(order):
@@ -221,12 +184,7 @@ class SerialPlacing:
     def gathered(self, job: int, ready: Mapping[Gpu, int]) -> Iterator[tuple[Gpu, ...]]:
         """Yield GPUs for a job, near to each other and free soon: around one server after the other, and in all.
 
-        Parameters
-        ----------
-        job
-            The job, of which data-parallel ones have the first numbers.
-        ready
-            By GPU, when it is free, in microseconds.
+        `ready`: by GPU, when it is free, in microseconds.
         """
         layout, types, policy = self._placing.layout, self._types[job], self._policies[job]
         kind = [server.gpu_type for server in layout.servers]
@@ -283,15 +241,7 @@ class SerialPlacing:
         return moment, end
 
     def alone_on(self, job: int, gpus: tuple[Gpu, ...]) -> SoloSchedule | None:
-        """Return a job alone on GPUs; None where it does not fit or no path joins them. GPUs of a server are alike.
-
-        Parameters
-        ----------
-        job
-            The job, of which data-parallel ones have the first numbers.
-        gpus
-            GPU of each worker or slot.
-        """
+        """Return a job alone on GPUs; None where it does not fit or no path joins them. GPUs of a server are alike."""
         key = job, tuple(server for server, _ in gpus)
         if key not in self._alone:
             self._alone[key] = self._listed(job, gpus)

@@ -22,20 +22,8 @@ def timetable_of(
 ) -> Timetable:
     """Return the timetable of starts.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    begins
-        By job, data-parallel ones first, how many activities there are before it.
-    gpus
-        By job, the GPU of each worker or slot.
-    starts
-        By activity, in microseconds.
-    period
-        In microseconds; None on the finite horizon.
-    levels
-        By data-parallel job.
+    `begins`: by job, data-parallel ones first, how many activities there are before it. `gpus`: by job, the GPU of each
+    worker or slot. `period`: in microseconds; None on the finite horizon.
     """
     count, jobs = len(operations.jobs), []
     for job, begin, own, rows in zip(operations.jobs, begins[:count], gpus[:count], levels, strict=True):

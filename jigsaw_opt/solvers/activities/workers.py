@@ -21,12 +21,7 @@ __all__ = ["PlacedWorkers", "WorkerPlacing"]
 class PlacedWorkers(NamedTuple):
     """A data-parallel job on its GPUs.
 
-    Parameters
-    ----------
-    gpus
-        GPU of each worker.
-    levels
-        Level of each worker, by iteration.
+    `levels`: level of each worker, by iteration.
     """
 
     gpus: tuple[Gpu, ...]
@@ -39,15 +34,7 @@ class PlacedWorkers(NamedTuple):
 
 
 class WorkerPlacing:
-    """Draws GPUs and levels for data-parallel jobs.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    in_time
-        As in `Layout`.
-    """
+    """Draws GPUs and levels for data-parallel jobs."""
 
     def __init__(self, operations: Operations, in_time: bool = False) -> None:
         self.operations, self.in_time = operations, in_time
@@ -65,14 +52,7 @@ class WorkerPlacing:
     ) -> dict[int, PlacedWorkers] | None:
         """Place some jobs; None where one finds no room.
 
-        Parameters
-        ----------
-        random
-            Chance; None for the plain rules.
-        jobs
-            Which jobs.
-        memory, load
-            By GPU, bytes and microseconds that others take.
+        `random`: chance; None for the plain rules. `memory, load`: by GPU, bytes and microseconds that others take.
         """
         if not self.forms:
             return None
@@ -95,15 +75,7 @@ class WorkerPlacing:
         return None
 
     def on(self, job: int, gpus: Sequence[Gpu]) -> PlacedWorkers | None:
-        """Return a job alone on given GPUs; None where memory or routes do not admit it.
-
-        Parameters
-        ----------
-        job
-            Which job.
-        gpus
-            GPU of each worker, those that take deep levels first.
-        """
+        """Return a job alone on given GPUs; None where memory or routes do not admit it."""
         if not self.forms:
             return None
         demand, numbers = self.forms[job][0], [self._number[gpu] for gpu in gpus]

@@ -25,13 +25,8 @@ _CENTRE = {"run_crossover": "off"}
 class SharedTime:
     """The optimum of one objective.
 
-    Parameters
-    ----------
-    allocation
-        Share of its time that each job spends on each GPU type, ``(jobs, types)``.
-    value
-        Least normalised progress (``max_min``), total duration in seconds (``makespan``), or iterations a second
-        (``max_sum``).
+    `allocation`: share of its time that each job spends on each GPU type, ``(jobs, types)``. `value`: least normalised
+    progress (``max_min``), total duration in seconds (``makespan``), or iterations a second (``max_sum``).
     """
 
     allocation: Floats
@@ -43,19 +38,7 @@ def solve_gavel(cluster: SharedCluster, objective: str, *, centre: bool = False)
 
     With `centre` equal jobs have equal shares, at the price of the last digits of the value.
 
-    Parameters
-    ----------
-    cluster
-        Jobs, GPU types and throughputs.
-    objective
-        Name of the objective.
-    centre
-        Whether equal jobs get equal shares, at the price of the last digits of the value.
-
-    Raises
-    ------
-    KeyError
-        If there is no such objective.
+    `centre`: whether equal jobs get equal shares, at the price of the last digits of the value.
     """
     solved = solve_program(OBJECTIVES[objective](cluster), _BARRIER | (_CENTRE if centre else {}))
     assert solved.feasible, "to allocate nothing is a solution"

@@ -25,14 +25,8 @@ _ROUNDING = 1e-6
 class Grouping:
     """All jobs in groups.
 
-    Parameters
-    ----------
-    groups
-        Each make of group with its number.
-    value
-        Sum of normalised throughputs.
-    bound
-        Upper bound on the value of every grouping; None where the method has not found one.
+    `groups`: each make of group with its number. `bound`: upper bound on the value of every grouping; None where the
+    method has not found one.
     """
 
     groups: Counter[Group]
@@ -50,25 +44,10 @@ def group_jobs(
 ) -> Grouping:
     """Put every job into a group so that the GPUs suffice and the sum of normalised throughputs is large.
 
-    Parameters
-    ----------
-    jobs
-        The jobs; equal ones are counted, not told apart.
-    gpus
-        GPUs that there are.
-    method
-        ``exact``: the set-packing program over all makes of groups. ``matching``: two rounds of maximum-weight
-        matching, of jobs and then of pairs, as Muri does; without a bound.
-    timing
-        How the jobs of a group take turns.
-    gap, nodes
-        The exact method may stop when so little, as a share, is missing to the bound, or after so many nodes of branch
-        and bound; it then gives the matching where that is better. By default it goes on to the optimum.
-
-    Raises
-    ------
-    UsageError
-        Even in groups of four the jobs need more GPUs than there are.
+    `method`: ``exact``: the set-packing program over all makes of groups. ``matching``: two rounds of maximum-weight
+    matching, of jobs and then of pairs, as Muri does; without a bound. `gap, nodes`: the exact method may stop when so
+    little, as a share, is missing to the bound, or after so many nodes of branch and bound; it then gives the matching
+    where that is better. By default it goes on to the optimum.
     """
     parts = _classes(jobs)
     least = _least_gpus(parts, MOST_JOBS)
@@ -88,17 +67,7 @@ def group_jobs(
 
 
 def throughput_bound(jobs: Iterable[StagedJob], gpus: int, timing: Timing = "steady") -> float:
-    """Return a bound on the sum of normalised throughputs: the linear relaxation of the set-packing program.
-
-    Parameters
-    ----------
-    jobs
-        The jobs.
-    gpus
-        Number of GPUs.
-    timing
-        How the jobs of a group take turns.
-    """
+    """Return a bound on the sum of normalised throughputs: the linear relaxation of the set-packing program."""
     return relaxation(build(_classes(jobs), MOST_JOBS, gpus, timing))
 
 

@@ -31,14 +31,8 @@ _SETTINGS: Mapping[str, Setting] = {"mip_heuristic_run_root_reduced_cost": False
 class SetPackingOutcome:
     """Outcome of an integer program.
 
-    Parameters
-    ----------
-    solution
-        Number of times that each column is taken.
-    value
-        Its value; far below any other if the columns at hand cannot hold all parts.
-    bound
-        A value that no solution exceeds.
+    `solution`: number of times that each column is taken. `value`: its value; far below any other if the columns at
+    hand cannot hold all parts. `bound`: A value that no solution exceeds.
     """
 
     solution: dict[int, int]
@@ -64,14 +58,8 @@ def optimum(model: GroupPacking, gap: float = 0.0, nodes: int | None = None) -> 
     The relaxation bounds every solution. A column whose reduced value is below what a known solution lacks to the
     bound is in no better one, so the integer program needs only the columns in between.
 
-    Parameters
-    ----------
-    model
-        The program.
-    gap
-        Share of the bound that the value may lack.
-    nodes
-        Nodes of branch and bound at most in an integer program; None for no limit.
+    `gap`: share of the bound that the value may lack. `nodes`: nodes of branch and bound at most in an integer program;
+    None for no limit.
     """
     import numpy as np
 

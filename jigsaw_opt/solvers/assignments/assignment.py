@@ -16,28 +16,10 @@ __all__ = ["Assignment", "loads_us"]
 class Assignment:
     """A job on its GPUs.
 
-    Parameters
-    ----------
-    demand
-        Its demand.
-    job
-        Its operations.
-    gpus
-        GPU of each slot, numbered as in `Layout`.
-    tables
-        Duration of a block by slot and level.
-    links
-        Links of its transfers.
-    plan
-        Its levels.
-    caps
-        Deepest level of each slot that memory admits, or None where it admits all.
-    exchange
-        Durations of the transfers by iteration and bucket.
-    slot_us
-        Mean GPU time of an iteration by slot.
-    iteration_us
-        Mean time of its iterations when no one is in the way.
+    `gpus`: GPU of each slot, numbered as in `Layout`. `tables`: duration of a block by slot and level. `caps`: deepest
+    level of each slot that memory admits, or None where it admits all. `exchange`: durations of the transfers by
+    iteration and bucket. `slot_us`: mean GPU time of an iteration by slot. `iteration_us`: mean time of its iterations
+    when no one is in the way.
     """
 
     demand: Demand
@@ -62,25 +44,9 @@ def loads_us(
 ) -> list[int]:
     """Return the mean GPU time of an iteration by slot, for `Assignment.slot_us`.
 
-    Parameters
-    ----------
-    layout
-        GPUs of the instance.
-    demand
-        Demand of the job.
-    gpus
-        GPU of each slot.
-    plan
-        Levels of the job.
-    caps
-        By slot: the deepest level that memory admits.
-    tables
-        Duration of a block by slot and level, in microseconds.
+    By slot, in microseconds.
 
-    Returns
-    -------
-    list[int]
-        By slot, in microseconds.
+    `tables`: duration of a block by slot and level, in microseconds.
     """
     if plan.fixed or min(caps) < demand.job.levels:
         return mean_slot_us(plan, caps, tables)

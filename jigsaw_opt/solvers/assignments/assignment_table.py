@@ -21,17 +21,7 @@ and hardly recur."""
 
 
 class AssignmentTable:
-    """Levels, durations and channels of jobs on GPUs, each computed once.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    layout
-        Its GPUs.
-    demands
-        Demand of each job.
-    """
+    """Levels, durations and channels of jobs on GPUs, each computed once."""
 
     def __init__(self, operations: Operations, layout: Layout, demands: Sequence[Demand]) -> None:
         self.operations, self.layout, self.demands = operations, layout, demands
@@ -42,15 +32,7 @@ class AssignmentTable:
         self._assignments: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], Assignment | None] = {}
 
     def channel(self, job: OperationGraph, gpus: Sequence[int]) -> Channel | None:
-        """Return the channel of a job on GPUs, or None where no route joins some two of them.
-
-        Parameters
-        ----------
-        job
-            The job.
-        gpus
-            GPU of each slot.
-        """
+        """Return the channel of a job on GPUs, or None where no route joins some two of them."""
         server_of = self.layout.server_of
         key = job.route_policy, tuple(sorted([server_of[gpu] for gpu in gpus]))
         if key not in self._channels:
@@ -58,30 +40,14 @@ class AssignmentTable:
         return self._channels[key]
 
     def levels(self, demand: Demand, caps: Sequence[int]) -> LevelPlan | None:
-        """Return the levels of a job under caps, None where there are none.
-
-        Parameters
-        ----------
-        demand
-            Demand of the job.
-        caps
-            By slot: the deepest level that memory admits.
-        """
+        """Return the levels of a job under caps, None where there are none."""
         key = (id(demand), tuple(caps))
         if key not in self._levels:
             self._levels[key] = level_plan(demand.job, demand.rows, caps) if min(caps) > 0 else None
         return self._levels[key]
 
     def tables(self, job: OperationGraph, gpus: Sequence[int]) -> list[tuple[int, ...]]:
-        """Return the duration of a block of a job by slot and level, in microseconds.
-
-        Parameters
-        ----------
-        job
-            The job.
-        gpus
-            GPU of each slot.
-        """
+        """Return the duration of a block of a job by slot and level, in microseconds."""
         type_of = self.layout.type_of
         return [block.duration_us[type_of[gpu]] for block, gpu in zip(job.blocks, gpus, strict=True)]
 
@@ -92,19 +58,7 @@ class AssignmentTable:
         return [level_caps(self.layout, demand, gpus, state) for demand, gpus in jobs]
 
     def assignment(self, index: int, demand: Demand, gpus: Sequence[int], caps: Sequence[int]) -> Assignment | None:
-        """Return a job on GPUs with levels under caps; None where there are none, or no path joins the GPUs.
-
-        Parameters
-        ----------
-        index
-            Index of the job.
-        demand
-            Demand of the job.
-        gpus
-            GPU of each slot.
-        caps
-            By slot: the deepest level that memory admits.
-        """
+        """Return a job on GPUs with levels under caps; None where there are none, or no path joins the GPUs."""
         key = (index, id(demand), tuple(gpus), tuple(caps))
         if key not in self._assignments:
             if len(self._assignments) >= _MOST_REMEMBERED:
@@ -118,16 +72,7 @@ class AssignmentTable:
     ) -> Assignment | None:
         """Return a job on GPUs with given levels; None where no path joins the GPUs.
 
-        Parameters
-        ----------
-        index
-            The job.
-        gpus
-            GPU of each slot.
-        plan, caps
-            Its levels, and the deepest one of each slot.
-        demand
-            Demand that the levels come from; by default that of the job.
+        `demand`: demand that the levels come from; by default that of the job.
         """
         job, demand = self.operations.jobs[index], demand or self.demands[index]
         channel = self.channel(job, gpus)
@@ -149,17 +94,7 @@ class AssignmentTable:
         )
 
     def exchange(self, demand: Demand, row: Levels, channel: Channel) -> tuple[int, ...]:
-        """Return the durations of the transfers of an iteration, by bucket, in microseconds.
-
-        Parameters
-        ----------
-        demand
-            Demand of the job.
-        row
-            Levels of the iteration, in any order.
-        channel
-            Rate and latency of the job's transfers.
-        """
+        """Return the durations of the transfers of an iteration, by bucket, in microseconds."""
         key = (id(demand), tuple(sorted(row)), channel.rate, channel.latency_us)
         if key not in self._exchange:
             self._exchange[key] = exchange_us(demand.job, row, channel)
@@ -170,16 +105,8 @@ class AssignmentTable:
     ) -> int:
         """Return the length of an iteration without contention, in microseconds.
 
-        Parameters
-        ----------
-        demand
-            Demand of the job.
-        tables
-            Duration of a block by slot and level, in microseconds.
-        row
-            Levels of the iteration, in any order.
-        exchange
-            Durations of its transfers by bucket, in microseconds.
+        `tables`: duration of a block by slot and level, in microseconds. `exchange`: durations of its transfers by
+        bucket, in microseconds.
         """
         levels = tuple(sorted(row, reverse=True))
         key = (id(demand), levels, exchange, tuple(sorted(map(id, tables))))

@@ -19,18 +19,9 @@ __all__ = ["Demand", "Layout", "demands", "exchange_us", "iteration_us", "mean_u
 class Layout:
     """GPUs numbered over all servers.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    in_time
-        Whether jobs may follow one another for their memory, so that each has all of a GPU's.
-
-    Attributes
-    ----------
-    memory, load
-        By GPU, its bytes, and the microseconds for which it is taken. Where other jobs are placed already, the caller
-        takes off from the one and adds to the other what is theirs.
+    `in_time`: whether jobs may follow one another for their memory, so that each has all of a GPU's. `memory, load`: by
+    GPU, its bytes, and the microseconds for which it is taken. Where other jobs are placed already, the caller takes
+    off from the one and adds to the other what is theirs.
     """
 
     def __init__(self, operations: Operations, in_time: bool = False) -> None:
@@ -46,26 +37,13 @@ class Layout:
         self._near: dict[tuple[str | None, int], list[list[int]]] = {}
 
     def channel(self, job: OperationGraph, gpus: Iterable[int]) -> Channel | None:
-        """Return the channel of a job on GPUs, or None where no route joins some two of them.
-
-        Parameters
-        ----------
-        job
-            The job, whose route policy counts.
-        gpus
-            Numbers of GPUs.
-        """
+        """Return the channel of a job on GPUs, or None where no route joins some two of them."""
         return self.routes.under(job.route_policy).channel(Counter(self.server_of[gpu] for gpu in gpus))
 
     def near(self, server: int, policy: str | None = None) -> list[list[int]]:
         """Return the servers that are joined to a server, grouped by the number of links between, nearest first.
 
-        Parameters
-        ----------
-        server
-            Number of the server; it is alone in the first group.
-        policy
-            Route policy; None for any route.
+        `policy`: route policy; None for any route.
         """
         key = policy, server
         if key not in self._near:
@@ -76,34 +54,13 @@ class Layout:
         return self._near[key]
 
     def mutual(self, job: OperationGraph, gpus: Iterable[int]) -> list[int]:
-        """Build a clique greedily: keep a GPU if its server is joined to the servers of all GPUs kept so far.
-
-        Parameters
-        ----------
-        job
-            The job, whose route policy counts.
-        gpus
-            Numbers of GPUs, in order of preference.
-        """
+        """Build a clique greedily: keep a GPU if its server is joined to the servers of all GPUs kept so far."""
         found = list(gpus)
         kept = set(self.routes.under(job.route_policy).mutual(dict.fromkeys(self.server_of[gpu] for gpu in found)))
         return [gpu for gpu in found if self.server_of[gpu] in kept]
 
     def cliques(self, job: OperationGraph, gpus: Sequence[int]) -> Iterator[list[int]]:
-        """Yield sets of GPUs on servers any two of which are joined for a job; each GPU is in one of them.
-
-        Parameters
-        ----------
-        job
-            The job, whose route policy counts.
-        gpus
-            Numbers of GPUs.
-
-        Returns
-        -------
-        Iterator[list[int]]
-            Each set in the order of `gpus`.
-        """
+        """Yield sets of GPUs on servers any two of which are joined for a job; each GPU is in one of them."""
         routes, left = self.routes.under(job.route_policy), list(gpus)
         if routes.policy is None:
             parts: dict[int, list[int]] = {}
@@ -123,16 +80,8 @@ class Layout:
 class Demand:
     """Demand of jobs of one model, width, depth rule, policy and number of iterations; such jobs share one object.
 
-    Parameters
-    ----------
-    job
-        One of them.
-    rows
-        Levels by iteration, each descending.
-    need
-        Levels that memory has to admit, descending.
-    slot_us
-        Mean GPU time of a slot over the horizon by GPU type, in microseconds.
+    `need`: levels that memory has to admit, descending. `slot_us`: mean GPU time of a slot over the horizon by GPU
+    type, in microseconds.
     """
 
     job: OperationGraph
@@ -168,17 +117,7 @@ def shapes(demand: Demand) -> tuple[Demand, ...]:
 
 
 def exchange_us(job: OperationGraph, levels: Sequence[int], channel: Channel) -> tuple[int, ...]:
-    """Return the durations of the transfers of an iteration, by bucket, in microseconds.
-
-    Parameters
-    ----------
-    job
-        The job.
-    levels
-        Levels of the iteration, in any order.
-    channel
-        Rate and latency of its transfers.
-    """
+    """Return the durations of the transfers of an iteration, by bucket, in microseconds."""
     counts = [0] * (job.levels + 1)
     for level in levels:
         counts[level] += 1
@@ -188,17 +127,7 @@ def exchange_us(job: OperationGraph, levels: Sequence[int], channel: Channel) ->
 
 
 def iteration_us(tables: Sequence[Sequence[int]], levels: Sequence[int], exchange: Sequence[int]) -> int:
-    """Return the time from the start of the blocks to the barrier when all start at once, without contention.
-
-    Parameters
-    ----------
-    tables
-        Duration of a block by slot and level.
-    levels
-        Levels, descending; the deepest ones go to the fastest slots.
-    exchange
-        Durations of the transfers by bucket.
-    """
+    """Return the time from the start of the blocks to the barrier when all start at once, without contention."""
     fastest_first = sorted(tables, key=lambda table: table[-1])
     end = 0
     for bucket, duration in enumerate(exchange):
@@ -212,12 +141,8 @@ def mean_us(
 ) -> int:
     """Return the mean length of iterations, rounded up, in microseconds.
 
-    Parameters
-    ----------
-    rows, exchange
-        Levels and durations of the transfers by iteration.
-    length
-        Function from such levels and durations of an iteration to its length in microseconds.
+    `rows, exchange`: levels and durations of the transfers by iteration. `length`: function from such levels and
+    durations of an iteration to its length in microseconds.
     """
     kinds = Counter(zip(rows, exchange, strict=True))
     return ceil_div(sum(count * length(*kind) for kind, count in kinds.items()), len(rows))

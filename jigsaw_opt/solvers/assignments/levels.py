@@ -31,12 +31,8 @@ iteration but one, some iterations deeper than others, with the least payload at
 class LevelPlan:
     """Levels of a placed job.
 
-    Parameters
-    ----------
-    rows
-        Levels by iteration; in the order of the slots where `fixed`, else descending.
-    fixed
-        Whether slot ``s`` takes ``rows[i][s]``; otherwise any order under the caps will do.
+    `rows`: levels by iteration; in the order of the slots where `fixed`, else descending. `fixed`: whether slot ``s``
+    takes ``rows[i][s]``; otherwise any order under the caps will do.
     """
 
     rows: tuple[Levels, ...]
@@ -48,13 +44,6 @@ def multisets(job: OperationGraph, shape: str = SHAPES[0]) -> tuple[Levels, ...]
 
     Under ``free`` the sum over the horizon is exactly the least one that coverage and mean depth permit;
     `LevelRule.balance` is left to `level_plan`.
-
-    Parameters
-    ----------
-    job
-        The job.
-    shape
-        One of `SHAPES`, for ``free``.
     """
     rule = job.rule
     if rule.multiset is not None:
@@ -76,29 +65,14 @@ def multisets(job: OperationGraph, shape: str = SHAPES[0]) -> tuple[Levels, ...]
 
 
 def dominated(levels: Sequence[int], caps: Sequence[int]) -> bool:
-    """Return whether the slots can take levels in some order without exceeding their caps.
-
-    Parameters
-    ----------
-    levels
-        Levels, descending, one for each slot.
-    caps
-        By slot: the deepest level that memory admits.
-    """
+    """Return whether the slots can take levels in some order without exceeding their caps."""
     return all(level <= cap for level, cap in zip(levels, sorted(caps, reverse=True), strict=True))
 
 
 def level_plan(job: OperationGraph, rows: tuple[Levels, ...], caps: Sequence[int]) -> LevelPlan | None:
     """Return levels of a job whose slots may go no deeper than `caps`; None where no way was found.
 
-    Parameters
-    ----------
-    job
-        The job.
-    rows
-        Its levels by iteration, from `multisets`.
-    caps
-        Deepest level of each slot.
+    `rows`: its levels by iteration, from `multisets`.
     """
     if min(caps) < 1:
         return None
@@ -114,15 +88,6 @@ def mean_slot_us(plan: LevelPlan, caps: Sequence[int], tables: Sequence[Sequence
 
     Where the order of the levels is open, every order under the caps is as likely as any other: slots choose among the
     levels that are left to them, those of the least caps first.
-
-    Parameters
-    ----------
-    plan
-        Levels.
-    caps
-        Deepest level of each slot.
-    tables
-        Duration of a block by slot and level.
     """
     total = [0.0] * len(caps)
     for row, times in Counter(plan.rows).items():
@@ -255,19 +220,7 @@ def _covers(job: OperationGraph, matrix: Sequence[Sequence[int]]) -> bool:
 def by_caps(row: Levels, caps: Sequence[int], keys: Sequence[int]) -> list[int] | None:
     """Assign levels, deepest first, each to the slot of the smallest key whose cap allows it.
 
-    Parameters
-    ----------
-    row
-        Levels, descending.
-    caps
-        By slot: the deepest level that memory admits.
-    keys
-        Key by slot; of equal keys the first slot is taken.
-
-    Returns
-    -------
-    list[int] | None
-        Level of each slot, None where one level finds no slot.
+    Level of each slot, None where one level finds no slot.
     """
     levels = [0] * len(caps)
     left = sorted(range(len(caps)), key=lambda slot: (keys[slot], slot))

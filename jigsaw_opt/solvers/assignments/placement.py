@@ -159,14 +159,7 @@ class _Servers:
 def balanced(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Placement | None:
     """Place the jobs in order, each where it costs least; return None where one finds no room.
 
-    Parameters
-    ----------
-    layout
-        GPUs of the instance.
-    jobs
-        Demand of each job.
-    order
-        Indices of the jobs, in the order in which they are placed.
+    `order`: indices of the jobs, in the order in which they are placed.
     """
     board = _Board(layout)
     servers = _Servers(board)
@@ -187,14 +180,7 @@ def balanced(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Pl
 def packed(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Placement | None:
     """Place the jobs in order, each on the GPUs with least room that admit it; return None where one finds none.
 
-    Parameters
-    ----------
-    layout
-        GPUs of the instance.
-    jobs
-        Demand of each job.
-    order
-        Indices of the jobs, in the order in which they are placed.
+    `order`: indices of the jobs, in the order in which they are placed.
     """
     board = _Board(layout)
     placement: Placement = [[] for _ in jobs]
@@ -212,16 +198,7 @@ def packed(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Plac
 def exact(layout: Layout, jobs: Sequence[Demand], order: Iterable[int], is_needed: bool = True) -> Placement | None:
     """Backtrack over all sets of GPUs; return None where no placement is found within a limit of steps.
 
-    Parameters
-    ----------
-    layout
-        GPUs of the instance.
-    jobs
-        Demand of each job.
-    order
-        Indices of the jobs, in the order in which they are placed.
-    is_needed
-        Whether there is no plan without such a placement.
+    `order`: indices of the jobs, in the order in which they are placed.
     """
     placement: Placement = [[] for _ in jobs]
     state = [0] * len(layout.gpus)
@@ -253,20 +230,7 @@ def exact(layout: Layout, jobs: Sequence[Demand], order: Iterable[int], is_neede
 
 
 def level_caps(layout: Layout, demand: Demand, gpus: Sequence[int], state: Sequence[int]) -> list[int]:
-    """Return the deepest level that memory admits at each slot, 0 for none.
-
-    Parameters
-    ----------
-    layout
-        GPUs of the instance.
-    demand
-        Demand of the job.
-    gpus
-        GPU of each slot.
-    state
-        Bytes of state on each GPU of the cluster, those of the job included. Where jobs may follow one another for
-        memory, only those of the job count.
-    """
+    """Return the deepest level that memory admits at each slot, 0 for none."""
     activations, own = demand.job.activation_bytes, demand.job.state_bytes
     taken = [own if layout.in_time else state[gpu] for gpu in gpus]
     return [levels_within(activations, layout.memory[gpu] - size) for gpu, size in zip(gpus, taken, strict=True)]
@@ -275,14 +239,7 @@ def level_caps(layout: Layout, demand: Demand, gpus: Sequence[int], state: Seque
 def resident(layout: Layout, jobs: Sequence[Demand], placement: Placement) -> list[int]:
     """Return the bytes of weights, gradients and optimiser state on each GPU.
 
-    Parameters
-    ----------
-    layout
-        GPUs of the instance.
-    jobs
-        Demand of each job.
-    placement
-        GPUs of each job's slots, by job.
+    `placement`: GPUs of each job's slots, by job.
     """
     state = [0] * len(layout.gpus)
     for demand, gpus in zip(jobs, placement, strict=True):

@@ -13,13 +13,9 @@ __all__ = ["BoundBudget"]
 class BoundBudget:
     """Budget of relaxations: deterministic work, the clock of the current solve, and a caller who may stop it.
 
-    Parameters
-    ----------
-    work
-        Limit in seconds as a usual core would need, counted from the size of what is computed, so that
-        the same limit gives the same bounds on every machine.
-    stop
-        Asked between steps; once it holds, the search ends and what was proven stays.
+    `work`: limit in seconds as a usual core would need, counted from the size of what is computed, so that the same
+    limit gives the same bounds on every machine. `stop`: asked between steps; once it holds, the search ends and what
+    was proven stays.
     """
 
     def __init__(self, work: float = math.inf, stop: Callable[[], bool] = lambda: False) -> None:

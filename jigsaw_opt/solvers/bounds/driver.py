@@ -36,20 +36,7 @@ def lower_bound(operations: Operations, without: Collection[str] = ()) -> Bound:
 
 
 def instant_bounds(operations: Operations, without: Collection[str] = ()) -> Iterator[Bound]:
-    """Yield rising bounds of the instant relaxations, from 0 on.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance. Where it has no plan, the bounds are still valid numbers and mean nothing.
-    without
-        Names of relaxations that are left out.
-
-    Raises
-    ------
-    UsageError
-        There is no relaxation of such a name.
-    """
+    """Yield rising bounds of the instant relaxations, from 0 on."""
     yield Bound(0, Proof("no time is less than 0"))
     yield from _rising(operations, -1, BoundBudget(), without, instant=True)
 

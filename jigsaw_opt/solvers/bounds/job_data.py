@@ -27,27 +27,12 @@ class GpuClass(NamedTuple):
 class JobClass:
     """Data that jobs of the same model, width, rule and route policy have in common; times in microseconds.
 
-    Parameters
-    ----------
-    gpus
-        Number of GPUs that may hold a worker, by server; empty where there is no place.
-    sites
-        Where it may be placed.
-    iteration
-        Least length of an iteration.
-    tails
-        Least time from the end of a block that is not stretched to the end of its iteration, by level.
-    tail
-        The least of them among the levels that the rule allows.
-    blocks
-        Duration of a block by level, for the class of each GPU that may hold a worker; shorter where
-        deeper levels do not fit into its memory.
-    ring
-        Rate and latency that no placement on two or more servers beats, or None where there is no such placement.
-    crosses
-        Whether no server alone has room for all workers.
-    exchanges
-        Transfers by channel, as far as they were asked for.
+    `gpus`: number of GPUs that may hold a worker, by server; empty where there is no place. `tails`: least time from
+    the end of a block that is not stretched to the end of its iteration, by level. `tail`: the least of them among the
+    levels that the rule allows. `blocks`: duration of a block by level, for the class of each GPU that may hold a
+    worker; shorter where deeper levels do not fit into its memory. `ring`: rate and latency that no placement on two or
+    more servers beats, or None where there is no such placement. `crosses`: whether no server alone has room for all
+    workers. `exchanges`: transfers by channel, as far as they were asked for.
     """
 
     gpus: dict[int, int]
@@ -61,15 +46,7 @@ class JobClass:
     exchanges: dict[Channel, critical.Exchange] = field(default_factory=dict)
 
     def exchange_over(self, job: OperationGraph, channel: Channel) -> critical.Exchange:
-        """Return the transfers of a job of this class over a channel, computed once.
-
-        Parameters
-        ----------
-        job
-            A job of this class.
-        channel
-            Rate and latency; its links do not matter.
-        """
+        """Return the transfers of a job of this class over a channel, computed once."""
         if channel not in self.exchanges:
             self.exchanges[channel] = critical.exchange_over(job, channel)
         return self.exchanges[channel]
@@ -86,12 +63,7 @@ class JobData:
     def offset(self, once: int, moment: int) -> int:
         """Return the mean-busy-time offset (see `ResourceDemand`) of work that every iteration repeats.
 
-        Parameters
-        ----------
-        once
-            Work of one iteration.
-        moment
-            Twice the sum of its amounts times their least distances to the end of the iteration.
+        `moment`: twice the sum of its amounts times their least distances to the end of the iteration.
         """
         # Iteration i from the last ends at least i lengths before the job does, and twice the sum of all i < n is n (n
         # - 1).
@@ -109,15 +81,7 @@ def gpu_classes(operations: Operations) -> list[GpuClass]:
 
 
 def gather_job_data(operations: Operations, classes: Sequence[GpuClass]) -> list[JobData]:
-    """Return the class and the least completion time of each job, in the instance's order.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    classes
-        GPUs of the cluster by type and memory.
-    """
+    """Return the class and the least completion time of each job, in the instance's order."""
     known: dict[tuple[object, ...], JobClass] = {}
     spans: dict[tuple[object, ...], int] = {}
     job_data = []

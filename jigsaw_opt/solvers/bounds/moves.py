@@ -16,11 +16,6 @@ def rounded_for_moves(operations: Operations) -> Operations:
 
     Each part of the job on other GPUs keeps the mean depth by itself. A bound counts all iterations on the same GPUs,
     and there what is rounded up may cost more than where the parts round up.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
     """
     moving = {job.name: job for job in operations.instance.moving_jobs}
     if not moving:

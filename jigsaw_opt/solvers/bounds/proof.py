@@ -12,16 +12,8 @@ __all__ = ["Proof", "Term", "added"]
 class Term:
     """One amount that a proof rests on.
 
-    Parameters
-    ----------
-    name
-        What it is, such as ``work``.
-    amount
-        The amount.
-    unit
-        ``us``, ``bytes``, ``weight * us``, or empty for a plain number.
-    jobs
-        Names of the jobs that it comes from.
+    `name`: what it is, such as ``work``. `unit`: ``us``, ``bytes``, ``weight * us``, or empty for a plain number.
+    `jobs`: names of the jobs that it comes from.
     """
 
     name: str
@@ -36,20 +28,10 @@ class Proof:
 
     Its fields are plain values, so that `dataclasses.asdict` makes it JSON.
 
-    Parameters
-    ----------
-    sentence
-        What proves it, in the user's terms.
-    arithmetic
-        The calculation that gives the value, as in ``5 + ceil(90 / 4) + 7 = 35``. A destructive bound has the false
-        inequality that an objective of one less would ask for, as in ``90 <= 88``. Empty where an engine's search is
-        the proof.
-    terms
-        The amounts in the calculation.
-    jobs, servers, links
-        Names of what it rests on; of a server, its GPUs.
-    relaxation
-        Name of the relaxation, or of the solver whose search has proven it.
+    `sentence`: what proves it, in the user's terms. `arithmetic`: the calculation that gives the value, as in ``5 +
+    ceil(90 / 4) + 7 = 35``. A destructive bound has the false inequality that an objective of one less would ask for,
+    as in ``90 <= 88``. Empty where an engine's search is the proof. `jobs, servers, links`: names of what it rests on;
+    of a server, its GPUs. `relaxation`: name of the relaxation, or of the solver whose search has proven it.
     """
 
     sentence: str = ""

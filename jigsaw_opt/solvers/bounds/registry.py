@@ -22,13 +22,7 @@ def names() -> tuple[str, ...]:
 
 
 def relaxations(without: Collection[str] = ()) -> tuple[Relaxation, ...]:
-    """Return all relaxations except those of some names, in their order.
-
-    Raises
-    ------
-    UsageError
-        There is no relaxation of such a name.
-    """
+    """Return all relaxations except those of some names, in their order."""
     for name in without:
         if name not in names():
             raise UsageError(f"no bound {name!r}; {nearest(name, names())}", code="unknown-name", path="without_bounds")

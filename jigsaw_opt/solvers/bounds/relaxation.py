@@ -45,13 +45,7 @@ class Bound(NamedTuple):
 
 
 class BoundContext:
-    """Data that the relaxations of one run share: the instance, what follows from it, and what they build together.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    """
+    """Data that the relaxations of one run share: the instance, what follows from it, and what they build together."""
 
     def __init__(self, operations: Operations) -> None:
         self.operations = operations

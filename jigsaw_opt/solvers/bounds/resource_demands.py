@@ -11,12 +11,8 @@ __all__ = ["Resource", "ResourceDemand", "WeightedJob", "WorkInterval"]
 class WorkInterval(NamedTuple):
     """Work that each iteration of a job does in one go, at a constant rate at best.
 
-    Parameters
-    ----------
-    rate, length
-        Amount in a microsecond, and how many microseconds it takes.
-    before, after
-        Least time from the iteration's start to its start, and from its end to the iteration's end.
+    `rate, length`: amount in a microsecond, and how many microseconds it takes. `before, after`: least time from the
+    iteration's start to its start, and from its end to the iteration's end.
     """
 
     rate: int
@@ -33,21 +29,9 @@ class WorkInterval(NamedTuple):
 class ResourceDemand(NamedTuple):
     """Demand of one job on a resource.
 
-    Parameters
-    ----------
-    head
-        None of its work is before this moment, in microseconds.
-    work
-        Least amount of its work.
-    tail
-        All its work is at least so long before its end.
-    offset
-        Mean-busy-time offset: twice the sum over all its work of amount times least distance from its middle to the
-        job's end.
-    intervals
-        Work that every iteration has.
-    free_interval
-        Most free work that one iteration has room for, or None where there is none.
+    `head`: none of its work is before this moment, in microseconds. `tail`: all its work is at least so long before its
+    end. `offset`: mean-busy-time offset: twice the sum over all its work of amount times least distance from its middle
+    to the job's end. `free_interval`: most free work that one iteration has room for, or None where there is none.
     """
 
     head: int
@@ -73,16 +57,8 @@ class WeightedJob(NamedTuple):
 class Resource(NamedTuple):
     """A set of GPUs or links.
 
-    Parameters
-    ----------
-    capacity
-        Amount of work in a microsecond.
-    demands
-        What each job asks of it, None for nothing.
-    reason
-        What it is, in the user's terms.
-    servers, links
-        Names of what it is made of; of a server, its GPUs.
+    `capacity`: amount of work in a microsecond. `demands`: what each job asks of it, None for nothing. `reason`: what
+    it is, in the user's terms. `servers, links`: names of what it is made of; of a server, its GPUs.
     """
 
     capacity: int

@@ -32,16 +32,7 @@ def is_small(operations: Operations) -> bool:
 def build_model(solve_state: SolveState, operations: Operations, bound: int, limit: int | None) -> CpSatModel:
     """Build the model of all plans whose objective is between two limits.
 
-    Parameters
-    ----------
-    solve_state
-        The solve under way.
-    operations
-        The compiled instance.
-    bound
-        A proven lower bound.
-    limit
-        Largest objective; None for no limit.
+    `limit`: largest objective; None for no limit.
     """
     most = largest_objective(operations) if limit is None else limit
     bound = min(bound, most)
@@ -61,16 +52,7 @@ def build_model(solve_state: SolveState, operations: Operations, bound: int, lim
 def engine_for(solve_state: SolveState, operations: Operations, workers: int, work: float) -> cp_model.CpSolver:
     """Return the engine for a model of the instance, limited by what is left of the time limit.
 
-    Parameters
-    ----------
-    solve_state
-        The solve under way.
-    operations
-        The compiled instance.
-    workers
-        Number of threads.
-    work
-        Limit in deterministic seconds; infinite for none.
+    `work`: limit in deterministic seconds; infinite for none.
     """
     solver, seconds = new_solver(workers, solve_state.options.seed), solve_state.remaining
     largest = largest_objective(operations) if solve_state.objective is None else solve_state.objective
@@ -94,18 +76,7 @@ def run_engine(
 ) -> cp_model.CpSolverStatus:
     """Run an engine on a model until it ends or the solve does, with what the caller asks of engines.
 
-    Parameters
-    ----------
-    solve_state
-        The solve under way.
-    solver
-        The engine; parameters of the caller take the place of its own.
-    model
-        What it is to solve.
-    callback
-        Called at each solution.
-    until
-        Seconds after the start of the solve at which the engine is stopped, beside the limits of the solve.
+    `until`: seconds after the start of the solve at which the engine is stopped, beside the limits of the solve.
     """
     configure(solver, solve_state.options.engine_parameters, solve_state.engine_listener)
     return solve_state.run(lambda: solver.solve(model.proto, callback), solver.stop_search, until)

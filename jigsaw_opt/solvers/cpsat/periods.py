@@ -25,18 +25,7 @@ def prove_period(
 ) -> StoppedBy | None:
     """Find the least period of a cyclic instance with jobs with a task graph, until there is a reason to stop.
 
-    Parameters
-    ----------
-    solve_state
-        The solve under way.
-    operations
-        The compiled instance.
-    workers
-        Number of the engine's threads.
-    work
-        Limit in the engine's deterministic seconds.
-    seconds
-        Limit of the clock, beside those of the solve.
+    `work`: limit in the engine's deterministic seconds.
     """
     from ortools.sat.python import cp_model
 

@@ -46,13 +46,6 @@ def solve_exactly(solve_state: SolveState, operations: Operations) -> StoppedBy 
     """Solve an instance: greedy, and where its plan does not meet the bound, the exact model.
 
     Returns why it ended, or None where it ran to its end.
-
-    Parameters
-    ----------
-    solve_state
-        The solve under way.
-    operations
-        The compiled instance.
     """
     solve_state.leave_out_model()
     work = math.inf if solve_state.options.work_limit is None else solve_state.options.work_limit
@@ -70,23 +63,11 @@ def explore(
 ) -> StoppedBy | None:
     """Run the exact model from the current incumbent and bound, as long as there is no reason to stop.
 
-    Parameters
-    ----------
-    solve_state
-        The solve under way; it may receive plans and bounds from elsewhere at the same time.
-    operations
-        The compiled instance.
-    workers
-        Number of the engine's threads.
-    work
-        Limit in the engine's deterministic seconds.
-    seconds
-        Limit of the clock for the model of all plans, beside those of the solve.
+    Why it ended; None where the model is too large to be built, or the incumbent is the best there is.
 
-    Returns
-    -------
-    StoppedBy or None
-        Why it ended; None where the model is too large to be built, or the incumbent is the best there is.
+    `solve_state`: the solve under way; it may receive plans and bounds from elsewhere at the same time. `work`: limit
+    in the engine's deterministic seconds. `seconds`: limit of the clock for the model of all plans, beside those of the
+    solve.
     """
     if not fits(solve_state, operations):
         return None
@@ -122,15 +103,7 @@ def _warm_start(solve_state: SolveState, operations: Operations) -> None:
 
 
 def fits(solve_state: SolveState, operations: Operations) -> bool:
-    """Return whether the model can be built, and be built in time; record why not.
-
-    Parameters
-    ----------
-    solve_state
-        The solve under way.
-    operations
-        The compiled instance.
-    """
+    """Return whether the model can be built, and be built in time; record why not."""
     reason = (_task_graph_misfit if operations.task_graphs else _misfit)(operations, solve_state.remaining)
     if reason is not None:
         solve_state.leave_out_model(reason)

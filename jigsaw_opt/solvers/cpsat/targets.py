@@ -27,14 +27,8 @@ _LEAST_EFFORT, _MOST_EFFORT, _EFFORTS = {"finite": 0.15, "cyclic": 0.3}, 6.0, 2.
 class Targets:
     """Targets between the bound and the incumbent of a solve, put to the exact model.
 
-    Parameters
-    ----------
-    solve_state
-        Receives plans and bounds; it may receive them from elsewhere at the same time.
-    operations
-        The compiled instance; its exact model can be built.
-    workers
-        Number of the engine's threads.
+    `solve_state`: receives plans and bounds; it may receive them from elsewhere at the same time. `operations`: the
+    compiled instance; its exact model can be built.
     """
 
     def __init__(self, solve_state: SolveState, operations: Operations, workers: int) -> None:
@@ -53,20 +47,11 @@ class Targets:
         or without. One finds in seconds what the other does not find in minutes; which one differs from instance to
         instance. On the cyclic horizon hardly anything is refuted without it.
 
-        Parameters
-        ----------
-        work
-            Limit in the engine's deterministic seconds, for all calls together.
-        seconds
-            Limit of the clock, beside those of the solve.
-        patience
-            So many targets may be left open, on the finite horizon both ways; None for as many as the largest effort
-            allows. The next call goes on from there.
+        Deterministic seconds spent in all calls.
 
-        Returns
-        -------
-        float
-            Deterministic seconds spent in all calls.
+        `work`: limit in the engine's deterministic seconds, for all calls together. `patience`: so many targets may be
+        left open, on the finite horizon both ways; None for as many as the largest effort allows. The next call goes on
+        from there.
         """
         solve_state, left_open = self._control, 0
         self._most_work, self._end = work, solve_state.seconds + seconds

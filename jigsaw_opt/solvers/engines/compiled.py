@@ -89,19 +89,10 @@ def run_in_parts(
 ) -> None:
     """Take steps in parts, so that the clock is checked now and then and limits of work hold at the same steps always.
 
-    Parameters
-    ----------
-    run
-        Takes the number of the first step and how many to take; returns their work, and how many were taken. Fewer
-        than asked for end it all.
-    steps
-        How many there are in all.
-    whole
-        Steps after which their work is counted; at least 1 is taken.
-    most
-        Largest number of steps between two checks of the clock; at least 1 is taken.
-    stop
-        Called after each part with the work since it was counted last, or with 0 between; true ends it all.
+    `run`: takes the number of the first step and how many to take; returns their work, and how many were taken. Fewer
+    than asked for end it all. `whole`: steps after which their work is counted; at least 1 is taken. `most`: largest
+    number of steps between two checks of the clock; at least 1 is taken. `stop`: called after each part with the work
+    since it was counted last, or with 0 between; true ends it all.
     """
     done, work, whole, most = 0, 0, max(1, whole), max(1, most)
     while done < steps:

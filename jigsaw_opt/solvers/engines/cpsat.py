@@ -32,15 +32,7 @@ _KEPT = (
 
 
 def new_solver(workers: int = 1, seed: int = 0) -> cp_model.CpSolver:
-    """Return an engine with the settings that every use of it shares.
-
-    Parameters
-    ----------
-    workers
-        Number of threads.
-    seed
-        Seed of its random numbers.
-    """
+    """Return an engine with the settings that every use of it shares."""
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
@@ -61,14 +53,8 @@ def configure(
 ) -> None:
     """Hand a caller's parameters through to an engine, and its log to the caller.
 
-    Parameters
-    ----------
-    solver
-        The engine.
-    parameters
-        Values by name, without any `parameter_problems`.
-    log
-        Receives the engine's log, one line or more at a time; or None.
+    `parameters`: values by name, without any `parameter_problems`. `log`: receives the engine's log, one line or more
+    at a time; or None.
     """
     for name, value in parameters.items():
         _set(solver.parameters, name, value)

@@ -30,20 +30,7 @@ _NONE: Mapping[str, Setting] = MappingProxyType({})
 
 
 def solve_program(program: LinearProgram, settings: Mapping[str, Setting] = _NONE) -> ProgramOutcome:
-    """Solve a program from start to end.
-
-    Parameters
-    ----------
-    program
-        The program, which is minimised.
-    settings
-        As in `HighsEngine`.
-
-    Raises
-    ------
-    OutOfTimeError
-        The time of the current solve is over.
-    """
+    """Solve a program from start to end."""
     return HighsEngine(program, settings).run()
 
 
@@ -80,12 +67,7 @@ def parameter_problems(parameters: Mapping[str, Setting]) -> Iterator[Problem]:
 class HighsEngine:
     """A program in HiGHS. It may grow after a run; the next run starts where the last one ended.
 
-    Parameters
-    ----------
-    program
-        The program, which is minimised.
-    settings
-        Options of HiGHS by their own names. Without any it is silent and deterministic, on one thread.
+    `settings`: options of HiGHS by their own names. Without any it is silent and deterministic, on one thread.
     """
 
     def __init__(self, program: LinearProgram, settings: Mapping[str, Setting] = _NONE) -> None:
@@ -99,31 +81,11 @@ class HighsEngine:
         self._engine.passModel(_model(program))
 
     def add_column(self, cost: float, rows: Sequence[int], values: Sequence[float]) -> None:
-        """Add a continuous column that is at least 0.
-
-        Parameters
-        ----------
-        cost
-            Its coefficient in the objective.
-        rows
-            Numbers of the rows that it is in.
-        values
-            Its coefficients there.
-        """
+        """Add a continuous column that is at least 0."""
         self._engine.addCol(cost, 0.0, self._engine.inf, len(rows), rows, values)
 
     def add_row(self, lower: float, upper: float, columns: Sequence[int], values: ArrayLike) -> None:
-        """Add a row.
-
-        Parameters
-        ----------
-        lower, upper
-            Its sides; an infinity stands for no limit.
-        columns
-            Numbers of the columns that are in it.
-        values
-            Their coefficients.
-        """
+        """Add a row."""
         self._engine.addRow(lower, upper, len(columns), columns, values)
 
     def limit_rows(self, upper: Sequence[float]) -> None:
@@ -134,12 +96,7 @@ class HighsEngine:
     def listen(self, offer: Callable[[Sequence[float]], object], raise_bound: Callable[[float], object]) -> None:
         """Subscribe to a search while it runs.
 
-        Parameters
-        ----------
-        offer
-            Receives the values of the columns in each better solution.
-        raise_bound
-            Receives the bounds.
+        `offer`: receives the values of the columns in each better solution.
         """
 
         def interrupt(event: HighsCallbackEvent) -> None:
@@ -168,13 +125,7 @@ class HighsEngine:
         self._engine.setOptionValue("time_limit", 0.0)
 
     def run(self) -> ProgramOutcome:
-        """Solve it, within the time that the current solve has left.
-
-        Raises
-        ------
-        OutOfTimeError
-            The time is over.
-        """
+        """Solve it, within the time that the current solve has left."""
         seconds = left()
         if seconds < math.inf:
             self._engine.setOptionValue("time_limit", self._engine.getRunTime() + seconds)

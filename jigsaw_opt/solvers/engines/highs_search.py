@@ -23,15 +23,7 @@ _NO_ENUMERATION = 1 << 16
 class HighsSearch:
     """One search by HiGHS.
 
-    Parameters
-    ----------
-    task
-        The program, and who receives solutions and bounds.
-
-    Raises
-    ------
-    OutOfTimeError
-        The time of the solve is over before the engine has its model.
+    `task`: the program, and who receives solutions and bounds.
     """
 
     def __init__(self, task: MipTask) -> None:

@@ -110,22 +110,7 @@ def digest(paths: Iterable[Path]) -> str:
 
 
 def write_c(name: str, folder: Path, paths: Sequence[Path]) -> str:
-    """Write an extension module of kernels in C, and return the path of the file.
-
-    Parameters
-    ----------
-    name
-        The last part of the module's name.
-    folder
-        Where it is written; made if need be.
-    paths
-        Modules of kernels, and those that they import from.
-
-    Raises
-    ------
-    SyntaxError
-        An expression calls functions in an order that C does not keep.
-    """
+    """Write an extension module of kernels in C, and return the path of the file."""
     from Cython.Build import cythonize
 
     source = folder / f"{name}.pyx"
@@ -139,18 +124,7 @@ def write_c(name: str, folder: Path, paths: Sequence[Path]) -> str:
 
 
 def cython_source(paths: Sequence[Path]) -> str:
-    """Return kernels as one module for Cython; functions that are decorated with `kernel` can be called from Python.
-
-    Parameters
-    ----------
-    paths
-        Modules of kernels, and those that they import from.
-
-    Raises
-    ------
-    SyntaxError
-        An expression calls functions in an order that C does not keep.
-    """
+    """Return kernels as one module for Cython; functions that are decorated with `kernel` can be called from Python."""
     trees = {path.stem: ast.parse(path.read_text("utf-8"), path.name) for path in paths}
     own = {name: dict(_definitions(name, tree)) for name, tree in trees.items()}
     classes = [node for tree in trees.values() for node in tree.body if isinstance(node, ast.ClassDef)]
@@ -252,10 +226,7 @@ def _calls(node: ast.AST) -> bool:
 class _InCython(ast.NodeTransformer):
     """Changes statements of a kernel to what Cython understands as numbers and structs.
 
-    Parameters
-    ----------
-    names
-        What the names of functions and constants stand for.
+    `names`: what the names of functions and constants stand for.
     """
 
     def __init__(self, names: Mapping[str, ast.expr]) -> None:

@@ -30,20 +30,8 @@ class Ending(Enum):
 class ProgramOutcome(NamedTuple):
     """Outcome of a run of an engine on a program.
 
-    Parameters
-    ----------
-    ending
-        How it ended.
-    feasible
-        Whether `values` are a solution.
-    values
-        By column.
-    duals
-        By row: what a unit more of the row's side changes the objective by; for programs without integer columns.
-    objective
-        Value of the solution.
-    bound
-        Lower bound on the objective of every solution.
+    `duals`: by row: what a unit more of the row's side changes the objective by; for programs without integer columns.
+    `bound`: lower bound on the objective of every solution.
     """
 
     ending: Ending
@@ -58,25 +46,11 @@ class ProgramOutcome(NamedTuple):
 class MipTask:
     """One search.
 
-    Parameters
-    ----------
-    model
-        What to minimise, in microseconds.
-    step
-        Solutions that are better by less are of no interest.
-    offer
-        Receives the value of every column of each better solution.
-    raise_bound
-        Receives lower bounds on every solution that is better than those offered by `step`, in microseconds,
-        as the engine computes them.
-    seconds, nodes
-        Limits on the time and on the nodes of the tree, or None.
-    seed, threads
-        As in `Options`.
-    parameters
-        Of the engine, by its own names.
-    log
-        Receives the engine's log, one line or more at a time; or None.
+    `step`: solutions that are better by less are of no interest. `offer`: receives the value of every column of each
+    better solution. `raise_bound`: receives lower bounds on every solution that is better than those offered by `step`,
+    in microseconds, as the engine computes them. `seconds, nodes`: limits on the time and on the nodes of the tree, or
+    None. `parameters`: of the engine, by its own names. `log`: receives the engine's log, one line or more at a time;
+    or None.
     """
 
     model: AlgebraicModel

@@ -20,17 +20,7 @@ _OWN = ("cpsat", "highs")
 def require_parameters(engine: str, parameters: Mapping[str, Parameter]) -> None:
     """Refuse parameters that an engine does not have, or that its proofs rest on.
 
-    Parameters
-    ----------
-    engine
-        Name of the engine; parameters of one that is not of this package are taken as they are.
-    parameters
-        Values by the engine's own names.
-
-    Raises
-    ------
-    UsageError
-        With every wrong parameter.
+    `engine`: name of the engine; parameters of one that is not of this package are taken as they are.
     """
     if parameters and engine in _OWN:
         module = import_module(f"jigsaw_opt.solvers.engines.{engine}")
@@ -43,19 +33,7 @@ def require_parameters(engine: str, parameters: Mapping[str, Parameter]) -> None
 def check_names(
     engine: str, parameters: Mapping[str, Parameter], known: Collection[str], kept: Collection[str]
 ) -> Iterator[Problem]:
-    """Yield names that cannot be set, each with what is wrong with it.
-
-    Parameters
-    ----------
-    engine
-        Name of the engine in messages.
-    parameters
-        Values by name.
-    known
-        Names that the engine has.
-    kept
-        Those of them on which proofs rest.
-    """
+    """Yield names that cannot be set, each with what is wrong with it."""
     for name in parameters:
         if name in kept:
             told = f"parameter {name!r} of {engine} is kept as it is: what the solver proves rests on it"

@@ -28,21 +28,7 @@ def run_stoppable(
 ) -> T:
     """Run an engine in a thread of its own, and return what it returns.
 
-    Parameters
-    ----------
-    call
-        Blocks until the engine has ended.
-    cancel
-        Makes the engine end soon; called again as long as it has not.
-    name
-        Name of the thread.
-    stopped
-        Whether the engine should end; asked every few milliseconds.
-
-    Raises
-    ------
-    OutOfTimeError
-        The engine was asked to end and has not.
+    `stopped`: whether the engine should end; asked every few milliseconds.
     """
     return run_all_stoppable([call], cancel, name, stopped)[0]
 
@@ -56,25 +42,8 @@ def run_all_stoppable(
 ) -> list[T]:
     """Run engines in threads of their own, and return what they return.
 
-    Parameters
-    ----------
-    calls
-        Each blocks until an engine has ended.
-    cancel
-        Makes the engines end soon; called again as long as they have not.
-    name
-        Of the threads.
-    stopped
-        Whether the engines should end; asked every few milliseconds. Without it, they end with the time of the solve
-        at hand.
-    threads
-        Number of engines that run at once.
-
-    Raises
-    ------
-    OutOfTimeError
-        An engine was asked to end and has not. It is left behind: it goes on in its thread, and what it calls should
-        look at nothing any more.
+    `stopped`: whether the engines should end; asked every few milliseconds. Without it, they end with the time of the
+    solve at hand.
     """
     work = Background(calls, f"jigsaw-{name}", threads)
     try:

@@ -31,18 +31,9 @@ KINDS: tuple[StepKind, ...] = ("compute", "exchange", "partner", "gpu", "link", 
 class ChainStep:
     """A stretch of a job's time.
 
-    Parameters
-    ----------
-    kind
-        What the job does, or what it waits for.
-    start_us, end_us
-        From when to when, in microseconds.
-    activity
-        The operation that runs, or that waits.
-    on
-        Where it waits: number of a GPU or link among the resources, or of a power cap; None for any other kind.
-    by
-        An activity of the job that is in the way there; None where there is none.
+    `kind`: what the job does, or what it waits for. `start_us, end_us`: from when to when, in microseconds. `activity`:
+    the operation that runs, or that waits. `on`: where it waits: number of a GPU or link among the resources, or of a
+    power cap; None for any other kind. `by`: an activity of the job that is in the way there; None where there is none.
     """
 
     kind: StepKind
@@ -76,13 +67,7 @@ class _Cause(NamedTuple):
 
 
 class Chains:
-    """Chains of the jobs of a plan.
-
-    Parameters
-    ----------
-    order
-        The plan.
-    """
+    """Chains of the jobs of a plan."""
 
     def __init__(self, order: KeptOrder) -> None:
         self._flat, self._starts, self._period = order.flat, order.starts, order.period_us
@@ -138,19 +123,7 @@ class Chains:
         return spans(self._flat, self._starts) if self._flat.residents else []
 
     def back(self, activity: int, upper: int, floor: int, shift: int = 0) -> Iterator[ChainStep]:
-        """Return the chain that leads to a moment, the latest step first; the steps fill the time without a gap.
-
-        Parameters
-        ----------
-        activity
-            What runs at the moment, or starts then.
-        upper
-            The moment, in microseconds.
-        floor
-            Where the chain is cut off.
-        shift
-            How much later than in the first period the activity is meant.
-        """
+        """Return the chain that leads to a moment, the latest step first; the steps fill the time without a gap."""
         for step in checking_deadline(self._steps(activity, upper, floor, shift)):
             start, end = max(step.start_us, floor), min(step.end_us, upper)
             if start < end:

@@ -23,14 +23,8 @@ __all__ = ["JobChange", "changes"]
 class JobChange:
     """Effect of one change on a job.
 
-    Parameters
-    ----------
-    change
-        What is changed.
-    end_us
-        End of the job then, or on the cyclic horizon the period, in microseconds.
-    gain_us
-        By how much that is less than in the plan; below 0 where it is more.
+    `end_us`: end of the job then, or on the cyclic horizon the period, in microseconds. `gain_us`: by how much that is
+    less than in the plan; below 0 where it is more.
     """
 
     change: str
@@ -39,15 +33,7 @@ class JobChange:
 
 
 def changes(instance: Instance, plan: Plan, name: str) -> list[JobChange]:
-    """Return what each change alone does to a job; all jobs keep their GPUs, and GPUs and links their order.
-
-    Parameters
-    ----------
-    instance, plan
-        A plan that `jigsaw_opt.checking.check` accepts for the instance.
-    name
-        Name of the job.
-    """
+    """Return what each change alone does to a job; all jobs keep their GPUs, and GPUs and links their order."""
     order = KeptOrder.of(instance, plan)
     job = next(at for at, each in enumerate(order.jobs) if each.name == name)
     now = _value(order, job, order.flat, order.starts, order.period_us)

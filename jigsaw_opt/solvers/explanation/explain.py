@@ -19,20 +19,9 @@ __all__ = ["Explainer", "JobExplanation", "NamedStep", "WaitTotal", "WorkerTime"
 class NamedStep:
     """A step of a critical chain, with names.
 
-    Parameters
-    ----------
-    kind
-        What the job does, or what it waits for.
-    operation
-        The operation that runs, or that waits.
-    iteration
-        Its iteration, from 0.
-    start_us, end_us
-        From when to when, in microseconds.
-    on
-        The GPU, link or power cap that is waited for; empty for any other kind.
-    by
-        The job that has it meanwhile; empty where there is none.
+    `kind`: what the job does, or what it waits for. `operation`: the operation that runs, or that waits. `start_us,
+    end_us`: from when to when, in microseconds. `on`: the GPU, link or power cap that is waited for; empty for any
+    other kind. `by`: the job that has it meanwhile; empty where there is none.
     """
 
     kind: StepKind
@@ -58,12 +47,7 @@ class WaitTotal:
 class WorkerTime:
     """Breakdown of the time of one worker or slot.
 
-    Parameters
-    ----------
-    gpu
-        Its GPU.
-    time_us
-        By kind, in microseconds; they add up to the time explained.
+    `time_us`: by kind, in microseconds; they add up to the time explained.
     """
 
     gpu: str
@@ -74,18 +58,9 @@ class WorkerTime:
 class JobExplanation:
     """Breakdown of the time of a job.
 
-    Parameters
-    ----------
-    job
-        Its name.
-    release_us, end_us
-        When it may begin and when it ends, in microseconds.
-    explained_us
-        What is explained: the time from 0 to its end on the finite horizon, the period on the cyclic one.
-    chain
-        The critical chain in order of time; it fills the time explained.
-    workers
-        By worker or slot.
+    `release_us, end_us`: when it may begin and when it ends, in microseconds. `explained_us`: what is explained: the
+    time from 0 to its end on the finite horizon, the period on the cyclic one. `chain`: the critical chain in order of
+    time; it fills the time explained.
     """
 
     job: str
@@ -134,10 +109,7 @@ def explain(instance: Instance, plan: Plan, job: str | None = None) -> list[JobE
 class Explainer:
     """Explains jobs of one plan.
 
-    Parameters
-    ----------
-    order
-        The plan. Jobs are numbered as there.
+    `order`: the plan. Jobs are numbered as there.
     """
 
     def __init__(self, order: KeptOrder) -> None:
@@ -224,20 +196,7 @@ def _by_kind(spent: Iterable[tuple[StepKind, int]]) -> dict[StepKind, int]:
 
 
 def require_job(name: str, names: Sequence[str]) -> None:
-    """Refuse a job that a plan does not have.
-
-    Parameters
-    ----------
-    name
-        Name of the job.
-    names
-        Names of the jobs of the plan.
-
-    Raises
-    ------
-    UsageError
-        There is none of this name; with the one that was meant, or all.
-    """
+    """Refuse a job that a plan does not have."""
     if name not in names:
         hint = suggestion(name, names)
         told = (hint,) if hint else ("its jobs are:", *names)

@@ -18,16 +18,8 @@ _LONGEST = 32
 class Fold:
     """A stretch of a chain, so many times in a row.
 
-    Parameters
-    ----------
-    steps
-        The stretch when it comes first.
-    last
-        The stretch when it comes last.
-    times
-        Number of times that it occurs.
-    time_us
-        By step of the stretch, its time in all repeats, in microseconds.
+    `steps`: the stretch when it comes first. `last`: the stretch when it comes last. `times`: number of times that it
+    occurs. `time_us`: by step of the stretch, its time in all repeats, in microseconds.
     """
 
     steps: tuple[NamedStep, ...]

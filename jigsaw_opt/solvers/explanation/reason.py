@@ -14,15 +14,7 @@ _WORK = 1.0
 
 
 def bound_reason(instance: Instance, enough: int) -> Bound:
-    """Return the best bound that the relaxations prove in a second, with its proof.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    enough
-        No better bound than this is looked for, as that of a plan.
-    """
+    """Return the best bound that the relaxations prove in a second, with its proof."""
     operations = compile_instance(instance)
     best = lower_bound(operations)
     if best.value < enough:

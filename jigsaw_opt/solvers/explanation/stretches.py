@@ -22,20 +22,10 @@ StretchKind = Literal["release", "before", "phase", "seam"]
 class PhaseTime:
     """Breakdown of the time of a job in a phase.
 
-    Parameters
-    ----------
-    group, phase
-        Numbers of the group, and of the phase in it, from 0.
-    others
-        Jobs of the phase beside it.
-    period_us, repeats
-        Of the phase, in microseconds, and how often it takes place.
-    iterations
-        Of the job in one repetition.
-    time_us
-        By kind, what the critical chain of the job has in one period, in microseconds; they add up to the period.
-    first_us
-        The same from the start of a repetition to the end of what the job does in it.
+    `group, phase`: numbers of the group, and of the phase in it, from 0. `others`: jobs of the phase beside it.
+    `period_us, repeats`: of the phase, in microseconds, and how often it takes place. `iterations`: of the job in one
+    repetition. `time_us`: by kind, what the critical chain of the job has in one period, in microseconds; they add up
+    to the period. `first_us`: the same from the start of a repetition to the end of what the job does in it.
     """
 
     group: int
@@ -57,17 +47,10 @@ class PhaseTime:
 class Stretch:
     """A stretch of a job's time.
 
-    Parameters
-    ----------
-    kind
-        `release`: it is not yet released; `before`: it is, and its first phase has not begun; `phase`: it is in one;
-        `seam`: it is between two.
-    start_us, end_us
-        From when to when, in microseconds.
-    held_by
-        Of `before` and `seam`: by GPU of the job, the jobs that are on it in phases meanwhile, where there are any.
-    within
-        Of `phase`: what it does there.
+    `kind`: `release`: it is not yet released; `before`: it is, and its first phase has not begun; `phase`: it is in
+    one; `seam`: it is between two. `start_us, end_us`: from when to when, in microseconds. `held_by`: of `before` and
+    `seam`: by GPU of the job, the jobs that are on it in phases meanwhile, where there are any. `within`: of `phase`:
+    what it does there.
     """
 
     kind: StretchKind
@@ -81,16 +64,8 @@ class Stretch:
 class JobStretches:
     """Breakdown of the time of a job, phase by phase.
 
-    Parameters
-    ----------
-    job
-        Its name.
-    gpus
-        The GPU of each worker or slot.
-    release_us, end_us
-        When it may begin and when it ends, in microseconds.
-    stretches
-        In order of time; they fill the time from 0 to its end.
+    `gpus`: the GPU of each worker or slot. `release_us, end_us`: when it may begin and when it ends, in microseconds.
+    `stretches`: in order of time; they fill the time from 0 to its end.
     """
 
     job: str
@@ -125,19 +100,7 @@ class _JobPart:
 def explain_phases(instance: Instance, plan: Plan, job: str | None = None) -> list[JobStretches]:
     """Return where the time of jobs of a phased plan goes.
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    plan
-        A plan that is correct for it.
-    job
-        Name of the only job of interest; None for all in the order of the instance.
-
-    Raises
-    ------
-    UsageError
-        There is no job of this name.
+    `job`: name of the only job of interest; None for all in the order of the instance.
     """
     names = [each.name for each in instance.jobs]
     if job is not None:

@@ -13,14 +13,7 @@ __all__ = ["BusyTimes", "Occupation", "UseOverTime"]
 class Occupation(NamedTuple):
     """An activity on a GPU or link.
 
-    Parameters
-    ----------
-    start_us, end_us
-        When, in microseconds.
-    activity
-        Its number.
-    shift_us
-        How much later than in the first period; 0 on the finite horizon.
+    `shift_us`: how much later than in the first period; 0 on the finite horizon.
     """
 
     start_us: int
@@ -32,12 +25,8 @@ class Occupation(NamedTuple):
 class BusyTimes:
     """The activities on one GPU or link, which never overlap.
 
-    Parameters
-    ----------
-    activities
-        As (number, start, duration), in microseconds; durations are above 0.
-    period
-        In microseconds; None on the finite horizon.
+    `activities`: as (number, start, duration), in microseconds; durations are above 0. `period`: in microseconds; None
+    on the finite horizon.
     """
 
     def __init__(self, activities: Iterable[tuple[int, int, int]], period: int | None) -> None:
@@ -67,16 +56,9 @@ class BusyTimes:
 class UseOverTime:
     """Bytes held on one GPU, or watts drawn under one power cap, over time.
 
-    Parameters
-    ----------
-    holds
-        As (start, end, bytes or watts).
-    room
-        How much may be taken in all.
-    period
-        In microseconds; None on the finite horizon.
-    activations
-        As (start, end, bytes); of those that overlap, only the largest counts. None on the cyclic horizon.
+    `holds`: as (start, end, bytes or watts). `room`: how much may be taken in all. `period`: in microseconds; None on
+    the finite horizon. `activations`: as (start, end, bytes); of those that overlap, only the largest counts. None on
+    the cyclic horizon.
     """
 
     def __init__(
@@ -111,17 +93,7 @@ class UseOverTime:
         ]
 
     def full(self, more: int, since: int, until: int, activations: int = 0) -> Iterator[tuple[int, int]]:
-        """Yield intervals between two moments in which there is no room for some more, the latest first.
-
-        Parameters
-        ----------
-        more
-            The bytes or watts.
-        since, until
-            The moments, in microseconds.
-        activations
-            Bytes of activations beside them.
-        """
+        """Yield intervals between two moments in which there is no room for some more, the latest first."""
         turn, rest = (0, until) if self._period is None else divmod(until, self._period)
         at, count, upper = bisect_left(self._times, rest) - 1, len(self._times), until
         while upper > since and (self._period is not None or at >= 0):

@@ -23,16 +23,8 @@ _PASSES = {"finite": 1, "cyclic": 2}
 class Outcome:
     """A list schedule, in short.
 
-    Parameters
-    ----------
-    jobs, priority, offset_us
-        What was scheduled.
-    value
-        Its objective; where it breaks guarantees, more than that of any plan without needless waiting.
-    begins, ends
-        First start and last barrier of every job.
-    period_us
-        Its period on a cyclic horizon.
+    `value`: its objective; where it breaks guarantees, more than that of any plan without needless waiting. `begins,
+    ends`: first start and last barrier of every job. `period_us`: its period on a cyclic horizon.
     """
 
     jobs: Sequence[Assignment]
@@ -47,17 +39,8 @@ class Outcome:
 class Evaluator:
     """Schedules placed jobs and says what the schedule is worth.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance; either horizon, any objective.
-    layout
-        Its GPUs.
-
-    Attributes
-    ----------
-    operations_a_look
-        About how many operations an evaluation goes through.
+    `operations`: the compiled instance; either horizon, any objective. `operations_a_look`: about how many operations
+    an evaluation goes through.
     """
 
     def __init__(self, operations: Operations, layout: Layout) -> None:
@@ -73,15 +56,9 @@ class Evaluator:
     def evaluate(self, jobs: Sequence[Assignment], priority: Sequence[float], offset_us: Sequence[int]) -> Outcome:
         """Return the list schedule of placed jobs.
 
-        Parameters
-        ----------
-        jobs
-            The jobs, placed.
-        priority
-            By job, a factor on its priority. The job with the longest time still to run goes first, for weighted
-            completions that with the least time per weight (Smith's rule).
-        offset_us
-            By job, its earliest start; list scheduling alone never waits for a better job to come.
+        `priority`: by job, a factor on its priority. The job with the longest time still to run goes first, for
+        weighted completions that with the least time per weight (Smith's rule). `offset_us`: by job, its earliest
+        start; list scheduling alone never waits for a better job to come.
         """
         flat = self._flat
         flat.schedule(jobs, self._rate(jobs, priority), offset_us)
@@ -92,15 +69,7 @@ class Evaluator:
         return self._last
 
     def penalty(self, ends: Sequence[int], period_us: int | None = None) -> int:
-        """Return what a schedule counts as beside its objective, for the guarantees that it breaks.
-
-        Parameters
-        ----------
-        ends
-            End of each job, in microseconds.
-        period_us
-            Its period in microseconds; None on the finite horizon.
-        """
+        """Return what a schedule counts as beside its objective, for the guarantees that it breaks."""
         return self._penalty * lateness_us(self.operations, ends, period_us) if self._penalty else 0
 
     def timetable(self, outcome: Outcome) -> Timetable:

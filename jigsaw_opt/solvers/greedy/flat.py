@@ -23,15 +23,7 @@ _LONG = {True: 50_000, False: 2_000}
 
 
 class Flat:
-    """The jobs of an instance in flat lists; in arrays, once there are compiled functions to take them.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    layout
-        Its GPUs.
-    """
+    """The jobs of an instance in flat lists; in arrays, once there are compiled functions to take them."""
 
     def __init__(self, operations: Operations, layout: Layout) -> None:
         check_deadline()
@@ -57,19 +49,8 @@ class Flat:
     def schedule(self, jobs: Sequence[Assignment], rate: Sequence[float], offset_us: Sequence[int]) -> None:
         """Fill in the list schedule of placed jobs, on the cyclic horizon repeated as often as its order admits.
 
-        Parameters
-        ----------
-        jobs
-            The jobs, placed.
-        rate
-            By job; times the iterations left it is the priority of its operations, of which the smallest goes first.
-        offset_us
-            By job, it starts no earlier than this moment nor than its release.
-
-        Raises
-        ------
-        OutOfTimeError
-            The clock ended it before there was a schedule.
+        `rate`: by job; times the iterations left it is the priority of its operations, of which the smallest goes
+        first.
         """
         self._hasten()
         long = self._size >= _LONG[self._flat.compiled]

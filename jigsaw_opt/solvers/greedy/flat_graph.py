@@ -18,23 +18,8 @@ __all__ = ["FlatGraph", "blank_period", "exchange_scope"]
 class FlatGraph:
     """The operations of an instance, whose jobs are nowhere at first.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    layout
-        Its GPUs.
-
-    Attributes
-    ----------
-    graph
-        Its operations; durations of transfers by contributors are left to who asks for them.
-    base
-        Number of the first operation of every job, and of all operations.
-    resources
-        Number of GPUs and links.
-    compiled
-        Whether there are arrays instead of lists.
+    `graph`: its operations; durations of transfers by contributors are left to who asks for them. `base`: number of the
+    first operation of every job, and of all operations. `compiled`: whether there are arrays instead of lists.
     """
 
     def __init__(self, operations: Operations, layout: Layout) -> None:
@@ -53,15 +38,7 @@ class FlatGraph:
         return self.base[-1]
 
     def place(self, index: int, assignment: Assignment) -> bool:
-        """Put a job on an assignment; return whether that changed anything.
-
-        Parameters
-        ----------
-        index
-            Index of the job.
-        assignment
-            Where it is.
-        """
+        """Put a job on an assignment; return whether that changed anything."""
         if assignment is self._placed[index]:
             return False
         self._placed[index] = assignment
@@ -136,14 +113,7 @@ class FlatGraph:
 def blank_period(size: int, resources: int, infinity: int) -> Period:
     """Return a schedule of so many operations, GPUs and links in which all starts are still 0.
 
-    Parameters
-    ----------
-    size
-        Number of operations.
-    resources
-        Number of GPUs and links.
-    infinity
-        A number larger than any time, in microseconds.
+    `infinity`: A number larger than any time, in microseconds.
     """
     lengths = dict.fromkeys(Period._fields, size) | {"free": resources, "user": resources}
     one = {"epoch": [1], "circuit": [0], "iterations": [0], "halt": [0], "infinity": [infinity]}

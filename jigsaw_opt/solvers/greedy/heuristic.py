@@ -66,13 +66,6 @@ def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | No
     """Yield the trials of `greedy_timetable` one by one: a timetable where one is the best so far, else None.
 
     For weighted completions, jobs inserted by their ratios follow the plain trials.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    seed
-        Seed of the random trials.
     """
     require_size(operations)
     if operations.task_graphs or operations.cluster.power_caps:
@@ -99,17 +92,7 @@ def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | No
 
 
 def trials(evaluator: Evaluator, table: AssignmentTable, seed: int = 0) -> Iterator[Outcome | None]:
-    """Yield the schedules of `timetables` one by one: the outcome where one is the best so far, else None.
-
-    Parameters
-    ----------
-    evaluator
-        Of the instance.
-    table
-        Its demands, and where jobs may be.
-    seed
-        Of the local search.
-    """
+    """Yield the schedules of `timetables` one by one: the outcome where one is the best so far, else None."""
     operations = evaluator.operations
     search = _LocalSearch(evaluator, table, random.Random(seed))
     best: _Trial | None = None
@@ -131,15 +114,7 @@ def trials(evaluator: Evaluator, table: AssignmentTable, seed: int = 0) -> Itera
 
 
 def placements(operations: Operations, asked: Sequence[Demand]) -> Iterator[list[Assignment]]:
-    """Yield the placements that the heuristic begins with, as far as it finds any.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    asked
-        Demand of each job.
-    """
+    """Yield the placements that the heuristic begins with, as far as it finds any."""
     table = AssignmentTable(operations, Layout(operations), asked)
     search = _LocalSearch(Evaluator(operations, table.layout), table, random.Random(0))
     for order in _Order:
@@ -149,13 +124,7 @@ def placements(operations: Operations, asked: Sequence[Demand]) -> Iterator[list
 
 
 def require_size(operations: Operations) -> None:
-    """Refuse an instance whose plan would not fit into memory.
-
-    Raises
-    ------
-    TooLargeError
-        For more than `MOST_OPERATIONS` blocks and transfers.
-    """
+    """Refuse an instance whose plan would not fit into memory."""
     size = operations.blocks + operations.transfers
     if size > MOST_OPERATIONS:
         raise TooLargeError(
@@ -180,14 +149,8 @@ PLAIN_TRIALS = len(_Order)
 class _Keys:
     """Keys that the local search changes, by job.
 
-    Parameters
-    ----------
-    order
-        The rule of the order of placement.
-    place, priority
-        Factors on that order and on the priority; 1 is the plain rule.
-    offset_us
-        Earliest start; list scheduling alone never waits for a better job to come.
+    `order`: the rule of the order of placement. `place, priority`: factors on that order and on the priority; 1 is the
+    plain rule. `offset_us`: earliest start; list scheduling alone never waits for a better job to come.
     """
 
     order: _Order

@@ -21,19 +21,8 @@ __all__ = ["InsertionLists", "operations_of_iteration"]
 class InsertionLists:
     """An instance as the kernel takes it, in lists.
 
-    Parameters
-    ----------
-    table
-        The instance.
-    choices
-        By job, what it may ask for; the first holds at the start.
-
-    Attributes
-    ----------
-    class_of
-        Number of the class of every choice, by its identity.
-    given, state
-        What the kernel takes; nothing is inserted.
+    `choices`: by job, what it may ask for; the first holds at the start. `class_of`: number of the class of every
+    choice, by its identity. `given, state`: what the kernel takes; nothing is inserted.
     """
 
     def __init__(self, table: AssignmentTable, choices: Sequence[Sequence[Demand]]) -> None:

@@ -60,17 +60,8 @@ def _visits(operations: Operations) -> int:
 class OrderInsertion:
     """A schedule of a finite horizon into which jobs are inserted in an order, each where it ends first.
 
-    Parameters
-    ----------
-    table
-        The instance, with what its jobs ask for.
-    choices
-        By job, what it may ask for; the first holds until `ask`. Its demand alone unless given.
-
-    Attributes
-    ----------
-    infinity
-        More than any objective.
+    `table`: the instance, with what its jobs ask for. `choices`: by job, what it may ask for; the first holds until
+    `ask`. Its demand alone unless given.
     """
 
     def __init__(self, table: AssignmentTable, choices: Sequence[Sequence[Demand]] | None = None) -> None:
@@ -86,22 +77,9 @@ class OrderInsertion:
     def insert(self, order: Sequence[int], limits: Sequence[int] | None = None) -> int:
         """Insert all jobs in an order; what it shares with the last one from the first job on stays.
 
-        Parameters
-        ----------
-        order
-            All jobs.
-        limits
-            By position, what the objective of the jobs up to there may be at most.
+        The objective; `infinity` where it is above a limit, or where a job found no GPUs with memory.
 
-        Returns
-        -------
-        int
-            The objective; `infinity` where it is above a limit, or where a job found no GPUs with memory.
-
-        Raises
-        ------
-        OutOfTimeError
-            The clock ended it.
+        `limits`: by position, what the objective of the jobs up to there may be at most.
         """
         function: Callable[..., int] = insert_in_order
         native = None if self._large else compiled(insert_in_order)

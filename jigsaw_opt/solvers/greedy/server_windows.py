@@ -17,14 +17,8 @@ __all__ = ["ServerWindow", "windows"]
 class ServerWindow(NamedTuple):
     """Servers for a job.
 
-    Parameters
-    ----------
-    servers
-        Their numbers.
-    fewest, most
-        Workers that each of them takes at least and at most. The channel is the same for all numbers between.
-    channel
-        Of the transfers.
+    `fewest, most`: workers that each of them takes at least and at most. The channel is the same for all numbers
+    between.
     """
 
     servers: tuple[int, ...]
@@ -38,18 +32,6 @@ def windows(layout: Layout, job: OperationGraph) -> tuple[list[ServerWindow], li
 
     The wider ones are a reserve. They have one or two servers more, or twice or three times as many. Contiguous means
     in the order of the cluster, among the servers that may run the job and that routes join.
-
-    Parameters
-    ----------
-    layout
-        GPUs of the instance.
-    job
-        The job.
-
-    Returns
-    -------
-    tuple[list[ServerWindow], list[ServerWindow]]
-        Narrow windows, and the reserve.
     """
     usable: dict[int, list[int]] = {}
     routes = layout.routes.under(job.route_policy)

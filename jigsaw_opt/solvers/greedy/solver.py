@@ -61,24 +61,7 @@ class Greedy:
 
 
 def offer_greedy(solve_state: SolveState, operations: Operations, seed: int, offer: Offer | None = None) -> bool:
-    """Offer every better timetable of the heuristic as soon as it is there, until there is a reason to stop.
-
-    Parameters
-    ----------
-    solve_state
-        Says when to stop.
-    operations
-        The compiled instance.
-    seed
-        Of the heuristic.
-    offer
-        Receives them; `SolveState.offer` where None.
-
-    Returns
-    -------
-    bool
-        Whether there was any.
-    """
+    """Offer every better timetable of the heuristic as soon as it is there, until there is a reason to stop."""
     return _offered(solve_state, operations, seed, offer or solve_state.offer, inf)[0]
 
 

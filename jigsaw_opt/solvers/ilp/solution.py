@@ -30,21 +30,7 @@ def plan_of_solution(instance: Instance, solution: EngineSolution, source: str =
     Placement and levels are the solution's. Operations run in its order, each as early as it can, in exact integers, so
     the plan is never later than an exact solution. It is not checked.
 
-    Parameters
-    ----------
-    instance
-        The exported model.
-    solution
-        Values of the columns of the exported file.
-    source
-        What problems call the solution: usually the name of its file.
-
-    Raises
-    ------
-    UsageError
-        The instance has no program.
-    InvalidInputError
-        Names are unknown or missing, values are not whole or beyond their bounds, or they break rows over whole values.
+    `solution`: values of the columns of the exported file.
     """
     model = exported_model(instance)
     columns, original = model.program.columns, model.program.program()

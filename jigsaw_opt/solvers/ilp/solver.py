@@ -89,24 +89,8 @@ def model_document(
 ) -> bytes:
     """Return the program of a finite instance as a file; its objective is in microseconds.
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    kind
-        The format.
-    most_coefficients
-        A program that may have more is not built.
-    report
-        Called with the number of rows after each, and with the most that there may be in the end; then with their
-        number twice, before the file is made of them.
-
-    Raises
-    ------
-    UsageError
-        An instance that `ILP` does not take, with more times than floats tell apart, or with too large a program.
-    MissingEngineError
-        PuLP is not installed.
+    `report`: called with the number of rows after each, and with the most that there may be in the end; then with their
+    number twice, before the file is made of them.
     """
     operations = _exportable(instance)
     size = program_size(operations)
@@ -126,15 +110,7 @@ def model_document(
 
 
 def exported_model(instance: Instance) -> IlpTimetable:
-    """Return the model that `model_document` writes: of all plans worth finding, and the same one each time.
-
-    Raises
-    ------
-    UsageError
-        As of `model_document`, but for the size.
-    MissingEngineError
-        PuLP is not installed.
-    """
+    """Return the model that `model_document` writes: of all plans worth finding, and the same one each time."""
     return _whole_model(_exportable(instance))
 
 
@@ -181,12 +157,7 @@ def _model(
 class _Grid:
     """Resolution at which the engine can tell objectives apart.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    limit
-        Largest objective of interest, in microseconds.
+    `limit`: largest objective of interest, in microseconds.
     """
 
     def __init__(self, operations: Operations, limit: int) -> None:

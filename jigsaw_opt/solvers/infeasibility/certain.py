@@ -55,10 +55,7 @@ def certain_causes(operations: Operations) -> tuple[Conflict, ...]:
 def too_wide(instance: Instance) -> tuple[Conflict, ...]:
     """Return a conflict for each job with more workers than the cluster has GPUs of its types.
 
-    Parameters
-    ----------
-    instance
-        The instance, not compiled: it takes no more memory however many workers there are.
+    `instance`: the instance, not compiled: it takes no more memory however many workers there are.
     """
     found = []
     servers, models = instance.cluster.servers, instance.models.items()

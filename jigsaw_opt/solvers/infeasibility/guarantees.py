@@ -23,14 +23,7 @@ def exceeded_guarantees(operations: Operations, bound: int, proof: Proof | None 
 
     Return None if the bound leaves that open.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    bound
-        A lower bound of the objective.
-    proof
-        Why it holds, and for which jobs; None where a search has proven it.
+    `proof`: why it holds, and for which jobs; None where a search has proven it.
     """
     limit = operations.objective_limit
     if limit is None or bound <= limit:

@@ -14,12 +14,7 @@ __all__ = ["quickxplain", "restrict"]
 def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
     """Return the instance with only some of its jobs, given by index in the order wanted.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    jobs
-        Indices of the jobs to keep, among those of the instance.
+    `jobs`: indices of the jobs to keep, among those of the instance.
     """
     kept = tuple(operations.instance.jobs[k] for k in jobs)
     graphs, others = (
@@ -41,16 +36,8 @@ def quickxplain(
 ) -> tuple[int, ...]:
     """Return those of some jobs that are in a minimal conflict (QuickXplain, Junker, AAAI 2004).
 
-    Parameters
-    ----------
-    holds
-        Whether some jobs, by index, are not known to conflict.
-    given
-        The background: jobs that are in the conflict in any case.
-    jobs
-        The jobs in question; together with the background they conflict.
-    grown
-        Whether the background has grown since it was last asked about, so that it may conflict on its own.
+    `holds`: whether some jobs, by index, are not known to conflict. `grown`: whether the background has grown since it
+    was last asked about, so that it may conflict on its own.
     """
     if grown and not holds(given):
         return ()

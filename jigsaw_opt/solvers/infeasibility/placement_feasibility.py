@@ -69,13 +69,7 @@ def placement_feasible(operations: Operations, most_work: float = _MOST_WORK) ->
 
 
 def what_helps(operations: Operations) -> str:
-    """Say which GPU more, or how much memory on one server, proves to give the jobs a place; nothing if none does.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance of jobs that have no place together.
-    """
+    """Say which GPU more, or how much memory on one server, proves to give the jobs a place; nothing if none does."""
     if literal_count(operations) > _MOST_TRIED:
         return ""
     try:

@@ -29,12 +29,7 @@ class PlanCheck:
     The answers are the same on every machine. They are open without OR-Tools, above a size, for numbers beyond the
     engine's, for power caps beside jobs with a task graph, and where only plans with moves are left.
 
-    Parameters
-    ----------
-    work
-        Deterministic units of work for all questions together.
-    most_work
-        Those for a single one.
+    `work`: deterministic units of work for all questions together.
     """
 
     def __init__(self, work: float, most_work: float) -> None:
@@ -65,15 +60,7 @@ class PlanCheck:
 
 
 def largest_objective(operations: Operations, guaranteed: bool = True) -> int:
-    """Return an objective that some plan does not exceed, if there is any plan.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    guaranteed
-        Whether that plan keeps the guarantees.
-    """
+    """Return an objective that some plan does not exceed, if there is any plan."""
     serial_plan = (
         serial.serial_limit(operations) if operations.task_graphs else cpsat_timetable.serial_limit(operations)
     )

@@ -21,16 +21,7 @@ def cause_of_power(
 ) -> Iterator[Conflict]:
     """Yield the conflict that caps leave a job no place, though it may have one without them.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    job
-        Name of the job.
-    has_place
-        Tells whether the job may have a place under some caps, each of its blocks running alone.
-    most_watts
-        No block of the job draws more.
+    `has_place`: tells whether the job may have a place under some caps, each of its blocks running alone.
     """
     caps = operations.cluster.power_caps or ()
     if not caps or has_place(caps) or not has_place(()):

@@ -15,14 +15,7 @@ __all__ = ["amount", "joined_parts", "more_memory", "unjoined"]
 def more_memory(count: int, memory: int, servers: Sequence[Server]) -> str:
     """Return a clause on how much more memory is needed at least, and where; empty where there are too few GPUs.
 
-    Parameters
-    ----------
-    count
-        Number of GPUs that are needed.
-    memory
-        Bytes that each of them must have.
-    servers
-        Servers whose GPUs may be used.
+    `memory`: bytes that each of them must have.
     """
     ranked = sorted(servers, key=lambda server: -server.gpu_memory)
     last = next(islice(chain.from_iterable([server] * server.gpus for server in ranked), count - 1, None), None)
@@ -42,14 +35,7 @@ def amount(size: int) -> str:
 def joined_parts(operations: Operations, servers: Iterable[Server], policy: str | None) -> list[list[Server]]:
     """Return servers by the part of the cluster that the routes of a policy join.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    servers
-        Some of its servers.
-    policy
-        Route policy; None for any route.
+    `policy`: route policy; None for any route.
     """
     component, wanted = operations.routes.under(policy).component, {server.name for server in servers}
     parts: dict[int, list[Server]] = {}
@@ -62,18 +48,7 @@ def joined_parts(operations: Operations, servers: Iterable[Server], policy: str 
 def unjoined(job: str, count: int, who: str, gpus: int, policy: str | None) -> str:
     """Return the message that links join too few GPUs for the workers or slots of a job.
 
-    Parameters
-    ----------
-    job
-        Name of the job.
-    count
-        Number of its workers or slots.
-    who
-        What one of them is called.
-    gpus
-        Largest number of its GPUs that are joined.
-    policy
-        Its route policy; None for none.
+    `policy`: its route policy; None for none.
     """
     links = "links" if policy is None else f"links that its route policy {policy!r} allows"
     message = (

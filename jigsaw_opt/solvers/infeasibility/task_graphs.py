@@ -27,13 +27,6 @@ def causes_of_task_graph(operations: Operations, graph: CompiledTaskGraph) -> It
 
     Slots are on GPUs of their own. So the slots that depend on some types, and take at least so much memory, are
     no more than the GPUs of these types with that memory.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    graph
-        The compiled job.
     """
     servers, name = operations.cluster.servers, graph.job.name
     existing = frozenset(server.gpu_type for server in servers)

@@ -58,23 +58,9 @@ def anneal_activities(
 ) -> int:
     """Take some steps of an annealing.
 
-    Parameters
-    ----------
-    graph
-        The activities.
-    order
-        Sequence, starts and the state of the random numbers are given; all of it changes.
-    first, steps, total
-        Number of the first step, how many to take now, and how many there are in all.
-    hot
-        Temperature in step 0, as a share of the objective; it falls to 0 with the square of the steps that are left.
-    exponentials
-        `EXPONENTIALS`.
-
-    Returns
-    -------
-    int
-        Objective of the best order.
+    `order`: sequence, starts and the state of the random numbers are given; all of it changes. `first, steps, total`:
+    number of the first step, how many to take now, and how many there are in all. `hot`: temperature in step 0, as a
+    share of the objective; it falls to 0 with the square of the steps that are left.
     """
     order.visits[0], order.steps[0] = 0, 0
     if first == 0:

@@ -21,18 +21,8 @@ _DOUBLINGS = 6
 def propose(graph: ActivityGraph, order: ActivityOrder) -> tuple[int, int]:
     """Change the sequence at a random place of the critical path.
 
-    Parameters
-    ----------
-    graph
-        The activities.
-    order
-        The order; sequence and positions change where a change is possible.
-
-    Returns
-    -------
-    int, int
-        Numbers in the sequence of the first and the last activity that may have moved; -1 for the first where the
-        change would turn what waits for one another around or leaves too little memory, and nothing has changed.
+    Numbers in the sequence of the first and the last activity that may have moved; -1 for the first where the change
+    would turn what waits for one another around or leaves too little memory, and nothing has changed.
     """
     p = order.critical[randint(order.rng, order.criticals[0])]
     q = order.cause[p] // 3
@@ -137,15 +127,7 @@ def _rearrange(order: ActivityOrder, first: int, last: int, marked_first: bool) 
 
 
 def take_back(order: ActivityOrder, first: int, last: int) -> None:
-    """Undo a change of the sequence.
-
-    Parameters
-    ----------
-    order
-        The order; `old` holds the sequence before the change.
-    first, last
-        Positions of the first and the last activity that may have moved.
-    """
+    """Undo a change of the sequence."""
     for n in range(first, last + 1):
         p = order.old[n]
         order.sequence[n], order.position[p] = p, n
@@ -155,17 +137,6 @@ def fits(graph: ActivityGraph, order: ActivityOrder, first: int, last: int, move
     """Return whether memory suffices in the new sequence on the GPUs of the activity that was moved.
 
     Other GPUs need no check: the activities that change memory there keep their order.
-
-    Parameters
-    ----------
-    graph
-        The activities.
-    order
-        The new sequence, and in `old` the one before.
-    first, last
-        Positions of the first and the last activity that may have moved.
-    moved
-        The activity that was moved.
     """
     begin, end = graph.hold_at[moved], graph.hold_at[moved + 1]
     if begin == end:
@@ -206,14 +177,8 @@ def _do(graph: ActivityGraph, order: ActivityOrder, p: int, g: int) -> bool:
 def set_levels(graph: ActivityGraph, order: ActivityOrder, first: int, last: int, held: Numbers) -> None:
     """Set the bytes that are held before each activity of a part of the sequence.
 
-    Parameters
-    ----------
-    graph, order
-        Activities and sequence.
-    first, last
-        First and last position of the part: the whole sequence, or the part that `fits` has checked.
-    held
-        By GPU, room to count in.
+    `first, last`: first and last position of the part: the whole sequence, or the part that `fits` has checked. `held`:
+    by GPU, room to count in.
     """
     order.epoch[0] += 1
     epoch = order.epoch[0]

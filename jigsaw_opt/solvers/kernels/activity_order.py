@@ -24,28 +24,15 @@ _MOST_PERIODS = 2
 class ActivityGraph(NamedTuple):
     """Resources and waits of activities. Lists with ``_at`` hold where the entries of an activity begin in the others.
 
-    Parameters
-    ----------
-    duration, release, tail
-        By activity; the tail is the longest way from its start to any end, and 0 where that is of no use.
-    pred_at, pred, lag
-        Activities that it waits for within its period, and its least lag after their starts, in microseconds.
-    far_at, far, far_lag, far_periods
-        Activities that it waits for `far_periods` periods earlier, and its least lag after their starts.
-    use_at, use
-        GPUs and links that it has to itself.
-    hold_at, hold
-        GPUs on which memory intervals begin or end with it.
-    open_at, open_on, open_bytes, open_end
-        Memory intervals that begin with it: GPU, bytes, and the activity with which they end.
-    close_at, close_on, close_bytes, close_start
-        Memory intervals that end with it: GPU, bytes, and the activity with which they begin.
-    room
-        By GPU, bytes that memory intervals may take.
-    job, weight
-        The job of an activity; by job, what a microsecond of its end costs, nothing at all where the makespan counts.
-    cyclic
-        Whether the period counts, alone in its list.
+    `duration, release, tail`: by activity; the tail is the longest way from its start to any end, and 0 where that is
+    of no use. `pred_at, pred, lag`: activities that it waits for within its period, and its least lag after their
+    starts, in microseconds. `far_at, far, far_lag, far_periods`: activities that it waits for `far_periods` periods
+    earlier, and its least lag after their starts. `use_at, use`: GPUs and links that it has to itself. `hold_at, hold`:
+    GPUs on which memory intervals begin or end with it. `open_at, open_on, open_bytes, open_end`: memory intervals that
+    begin with it: GPU, bytes, and the activity with which they end. `close_at, close_on, close_bytes, close_start`:
+    memory intervals that end with it: GPU, bytes, and the activity with which they begin. `room`: by GPU, bytes that
+    memory intervals may take. `job, weight`: the job of an activity; by job, what a microsecond of its end costs,
+    nothing at all where the makespan counts. `cyclic`: whether the period counts, alone in its list.
     """
 
     duration: Numbers
@@ -79,36 +66,17 @@ class ActivityGraph(NamedTuple):
 class ActivityOrder(NamedTuple):
     """An order that is changed step by step. A single number is stored as a list of length 1.
 
-    Parameters
-    ----------
-    sequence, position, old
-        The activities in their order, their numbers in it, and the sequence before the last change.
-    start, cause, trial, trial_cause
-        By activity, of the order that is kept and of the one that is tried. A cause is three times the activity that it
-        waits for, plus 0 where it does by itself, 1 where on a GPU or link, and 2 where that is in the period before;
-        -1 where it waits for none.
-    previous
-        Starts in the period before.
-    mark, taken, held, held_at
-        By activity, by GPU and link, by GPU: the last change in which they took part, and bytes held.
-    level
-        By entry of `hold`, the bytes held there before the activity.
-    free, user
-        By GPU and link, the end of the last activity that uses it, and which it is.
-    end
-        By job.
-    critical, criticals
-        Activities on the critical path that wait for a GPU or link, and how many they are.
-    epoch
-        A number that nothing is marked with yet.
-    last
-        The activity at the end of the critical path.
-    tries
-        Changes without success since the critical path was listed.
-    value, best_value, best, best_start
-        Objectives of the order and of the best one, and that one with its starts.
-    rng, steps, visits
-        State of the random numbers, steps taken, and activities visited.
+    `sequence, position, old`: the activities in their order, their numbers in it, and the sequence before the last
+    change. `start, cause, trial, trial_cause`: by activity, of the order that is kept and of the one that is tried. A
+    cause is three times the activity that it waits for, plus 0 where it does by itself, 1 where on a GPU or link, and 2
+    where that is in the period before; -1 where it waits for none. `mark, taken, held, held_at`: by activity, by GPU
+    and link, by GPU: the last change in which they took part, and bytes held. `level`: by entry of `hold`, the bytes
+    held there before the activity. `free, user`: by GPU and link, the end of the last activity that uses it, and which
+    it is. `critical, criticals`: activities on the critical path that wait for a GPU or link, and how many they are.
+    `epoch`: A number that nothing is marked with yet. `last`: the activity at the end of the critical path. `tries`:
+    changes without success since the critical path was listed. `value, best_value, best, best_start`: objectives of the
+    order and of the best one, and that one with its starts. `rng, steps, visits`: state of the random numbers, steps
+    taken, and activities visited.
     """
 
     sequence: Numbers
@@ -144,19 +112,9 @@ class ActivityOrder(NamedTuple):
 def evaluate(graph: ActivityGraph, order: ActivityOrder, first: int, limit: int) -> int:
     """Return the objective of the sequence, given where it first differs from the one that is kept.
 
-    Parameters
-    ----------
-    graph, order
-        Activities and sequence; `trial` becomes its starts, and `last` the end of the critical path.
-    first
-        Position in the sequence before which nothing has changed.
-    limit
-        It ends as soon as the objective passes it.
+    The objective, or something beyond the limit. A period may be more than the least one.
 
-    Returns
-    -------
-    int
-        The objective, or something beyond the limit. A period may be more than the least one.
+    `graph, order`: activities and sequence; `trial` becomes its starts, and `last` the end of the critical path.
     """
     if graph.cyclic[0] != 0:
         return _period(graph, order, limit)
@@ -289,15 +247,7 @@ def _closes(order: ActivityOrder, p: int) -> bool:
 
 
 def commit(order: ActivityOrder, first: int) -> None:
-    """Keep the order that was tried.
-
-    Parameters
-    ----------
-    order
-        The order; starts and causes of the trial replace the former ones.
-    first
-        Position in the sequence from which the trial differs.
-    """
+    """Keep the order that was tried."""
     for n in range(first, len(order.sequence)):
         p = order.sequence[n]
         order.start[p], order.cause[p] = order.trial[p], order.trial_cause[p]
@@ -306,14 +256,7 @@ def commit(order: ActivityOrder, first: int) -> None:
 def find_critical(graph: ActivityGraph, order: ActivityOrder, j: int) -> None:
     """List the activities on the critical path that wait for a GPU or link.
 
-    Parameters
-    ----------
-    graph
-        The activities.
-    order
-        The order that is kept; `critical` and `criticals` change.
-    j
-        The job whose critical path is taken where weights count; otherwise it is not used.
+    `j`: the job whose critical path is taken where weights count; otherwise it is not used.
     """
     p, size = order.last[0], len(order.sequence)
     if len(graph.weight) > 0:

@@ -12,24 +12,11 @@ __all__ = ["Buffers", "CandidateSets", "GroupAssignment"]
 class CandidateSets(NamedTuple):
     """Candidate server sets of all jobs; jobs of one class ask for the same and share theirs.
 
-    Parameters
-    ----------
-    job_class
-        By job.
-    group_of
-        By candidate: its group, or -1.
-    take_at, resource
-        Resources that a candidate takes are ``resource[take_at[b]:take_at[b + 1]]``.
-    server_at, server
-        Servers of a candidate are ``server[server_at[b]:server_at[b + 1]]``.
-    within_from, within_to, within
-        Candidates of a class in a group, or outside of all where it has none inside, by class and group.
-    at_from, at_to, at
-        Candidates of a class with a server, by class and server.
-    group_at, member
-        Servers of a group.
-    inside_at, inside
-        Resources that the candidates of a group take.
+    `group_of`: by candidate: its group, or -1. `take_at, resource`: resources that a candidate takes are
+    ``resource[take_at[b]:take_at[b + 1]]``. `server_at, server`: servers of a candidate are
+    ``server[server_at[b]:server_at[b + 1]]``. `within_from, within_to, within`: candidates of a class in a group, or
+    outside of all where it has none inside, by class and group. `at_from, at_to, at`: candidates of a class with a
+    server, by class and server. `inside_at, inside`: resources that the candidates of a group take.
     """
 
     job_class: Numbers
@@ -53,14 +40,7 @@ class CandidateSets(NamedTuple):
 class GroupAssignment(NamedTuple):
     """Candidate of every job, and the jobs on every server.
 
-    Parameters
-    ----------
-    chosen
-        Candidate of every job.
-    occupancy
-        Number of jobs on each server.
-    occupant
-        The jobs on each server, in rows of one length.
+    `occupancy`: number of jobs on each server. `occupant`: the jobs on each server, in rows of one length.
     """
 
     chosen: Numbers
@@ -71,24 +51,11 @@ class GroupAssignment(NamedTuple):
 class Buffers(NamedTuple):
     """Buffers of one annealing.
 
-    Parameters
-    ----------
-    rng
-        The state of the random numbers, alone in its list: from 1 to `LARGEST_SEED`.
-    moved, target
-        Jobs that move, and the candidates that they move to; two each.
-    touched
-        Number of loads that change, followed by their resources; room for those of four candidates.
-    change
-        By resource: how its load changes; zeros between two steps.
-    over
-        By group: its excess.
-    pair
-        Two groups.
-    inside, before
-        Jobs in the two groups, and their candidates before; room for all jobs.
-    halt
-        One number: once it is 1, an annealing ends where it is.
+    `rng`: the state of the random numbers, alone in its list: from 1 to `LARGEST_SEED`. `moved, target`: jobs that
+    move, and the candidates that they move to; two each. `touched`: number of loads that change, followed by their
+    resources; room for those of four candidates. `change`: by resource: how its load changes; zeros between two steps.
+    `inside, before`: jobs in the two groups, and their candidates before; room for all jobs. `halt`: one number: once
+    it is 1, an annealing ends where it is.
     """
 
     rng: Numbers

@@ -22,21 +22,7 @@ _EXCHANGE_SHARE = 2
 def propose(options: CandidateSets, state: GroupAssignment, jobs: Numbers, groups: Numbers, buffers: Buffers) -> int:
     """Draw a random change: which one or two jobs move to which candidates.
 
-    Parameters
-    ----------
-    options
-        The candidates.
-    state
-        Candidate of every job, and the jobs of every server.
-    jobs, groups
-        Jobs and groups that take part.
-    buffers
-        Receives `moved` and `target`.
-
-    Returns
-    -------
-    int
-        Number of jobs that move; 0 where the draw found no candidate.
+    Number of jobs that move; 0 where the draw found no candidate.
     """
     rng, moved, target = buffers.rng, buffers.moved, buffers.target
     chosen, occupancy, occupant, group_of = state.chosen, state.occupancy, state.occupant, options.group_of
@@ -68,17 +54,7 @@ def propose(options: CandidateSets, state: GroupAssignment, jobs: Numbers, group
 
 
 def server_of(options: CandidateSets, candidate: int, rng: Numbers) -> int:
-    """Return a random server of a candidate.
-
-    Parameters
-    ----------
-    options
-        The candidates.
-    candidate
-        Number of the candidate.
-    rng
-        State of the random numbers; changes.
-    """
+    """Return a random server of a candidate."""
     at = options.server_at[candidate]
     return options.server[at + randint(rng, options.server_at[candidate + 1] - at)]
 
@@ -86,18 +62,7 @@ def server_of(options: CandidateSets, candidate: int, rng: Numbers) -> int:
 def add_change(options: CandidateSets, amount: Reals, candidate: int, sign: float, buffers: Buffers) -> None:
     """Add the loads of a candidate to the pending change.
 
-    Parameters
-    ----------
-    options
-        The candidates.
-    amount
-        Load of a candidate on each of its resources.
-    candidate
-        Number of the candidate.
-    sign
-        1.0 where a job comes to it, -1.0 where it leaves.
-    buffers
-        `change` and `touched` change.
+    `sign`: 1.0 where a job comes to it, -1.0 where it leaves.
     """
     change, touched = buffers.change, buffers.touched
     at, count = options.take_at[candidate], touched[0]
@@ -109,15 +74,7 @@ def add_change(options: CandidateSets, amount: Reals, candidate: int, sign: floa
 
 
 def cost_delta(load: Reals, buffers: Buffers) -> float:
-    """Return the rise of the sum of squared excesses that a pending change causes, and clear the change.
-
-    Parameters
-    ----------
-    load
-        By resource: its load; 1 is the target.
-    buffers
-        The pending change; cleared.
-    """
+    """Return the rise of the sum of squared excesses that a pending change causes, and clear the change."""
     change, touched, found = buffers.change, buffers.touched, 0.0
     # One that is touched twice has no change the second time. To square and subtract takes less than to ask whether.
     # The first entry of `touched` says how many follow.
@@ -136,18 +93,7 @@ def cost_delta(load: Reals, buffers: Buffers) -> float:
 def remove(options: CandidateSets, amount: Reals, load: Reals, state: GroupAssignment, j: int) -> None:
     """Take a job off its candidate.
 
-    Parameters
-    ----------
-    options
-        The candidates.
-    amount
-        Load of a candidate on each of its resources.
-    load
-        By resource: its load; changes.
-    state
-        Candidate of every job, and the jobs of every server; changes. The job keeps its entry in `chosen`.
-    j
-        Number of the job.
+    `state`: candidate of every job, and the jobs of every server; changes. The job keeps its entry in `chosen`.
     """
     chosen, occupancy, occupant = state.chosen, state.occupancy, state.occupant
     width = len(occupant) // len(occupancy)
@@ -164,23 +110,7 @@ def remove(options: CandidateSets, amount: Reals, load: Reals, state: GroupAssig
 
 
 def insert(options: CandidateSets, amount: Reals, load: Reals, state: GroupAssignment, j: int, candidate: int) -> None:
-    """Put a job on a candidate; each of its servers must have a free place.
-
-    Parameters
-    ----------
-    options
-        The candidates.
-    amount
-        Load of a candidate on each of its resources.
-    load
-        By resource: its load; changes.
-    state
-        Candidate of every job, and the jobs of every server; changes.
-    j
-        Number of the job.
-    candidate
-        Number of the candidate.
-    """
+    """Put a job on a candidate; each of its servers must have a free place."""
     chosen, occupancy, occupant = state.chosen, state.occupancy, state.occupant
     width = len(occupant) // len(occupancy)
     chosen[j] = candidate
@@ -208,31 +138,7 @@ def anneal_assignment(
 ) -> int:
     """Move jobs about within some groups so that less is too full: the sum of squared excesses over 1 falls.
 
-    Parameters
-    ----------
-    options
-        The candidates.
-    amount
-        Load of a candidate on each of its resources; 1 is the target.
-    jobs, groups
-        Those that take part.
-    steps
-        Number of steps.
-    hot, cold
-        Temperature in the first step and in the last: mean rise of the sum that is accepted.
-    exponentials
-        `EXPONENTIALS`.
-    load
-        By resource; changes.
-    state
-        Which candidate every job has; changes.
-    buffers
-        Buffers, which change.
-
-    Returns
-    -------
-    int
-        Number of changes that were kept.
+    `hot, cold`: temperature in the first step and in the last: mean rise of the sum that is accepted.
     """
     occupancy, width = state.occupancy, len(state.occupant) // len(state.occupancy)
     rng, moved, target = buffers.rng, buffers.moved, buffers.target
@@ -260,19 +166,7 @@ def anneal_assignment(
 
 
 def excess(options: CandidateSets, load: Reals, group: int, most: float) -> float:
-    """Return the sum of squared excesses over a load in a group.
-
-    Parameters
-    ----------
-    options
-        The candidates.
-    load
-        By resource: its load; 1 is the target.
-    group
-        Number of the group.
-    most
-        Load above which a resource counts.
-    """
+    """Return the sum of squared excesses over a load in a group."""
     found = 0.0
     for n in range(options.inside_at[group], options.inside_at[group + 1]):
         over = load[options.inside[n]] - most
@@ -285,15 +179,6 @@ def draw_pair(groups: Numbers, over: Reals, buffers: Buffers) -> float:
     """Draw two groups, and return the excess of both.
 
     The first one is most often drawn with a probability proportional to its excess.
-
-    Parameters
-    ----------
-    groups
-        At least two groups.
-    over
-        Excess of each of them.
-    buffers
-        Receives the pair.
     """
     rng, total = buffers.rng, 0.0
     for k in range(len(groups)):
@@ -314,17 +199,7 @@ def draw_pair(groups: Numbers, over: Reals, buffers: Buffers) -> float:
 
 
 def jobs_inside(options: CandidateSets, state: GroupAssignment, buffers: Buffers) -> int:
-    """List the jobs in two groups with their candidates, and return how many there are.
-
-    Parameters
-    ----------
-    options
-        The candidates.
-    state
-        Candidate of every job, and the jobs of every server.
-    buffers
-        Has the pair; receives `inside` and `before`.
-    """
+    """List the jobs in two groups with their candidates, and return how many there are."""
     chosen, pair, count = state.chosen, buffers.pair, 0
     for j in range(len(chosen)):
         if options.group_of[chosen[j]] == pair[0] or options.group_of[chosen[j]] == pair[1]:
@@ -351,26 +226,6 @@ def reassign_pairs(
     """Reassign the jobs of pairs of groups anew, most often of pairs with an excess.
 
     A new assignment is kept where the excess of both groups is no larger than before.
-
-    Parameters
-    ----------
-    options, amount, exponentials, load, state, buffers
-        As for `anneal_assignment`.
-    groups
-        Numbers of the groups that take part.
-    times
-        Number of pairs that reassign their jobs.
-    steps
-        Steps of the annealing for each job that the two have.
-    hot, cold
-        First and last temperature of each annealing.
-    most
-        Load above which something counts as too full.
-
-    Returns
-    -------
-    int
-        Steps of all annealings.
     """
     taken, pair, inside = 0, buffers.pair, buffers.inside
     if len(groups) < 2:

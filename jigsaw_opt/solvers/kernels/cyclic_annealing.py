@@ -32,20 +32,10 @@ _KINDS = 8
 class CyclicState(NamedTuple):
     """A cyclic schedule, and the incumbent. A single number is stored as a list of length 1.
 
-    Parameters
-    ----------
-    sequence
-        The operations in their order.
-    start, cause, position
-        By operation, as in `Period`; levels and durations are there.
-    circuit
-        An operation on its critical circuit.
-    best_sequence, best_level, best_start, best_critical
-        The incumbent; by job, whether it is on its critical circuit.
-    best_value, value
-        Period of the incumbent, and of the current schedule.
-    rng, steps, visits
-        The state of the random numbers, how many steps were taken, and how many operations they visited.
+    `start, cause, position`: by operation, as in `Period`; levels and durations are there. `circuit`: an operation on
+    its critical circuit. `best_sequence, best_level, best_start, best_critical`: the incumbent; by job, whether it is
+    on its critical circuit. `best_value, value`: period of the incumbent, and of the current schedule. `rng, steps,
+    visits`: the state of the random numbers, how many steps were taken, and how many operations they visited.
     """
 
     sequence: Numbers
@@ -65,17 +55,7 @@ class CyclicState(NamedTuple):
 
 
 def shift_cut(state: CyclicState, buffer: Numbers, first: int) -> None:
-    """Rotate the sequence of the current schedule so that it begins at another operation.
-
-    Parameters
-    ----------
-    state
-        The current schedule, whose period is known; starts are shifted with the sequence.
-    buffer
-        A list as long as the sequence.
-    first
-        Position of the operation that comes first.
-    """
+    """Rotate the sequence of the current schedule so that it begins at another operation."""
     sequence, start = state.sequence, state.start
     size, base = len(sequence), start[sequence[first]]
     for n in range(first):
@@ -91,18 +71,7 @@ def shift_cut(state: CyclicState, buffer: Numbers, first: int) -> None:
 def shift_job(graph: Graph, state: CyclicState, trial: Period, j: int, by: int) -> None:
     """Shift all operations of a job in a copy of the schedule, modulo the period.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The current schedule.
-    trial
-        Starts are those of the schedule; the job's starts and the sequence change.
-    j
-        Number of the job.
-    by
-        Shift in microseconds, from 0 to less than the period.
+    `by`: shift in microseconds, from 0 to less than the period.
     """
     job, sequence, start, shifted, period = graph.job, state.sequence, state.start, trial.start, state.value[0]
     size = len(sequence)
@@ -124,14 +93,7 @@ def shift_job(graph: Graph, state: CyclicState, trial: Period, j: int, by: int) 
 def accept(state: CyclicState, trial: Period, value: int) -> None:
     """Make the trial the current schedule, in the order of its starts.
 
-    Parameters
-    ----------
-    state
-        The current schedule; sequence, starts, causes and period change.
-    trial
-        The schedule that is tried, with levels and durations.
-    value
-        Period of the trial, in microseconds.
+    `value`: period of the trial, in microseconds.
     """
     sequence, start, base = state.sequence, state.start, trial.start[trial.sequence[0]]
     for n in range(len(sequence)):
@@ -148,17 +110,7 @@ def accept(state: CyclicState, trial: Period, value: int) -> None:
 
 
 def save_incumbent(graph: Graph, state: CyclicState, level: Numbers) -> None:
-    """Copy the current schedule to the incumbent.
-
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The current schedule and the incumbent.
-    level
-        By operation: its level.
-    """
+    """Copy the current schedule to the incumbent."""
     state.best_value[0], p = state.value[0], state.circuit[0]
     for n in range(len(state.sequence)):
         state.best_sequence[n], state.best_start[n] = state.sequence[n], state.start[n]
@@ -176,23 +128,7 @@ def save_incumbent(graph: Graph, state: CyclicState, level: Numbers) -> None:
 def propose(graph: Graph, state: CyclicState, trial: Period, seed: int) -> tuple[int, bool, int, int, int]:
     """Begin a trial with the current schedule and make a random change, in its sequence or of levels.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The current schedule; its sequence may be rotated.
-    trial
-        Receives sequence, starts and levels of the changed schedule.
-    seed
-        State of the random numbers.
-
-    Returns
-    -------
-    int, bool
-        The next seed, and whether anything changes.
-    int, int, int
-        Blocks that have exchanged levels, and by how many the first is less deep; 0 where none has.
+    Blocks that have exchanged levels, and by how many the first is less deep; 0 where none has.
     """
     kind, seed = seed % _KINDS, following(seed)
     p = q = less = 0
@@ -238,17 +174,7 @@ def propose(graph: Graph, state: CyclicState, trial: Period, seed: int) -> tuple
 
 
 def evaluate_first(graph: Graph, state: CyclicState, trial: Period) -> None:
-    """Evaluate the schedule that an annealing begins with, and make it the incumbent.
-
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        Sequence and starts are given; starts, causes and period follow.
-    trial
-        Levels are given; durations follow.
-    """
+    """Evaluate the schedule that an annealing begins with, and make it the incumbent."""
     for p in range(len(state.sequence)):
         if graph.first[p] == p:
             set_durations(graph, trial.level, trial.duration, p)
@@ -271,25 +197,10 @@ def anneal_cyclic_sequence(
 ) -> int:
     """Take some steps of an annealing.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    state, trial
-        Sequence and starts, levels and the state of the random numbers are given; all of it changes.
-    first, steps, total
-        Number of the first step, how many to take now, and how many there are in all.
-    hot
-        Temperature in step 0, as a share of the period; it falls to 0 with the square of the steps that are left.
-    cutoff
-        Period that the schedule has to reach to be of use; the steps end where that is out of reach.
-    exponentials
-        `EXPONENTIALS`.
-
-    Returns
-    -------
-    int
-        Period of the incumbent.
+    `state, trial`: sequence and starts, levels and the state of the random numbers are given; all of it changes.
+    `first, steps, total`: number of the first step, how many to take now, and how many there are in all. `hot`:
+    temperature in step 0, as a share of the period; it falls to 0 with the square of the steps that are left. `cutoff`:
+    period that the schedule has to reach to be of use; the steps end where that is out of reach.
     """
     trial.iterations[0] = 0
     if first == 0:

@@ -11,15 +11,7 @@ __all__ = ["pop_event", "push_event"]
 
 
 def push_event(heap: Numbers, moment: int, code: int) -> None:
-    """Insert an event.
-
-    Parameters
-    ----------
-    heap
-        The heap; changes.
-    moment, code
-        The event.
-    """
+    """Insert an event."""
     heap[0] += 1
     here = heap[0]
     while here > 1:
@@ -34,10 +26,7 @@ def push_event(heap: Numbers, moment: int, code: int) -> None:
 def pop_event(heap: Numbers) -> int:
     """Remove the first event, and return its code.
 
-    Parameters
-    ----------
-    heap
-        The heap, not empty; changes.
+    `heap`: the heap, not empty; changes.
     """
     first, last, here = heap[2], heap[0], 1
     moment, code = heap[2 * last - 1], heap[2 * last]

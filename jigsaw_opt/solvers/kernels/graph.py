@@ -18,29 +18,16 @@ class Graph(NamedTuple):
     and the barrier. A block waits for the barrier before it. A transfer waits for its bucket at all blocks that are
     deep enough, and for the transfer before it; the barrier waits for all blocks and the last transfer.
 
-    Parameters
-    ----------
-    job, group
-        By operation.
-    first
-        By operation: the first operation of its iteration.
-    use_at, uses, use
-        By group: it has ``use[use_at[g]:use_at[g] + uses[g]]`` to itself.
-    cap, table_at, table
-        By group, for blocks: the deepest level that memory admits; one takes ``table[table_at[g] + level - 1]``.
-    slots, buckets, iterations, depth, contributors
-        By job: numbers of slots, transfers, iterations and levels, and how many slots have to be at the last level.
-    exchange_scope
-        By job: `FIXED` where levels stay as they are, `WITHIN_ITERATION` where blocks of an iteration may exchange
-        them, and `ACROSS_ITERATIONS` where their sum over all iterations is what counts.
-    exchange_at, exchange
-        By job: transfer b with c contributors takes ``exchange[exchange_at[j] + b * slots[j] + c - 1]``.
-    release, begin, last
-        By job: no operation starts earlier; its first operation, and the one that is its end.
-    before_begin
-        By job: the operation that its first blocks wait for, in the period before; -1 on the finite horizon.
-    weight
-        By job: what a microsecond of its end costs; nothing at all where the makespan counts.
+    `first`: by operation: the first operation of its iteration. `use_at, uses, use`: by group: it has
+    ``use[use_at[g]:use_at[g] + uses[g]]`` to itself. `cap, table_at, table`: by group, for blocks: the deepest level
+    that memory admits; one takes ``table[table_at[g] + level - 1]``. `slots, buckets, iterations, depth, contributors`:
+    by job: numbers of slots, transfers, iterations and levels, and how many slots have to be at the last level.
+    `exchange_scope`: by job: `FIXED` where levels stay as they are, `WITHIN_ITERATION` where blocks of an iteration may
+    exchange them, and `ACROSS_ITERATIONS` where their sum over all iterations is what counts. `exchange_at, exchange`:
+    by job: transfer b with c contributors takes ``exchange[exchange_at[j] + b * slots[j] + c - 1]``. `release, begin,
+    last`: by job: no operation starts earlier; its first operation, and the one that is its end. `before_begin`: by
+    job: the operation that its first blocks wait for, in the period before; -1 on the finite horizon. `weight`: by job:
+    what a microsecond of its end costs; nothing at all where the makespan counts.
     """
 
     job: Numbers
@@ -70,17 +57,7 @@ class Graph(NamedTuple):
 def predecessors(graph: Graph, p: int) -> tuple[int, int, int]:
     """Return the operations that an operation waits for, whatever its levels.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    p
-        Number of the operation.
-
-    Returns
-    -------
-    int, int, int
-        The first of consecutive operations and the number after their last; and one more operation, or -1.
+    The first of consecutive operations and the number after their last; and one more operation, or -1.
     """
     j, at = graph.job[p], graph.first[p]
     offset = p - at - graph.slots[j]
@@ -93,16 +70,8 @@ def predecessors(graph: Graph, p: int) -> tuple[int, int, int]:
 def set_durations(graph: Graph, level: Numbers, duration: Numbers, at: int) -> None:
     """Set the durations of the blocks and transfers of an iteration from the levels of its blocks.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    level
-        By operation: levels, from 1 on for blocks.
-    duration
-        By operation, in microseconds; receives those of the iteration. The barrier keeps its own, which is 0.
-    at
-        The first operation of the iteration.
+    `level`: by operation: levels, from 1 on for blocks. `duration`: by operation, in microseconds; receives those of
+    the iteration. The barrier keeps its own, which is 0.
     """
     j = graph.job[at]
     slots, buckets = graph.slots[j], graph.buckets[j]

@@ -12,41 +12,19 @@ __all__ = ["InsertionInput", "InsertionState", "gap", "occupy", "passed"]
 class InsertionInput(NamedTuple):
     """Jobs, server windows and GPUs. Jobs of one *class* ask for the same, with the same levels.
 
-    Parameters
-    ----------
-    job_class, release, weight
-        By job; weights are left out where the makespan counts.
-    operation_at, slot_at
-        By job: its first operation and its first slot. Operations are numbered as in `Graph`.
-    slots, buckets, iterations, depth, state_bytes
-        By class.
-    fixed
-        By class: 1 where each slot has its own levels, else 0.
-    level_at, asked
-        By class, then by iteration and slot: levels, descending unless `fixed`.
-    need_at, need
-        By class, then descending: what the deepest levels of its slots are at most, from the deepest slot on.
-    activation_at, activation
-        By class, then by level: bytes of activations.
-    time_at, time
-        By class, then by GPU type and level: duration of a block, -1 on a type that may not run it.
-    least_us
-        By class and channel, as ``least_us[k * channels[0] + h]``: no iteration ends earlier after its deepest block
-        begins.
-    window_at, window, reserve_at
-        Windows of class k are ``window[window_at[k]:window_at[k + 1]]``; those from ``reserve_at[k]`` on
-        are tried where memory admits none before them.
-    exchange_at, exchange, channels
-        Transfer b of class k with c contributors over channel h, of so many, takes
-        ``exchange[exchange_at[k * channels[0] + h] + b * slots + c - 1]``.
-    channel, link_at, link
-        By window: rate and latency, numbered; its links, numbered behind the GPUs.
-    member_at, server, fewest, most
-        By window: its servers, and by each of these the fewest and most workers there.
-    gpu_at
-        By server: its first GPU; one number more than servers.
-    gpu_type, memory
-        By GPU.
+    `job_class, release, weight`: by job; weights are left out where the makespan counts. `operation_at, slot_at`: by
+    job: its first operation and its first slot. Operations are numbered as in `Graph`. `fixed`: by class: 1 where each
+    slot has its own levels, else 0. `level_at, asked`: by class, then by iteration and slot: levels, descending unless
+    `fixed`. `need_at, need`: by class, then descending: what the deepest levels of its slots are at most, from the
+    deepest slot on. `activation_at, activation`: by class, then by level: bytes of activations. `time_at, time`: by
+    class, then by GPU type and level: duration of a block, -1 on a type that may not run it. `least_us`: by class and
+    channel, as ``least_us[k * channels[0] + h]``: no iteration ends earlier after its deepest block begins. `window_at,
+    window, reserve_at`: windows of class k are ``window[window_at[k]:window_at[k + 1]]``; those from ``reserve_at[k]``
+    on are tried where memory admits none before them. `exchange_at, exchange, channels`: transfer b of class k with c
+    contributors over channel h, of so many, takes ``exchange[exchange_at[k * channels[0] + h] + b * slots + c - 1]``.
+    `channel, link_at, link`: by window: rate and latency, numbered; its links, numbered behind the GPUs. `member_at,
+    server, fewest, most`: by window: its servers, and by each of these the fewest and most workers there. `gpu_at`: by
+    server: its first GPU; one number more than servers.
     """
 
     job_class: Numbers
@@ -90,44 +68,19 @@ class InsertionInput(NamedTuple):
 class InsertionState(NamedTuple):
     """Inserted jobs, and buffers. A single number is stored as a list of length 1, so that kernels can change it.
 
-    Parameters
-    ----------
-    begin, end, after, before
-        By busy time: when it begins and ends, and its neighbours in the chain of its GPU or link. The first entries are
-        sentinels, one per GPU and link: each chain is a ring through its sentinel, whose `end` is 0 and whose `begin`
-        is `beyond`.
-    busy
-        How many busy times there are.
-    inserted, at, of_class, mark, partial
-        How many jobs are in; by position the job, its class, how many busy times there were before it, and the
-        objective of the jobs up to there.
-    resident, peak
-        By GPU: bytes of states, and most bytes of activations.
-    gpu, peak_before
-        By slot of all jobs: its GPU, and the peak there before it came.
-    level, start, job_end
-        By operation, and by job.
-    beyond
-        More than any time and objective.
-    visits
-        Operations that were tried since this was set to 0.
-    halt
-        Where another thread makes it other than 0, insertion is given up.
-    free, cap
-        By GPU, for the next job: when it would end the deepest block, and the deepest level that memory admits.
-    open
-        By server, for the next job: when a GPU would begin the deepest block, `beyond` where none admits it.
-    taken
-        By GPU: the last choice that took it.
-    choice
-        Number of the last choice.
-    chosen, cursor, finish, rank, link_cursor
-        By slot of the next job: its GPU, a busy time from which to search, when it would end the deepest block, and
-        the slots sorted by that; by link of a window, a busy time from which to search.
-    trial_level, trial_start
-        By operation of the next job.
-    best_gpu, best_level, best_start
-        The same of the best window so far.
+    `begin, end, after, before`: by busy time: when it begins and ends, and its neighbours in the chain of its GPU or
+    link. The first entries are sentinels, one per GPU and link: each chain is a ring through its sentinel, whose `end`
+    is 0 and whose `begin` is `beyond`. `busy`: how many busy times there are. `inserted, at, of_class, mark, partial`:
+    how many jobs are in; by position the job, its class, how many busy times there were before it, and the objective of
+    the jobs up to there. `resident, peak`: by GPU: bytes of states, and most bytes of activations. `gpu, peak_before`:
+    by slot of all jobs: its GPU, and the peak there before it came. `beyond`: more than any time and objective.
+    `visits`: operations that were tried since this was set to 0. `halt`: where another thread makes it other than 0,
+    insertion is given up. `free, cap`: by GPU, for the next job: when it would end the deepest block, and the deepest
+    level that memory admits. `open`: by server, for the next job: when a GPU would begin the deepest block, `beyond`
+    where none admits it. `taken`: by GPU: the last choice that took it. `chosen, cursor, finish, rank, link_cursor`: by
+    slot of the next job: its GPU, a busy time from which to search, when it would end the deepest block, and the slots
+    sorted by that; by link of a window, a busy time from which to search. `trial_level, trial_start`: by operation of
+    the next job. `best_gpu, best_level, best_start`: the same of the best window so far.
     """
 
     begin: Numbers
@@ -170,21 +123,10 @@ class InsertionState(NamedTuple):
 def gap(state: InsertionState, place: int, moment: int, duration: int) -> tuple[int, int]:
     """Return the first free interval of a chain that is long enough and starts no earlier than a given time.
 
-    Parameters
-    ----------
-    state
-        Busy times in one chain per GPU and link.
-    place
-        Number of a busy time of the chain that ends no later than the given time.
-    moment
-        Earliest start, in microseconds.
-    duration
-        Length that is needed, in microseconds.
+    Start of the interval, in microseconds, and the busy time before it.
 
-    Returns
-    -------
-    int, int
-        Start of the interval, in microseconds, and the busy time before it.
+    `place`: number of a busy time of the chain that ends no later than the given time. `duration`: length that is
+    needed, in microseconds.
     """
     begin, end, after = state.begin, state.end, state.after
     following = after[place]
@@ -198,14 +140,7 @@ def gap(state: InsertionState, place: int, moment: int, duration: int) -> tuple[
 def passed(state: InsertionState, place: int, moment: int) -> int:
     """Return the last busy time of a chain that ends no later than a given time.
 
-    Parameters
-    ----------
-    state
-        Busy times in one chain per GPU and link.
-    place
-        Number of a busy time of the chain that ends no later than the given time.
-    moment
-        The time, in microseconds.
+    `place`: number of a busy time of the chain that ends no later than the given time.
     """
     begin, end, after = state.begin, state.end, state.after
     following = after[place]
@@ -217,14 +152,8 @@ def passed(state: InsertionState, place: int, moment: int) -> int:
 def occupy(state: InsertionState, place: int, start: int, stop: int) -> int:
     """Insert a busy time into a chain, and return its number.
 
-    Parameters
-    ----------
-    state
-        Chains of busy times; receives the new one.
-    place
-        Number of a busy time of the chain that ends no later than the given time.
-    start, stop
-        The interval, in microseconds; it must be free.
+    `place`: number of a busy time of the chain that ends no later than the given time. `start, stop`: the interval, in
+    microseconds; it must be free.
     """
     begin, after = state.begin, state.after
     while begin[after[place]] < start:

@@ -21,18 +21,10 @@ _BARRIER, _GPU, _READY, _LINK, _NONE = 0, 1, 2, 3, 4
 class ListInput(NamedTuple):
     """What list scheduling knows about placed jobs beside their operations.
 
-    Parameters
-    ----------
-    mean_us
-        By group of blocks: mean GPU time of an iteration.
-    fixed
-        By job: 1 where each slot has its own levels, else 0.
-    asked
-        By block: levels of its iteration, in the order of the slots where the job is `fixed`, else descending.
-    rate
-        By job; times the iterations left it is the priority of its operations, of which the smallest goes first.
-    earliest
-        By job: no operation starts earlier.
+    `mean_us`: by group of blocks: mean GPU time of an iteration. `fixed`: by job: 1 where each slot has its own levels,
+    else 0. `asked`: by block: levels of its iteration, in the order of the slots where the job is `fixed`, else
+    descending. `rate`: by job; times the iterations left it is the priority of its operations, of which the smallest
+    goes first. `earliest`: by job: no operation starts earlier.
     """
 
     mean_us: Numbers
@@ -45,33 +37,18 @@ class ListInput(NamedTuple):
 class ListScheduleState(NamedTuple):
     """A schedule, and buffers. A single number is stored as a list of length 1, so that kernels can change it.
 
-    Parameters
-    ----------
-    sequence, scheduled
-        The operations in the order in which they start, a barrier behind the last one that it waits for, and how many.
-    level, duration, start
-        By operation; durations of transfers are given. The start of a transfer that has not started is the time at
-        which its bucket is ready at all blocks that have started.
-    begin, end
-        By job: its first start, and its last barrier.
-    free
-        By GPU and link: the end of the last operation that uses it.
-    skyline
-        By GPU: all work to come there, in microseconds; blocks count with their mean until they have levels.
-    first, waiting, waits
-        The blocks that wait at a GPU are a heap, ``waits[first[g]:first[g] + waiting[g]]``.
-    queue, behind
-        Jobs that wait at a link: a chain from ``queue[link]`` along `behind`, which ends with -1.
-    left, at, unstarted, sent
-        By job: iterations that have not begun; in the current iteration, the first operation, the number of blocks that
-        have not started, and the number of transfers that have.
-    priority
-        By job: the priority of its operations.
-    order, pending
-        Slots of an iteration by skyline; jobs whose transfers are ready.
-    touched, events
-        GPUs that the events at a moment touch; and a heap of events. The code of one is its kind, times the number of
-        jobs, GPUs and links, plus its job, GPU or link.
+    `sequence, scheduled`: the operations in the order in which they start, a barrier behind the last one that it waits
+    for, and how many. `level, duration, start`: by operation; durations of transfers are given. The start of a transfer
+    that has not started is the time at which its bucket is ready at all blocks that have started. `begin, end`: by job:
+    its first start, and its last barrier. `free`: by GPU and link: the end of the last operation that uses it.
+    `skyline`: by GPU: all work to come there, in microseconds; blocks count with their mean until they have levels.
+    `first, waiting, waits`: the blocks that wait at a GPU are a heap, ``waits[first[g]:first[g] + waiting[g]]``.
+    `queue, behind`: jobs that wait at a link: a chain from ``queue[link]`` along `behind`, which ends with -1. `left,
+    at, unstarted, sent`: by job: iterations that have not begun; in the current iteration, the first operation, the
+    number of blocks that have not started, and the number of transfers that have. `priority`: by job: the priority of
+    its operations. `order, pending`: slots of an iteration by skyline; jobs whose transfers are ready. `touched,
+    events`: GPUs that the events at a moment touch; and a heap of events. The code of one is its kind, times the number
+    of jobs, GPUs and links, plus its job, GPU or link.
     """
 
     sequence: Numbers
@@ -102,14 +79,7 @@ class ListScheduleState(NamedTuple):
 def reset(graph: Graph, given: ListInput, state: ListScheduleState) -> None:
     """Make all GPUs and links free and let all iterations wait.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    given
-        Levels, rates and release times of the placed jobs.
-    state
-        The schedule and its queues, which are emptied; skylines become the mean work of each GPU.
+    `state`: the schedule and its queues, which are emptied; skylines become the mean work of each GPU.
     """
     first, skyline = state.first, state.skyline
     for r in range(len(state.free)):
@@ -132,19 +102,6 @@ def deal_levels(graph: Graph, given: ListInput, state: ListScheduleState, j: int
     """Choose the levels of an iteration: the deepest block goes to the GPU with the lowest skyline that admits it.
 
     Levels are taken in descending order, so each of them still finds a GPU whose memory admits it.
-
-    Parameters
-    ----------
-    graph
-        The operations.
-    given
-        Levels, rates and release times of the placed jobs.
-    state
-        The schedule; receives the levels. The list `order` is a buffer.
-    j
-        Number of the job.
-    at
-        The first operation of the iteration.
     """
     level, asked, order, skyline = state.level, given.asked, state.order, state.skyline
     use, use_at, cap, slots = graph.use, graph.use_at, graph.cap, graph.slots[j]
@@ -173,16 +130,7 @@ def deal_levels(graph: Graph, given: ListInput, state: ListScheduleState, j: int
 def open_iteration(graph: Graph, given: ListInput, state: ListScheduleState, j: int) -> int:
     """Put the blocks of a job's next iteration into the queues of their GPUs, and return the first block.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    given
-        Levels, rates and release times of the placed jobs.
-    state
-        The schedule and its queues; levels, durations and the priority of the job change.
-    j
-        Number of the job.
+    `state`: the schedule and its queues; levels, durations and the priority of the job change.
     """
     slots, buckets, last = graph.slots[j], graph.buckets[j], graph.last[j]
     use, use_at, table, table_at, job = graph.use, graph.use_at, graph.table, graph.table_at, graph.job
@@ -212,20 +160,7 @@ def push(heap: Numbers, first: int, count: int, p: int, job: Numbers, priority: 
 
     The block whose job has the smallest priority is at its top; at equal priorities it is the smallest number.
 
-    Parameters
-    ----------
-    heap
-        List that holds the heap.
-    first
-        Position of its top in the list.
-    count
-        Number of blocks in it before.
-    p
-        The block.
-    job
-        By operation: its job.
-    priority
-        By job; the smallest goes first.
+    `priority`: by job; the smallest goes first.
     """
     here, mine = count, priority[job[p]]
     while here > 0:
@@ -241,18 +176,7 @@ def push(heap: Numbers, first: int, count: int, p: int, job: Numbers, priority: 
 def pop(heap: Numbers, first: int, count: int, job: Numbers, priority: Reals) -> int:
     """Remove the top of a heap as `push` fills it, and return it.
 
-    Parameters
-    ----------
-    heap
-        List that holds the heap.
-    first
-        Position of its top in the list.
-    count
-        Number of blocks in it before, at least 1.
-    job
-        By operation: its job.
-    priority
-        By job; the smallest goes first.
+    `count`: number of blocks in it before, at least 1. `priority`: by job; the smallest goes first.
     """
     top, last = heap[first], heap[first + count - 1]
     here, mine = 0, priority[job[last]]
@@ -275,19 +199,7 @@ def pop(heap: Numbers, first: int, count: int, job: Numbers, priority: Reals) ->
 def finish_iteration(graph: Graph, state: ListScheduleState, j: int) -> tuple[int, int]:
     """Schedule the barrier of an iteration whose other operations have all started.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The schedule; receives the barrier.
-    j
-        Number of the job.
-
-    Returns
-    -------
-    int, int
-        The next event of the job: its time in microseconds, and its kind.
+    The next event of the job: its time in microseconds, and its kind.
     """
     p, n = state.at[j] + graph.slots[j] + graph.buckets[j], state.scheduled[0]
     state.sequence[n], state.scheduled[0], state.start[p] = p, n + 1, state.end[j]
@@ -295,17 +207,7 @@ def finish_iteration(graph: Graph, state: ListScheduleState, j: int) -> tuple[in
 
 
 def set_begin(graph: Graph, state: ListScheduleState, j: int) -> None:
-    """Set the begin of a job to its earliest start.
-
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The schedule, in which all blocks of the job's first iteration have started.
-    j
-        Number of the job.
-    """
+    """Set the begin of a job to its earliest start."""
     at, begin, start = graph.begin[j], state.begin, state.start
     begin[j] = start[at]
     for p in range(at + 1, at + graph.slots[j]):
@@ -315,19 +217,7 @@ def set_begin(graph: Graph, state: ListScheduleState, j: int) -> None:
 def finish_blocks(graph: Graph, state: ListScheduleState, j: int) -> tuple[int, int]:
     """Continue an iteration whose blocks have all started: with its transfers, or with its barrier.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The schedule.
-    j
-        Number of the job.
-
-    Returns
-    -------
-    int, int
-        The next event of the job: its time in microseconds, and its kind.
+    The next event of the job: its time in microseconds, and its kind.
     """
     slots, buckets, start = graph.slots[j], graph.buckets[j], state.start
     first = state.at[j] + slots
@@ -351,15 +241,6 @@ def pending_jobs(state: ListScheduleState, count: int, freed: int) -> int:
 
     Most of them came to the link in the order of their priority and each was put at the head of the queue, so it is
     read backwards: sorting then has little to do.
-
-    Parameters
-    ----------
-    state
-        Queues; that of the link is emptied.
-    count
-        Number of pending jobs before.
-    freed
-        Number of the link that has become free.
     """
     waits, j = 0, state.queue[freed]
     while j >= 0:
@@ -376,12 +257,7 @@ def pending_jobs(state: ListScheduleState, count: int, freed: int) -> int:
 def sort_pending(state: ListScheduleState, count: int) -> None:
     """Sort the pending jobs by priority, at equal priorities by number.
 
-    Parameters
-    ----------
-    state
-        Queues; the first `count` entries of `pending` change.
-    count
-        Number of pending jobs.
+    `state`: queues; the first `count` entries of `pending` change.
     """
     pending, priority = state.pending, state.priority
     for n in range(1, count):
@@ -397,21 +273,7 @@ def sort_pending(state: ListScheduleState, count: int) -> None:
 def start_transfer(graph: Graph, state: ListScheduleState, j: int, now: int) -> tuple[int, int, int]:
     """Start the next transfer of a job, or let it wait at the link that is busy longest.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The schedule and its queues.
-    j
-        Number of the job.
-    now
-        Current time, in microseconds.
-
-    Returns
-    -------
-    int, int, int
-        The next event, if there is one that is not known yet: its moment, its kind, and its job or link.
+    The next event, if there is one that is not known yet: its moment, its kind, and its job or link.
     """
     free, use, p = state.free, graph.use, state.at[j] + graph.slots[j] + state.sent[j]
     first = graph.use_at[graph.group[p]]
@@ -443,14 +305,7 @@ def list_schedule(graph: Graph, given: ListInput, state: ListScheduleState, halt
     Events are barriers, GPUs and links that become free, and buckets that become ready. At each moment all its events
     are taken first; then every GPU and link that they touch takes the waiting operation of the best priority.
 
-    Parameters
-    ----------
-    graph, given
-        The jobs, placed.
-    state
-        Receives the schedule.
-    halt
-        One number; where another thread makes it other than 0, the schedule is given up.
+    `halt`: one number; where another thread makes it other than 0, the schedule is given up.
     """
     reset(graph, given, state)
     use, use_at, group, job, first_operation = graph.use, graph.use_at, graph.group, graph.job, graph.first
@@ -515,14 +370,7 @@ def list_schedule(graph: Graph, given: ListInput, state: ListScheduleState, halt
 def repeat_list_schedule(graph: Graph, state: ListScheduleState, trial: Period) -> int:
     """Repeat a list schedule on the cyclic horizon, in its order, and return the period in microseconds.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The schedule; its starts become those of a period.
-    trial
-        Sequence, levels and durations are those of the schedule. Where it is halted the period is the makespan.
+    `trial`: sequence, levels and durations are those of the schedule. Where it is halted the period is the makespan.
     """
     size, makespan = len(state.start), 1
     for j in range(len(state.end)):

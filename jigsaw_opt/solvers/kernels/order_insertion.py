@@ -16,16 +16,7 @@ __all__ = ["insert_in_order"]
 def survey(given: InsertionInput, state: InsertionState, k: int, release: int) -> None:
     """Compute for every GPU how deep a worker of a class may go there, and when it would end its deepest block.
 
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Receives `cap`, `free` and `open`.
-    k
-        Class of the job.
-    release
-        Earliest start of the job, in microseconds.
+    `release`: earliest start of the job, in microseconds.
     """
     depth, first, s = given.depth[k], given.activation_at[k], -1
     for g in range(len(given.memory)):
@@ -49,19 +40,7 @@ def survey(given: InsertionInput, state: InsertionState, k: int, release: int) -
 
 
 def first_free(given: InsertionInput, state: InsertionState, s: int, least: int) -> int:
-    """Return the GPU of a server that is free first among those that are not taken and admit a level; -1 for none.
-
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Busy times of the jobs that are in, and buffers.
-    s
-        Number of the server.
-    least
-        The level that the GPU must admit.
-    """
+    """Return the GPU of a server that is free first among those that are not taken and admit a level; -1 for none."""
     found = -1
     for g in range(given.gpu_at[s], given.gpu_at[s + 1]):
         admitted = state.cap[g] >= least and state.taken[g] != state.choice[0]
@@ -71,26 +50,7 @@ def first_free(given: InsertionInput, state: InsertionState, s: int, least: int)
 
 
 def choose(given: InsertionInput, state: InsertionState, k: int, b: int, least: int) -> bool:
-    """Choose the GPUs of a window that are free first among those that admit a level.
-
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Receives `chosen`.
-    k
-        Class of the job.
-    b
-        Number of the window.
-    least
-        The level that each GPU must admit.
-
-    Returns
-    -------
-    bool
-        Whether the window has enough such GPUs.
-    """
+    """Choose the GPUs of a window that are free first among those that admit a level."""
     first, final, slots, count = given.member_at[b], given.member_at[b + 1], given.slots[k], 0
     state.choice[0] += 1
     for m in range(first, final):
@@ -118,15 +78,6 @@ def deep_enough(given: InsertionInput, state: InsertionState, k: int) -> bool:
     """Return whether the chosen GPUs admit the deepest levels of a class in some order.
 
     It suffices to compare in descending order: the n-th largest need must be met by more than n GPUs.
-
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Busy times of the jobs that are in, and buffers.
-    k
-        Class of the job.
     """
     for n in range(given.slots[k]):
         able = 0
@@ -140,20 +91,7 @@ def deep_enough(given: InsertionInput, state: InsertionState, k: int) -> bool:
 def deal(given: InsertionInput, state: InsertionState, k: int, first: int, barrier: int, at: int) -> None:
     """Choose the levels of an iteration: the deepest block goes to the GPU that would end it first and admits it.
 
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Receives the levels in `trial_level`.
-    k
-        Class of the job.
-    first
-        Position of the iteration's levels in `asked`.
-    barrier
-        Time at which the iteration may begin, in microseconds.
-    at
-        First operation of the iteration in `trial_level`.
+    `barrier`: time at which the iteration may begin, in microseconds.
     """
     slots, asked, level = given.slots[k], given.asked, state.trial_level
     if given.fixed[k] or asked[first] == asked[first + slots - 1]:
@@ -184,18 +122,7 @@ def try_blocks(given: InsertionInput, state: InsertionState, k: int, barrier: in
 
     The starts of transfers receive the times at which their buckets are ready.
 
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Levels are given in `trial_level`; receives `trial_start`.
-    k
-        Class of the job.
-    barrier
-        Time at which the iteration may begin, in microseconds.
-    at
-        First operation of the iteration in `trial_level`.
+    `barrier`: time at which the iteration may begin, in microseconds.
     """
     slots, buckets, depth, last = given.slots[k], given.buckets[k], given.depth[k], barrier
     level, start = state.trial_level, state.trial_start
@@ -216,23 +143,9 @@ def together(given: InsertionInput, state: InsertionState, b: int, moment: int, 
 
     The links are asked in turn until all of them agree on one start.
 
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Busy times of the jobs that are in, and buffers.
-    b
-        Number of the window.
-    moment
-        Earliest start, in microseconds.
-    duration
-        Length that is needed, in microseconds.
+    Start in microseconds; the earliest start where the window has no link.
 
-    Returns
-    -------
-    int
-        Start in microseconds; the earliest start where the window has no link.
+    `duration`: length that is needed, in microseconds.
     """
     first, settled, n = given.link_at[b], 0, 0
     links = given.link_at[b + 1] - first
@@ -246,23 +159,7 @@ def together(given: InsertionInput, state: InsertionState, b: int, moment: int, 
 
 
 def transfer_us(given: InsertionInput, state: InsertionState, k: int, b: int, at: int, bucket: int) -> int:
-    """Return the duration of a transfer of an iteration over the channel of a window, in microseconds.
-
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Busy times of the jobs that are in, and buffers.
-    k
-        Class of the job.
-    b
-        Number of the window.
-    at
-        First operation of the iteration in `trial_level`.
-    bucket
-        Number of the transfer.
-    """
+    """Return the duration of a transfer of an iteration over the channel of a window, in microseconds."""
     slots, count = given.slots[k], 0
     for s in range(slots):
         count += state.trial_level[at + s] > bucket
@@ -273,25 +170,9 @@ def transfer_us(given: InsertionInput, state: InsertionState, k: int, b: int, at
 def try_window(given: InsertionInput, state: InsertionState, k: int, b: int, release: int, most: int) -> int:
     """Time a job of a class on the chosen GPUs of a window.
 
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Busy times; receives `trial_level` and `trial_start`.
-    k
-        Class of the job.
-    b
-        Number of the window.
-    release
-        Earliest start of the job, in microseconds.
-    most
-        End that must be improved on, in microseconds.
+    End of the job in microseconds; `beyond` where it is not before `most`.
 
-    Returns
-    -------
-    int
-        End of the job in microseconds; `beyond` where it is not before `most`.
+    `release`: earliest start of the job, in microseconds. `most`: end that must be improved on, in microseconds.
     """
     slots, buckets, barrier = given.slots[k], given.buckets[k], release
     least = given.least_us[k * given.channels[0] + given.channel[b]]
@@ -320,17 +201,7 @@ def try_window(given: InsertionInput, state: InsertionState, k: int, b: int, rel
 
 
 def keep_trial(given: InsertionInput, state: InsertionState, k: int) -> None:
-    """Copy the last trial to the best one.
-
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        The trial; receives `best_gpu`, `best_level` and `best_start`.
-    k
-        Class of the job.
-    """
+    """Copy the last trial to the best one."""
     for s in range(given.slots[k]):
         state.best_gpu[s] = state.chosen[s]
     for p in range(given.iterations[k] * (given.slots[k] + given.buckets[k] + 1)):
@@ -340,21 +211,7 @@ def keep_trial(given: InsertionInput, state: InsertionState, k: int) -> None:
 def earliest_end(given: InsertionInput, state: InsertionState, k: int, b: int) -> int:
     """Return a lower bound on the end of a job of a class in a window.
 
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        `open` is that of the class.
-    k
-        Class of the job.
-    b
-        Number of the window.
-
-    Returns
-    -------
-    int
-        Time in microseconds; `beyond` where no GPU there admits the deepest level.
+    Time in microseconds; `beyond` where no GPU there admits the deepest level.
     """
     start = state.beyond[0]
     for m in range(given.member_at[b], given.member_at[b + 1]):
@@ -366,21 +223,9 @@ def earliest_end(given: InsertionInput, state: InsertionState, k: int, b: int) -
 def most_promising(given: InsertionInput, state: InsertionState, k: int, first: int, final: int) -> int:
     """Return the window with the least lower bound on the end of a job of a class.
 
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Busy times of the jobs that are in, and buffers.
-    k
-        Class of the job.
-    first, final
-        Position of the first window in `window`, and the position after the last one.
+    Number of the window, -1 where none admits the job.
 
-    Returns
-    -------
-    int
-        Number of the window, -1 where none admits the job.
+    `first, final`: position of the first window in `window`, and the position after the last one.
     """
     found, least = -1, state.beyond[0]
     for n in range(first, final):
@@ -393,25 +238,9 @@ def most_promising(given: InsertionInput, state: InsertionState, k: int, first: 
 def end_at(given: InsertionInput, state: InsertionState, k: int, b: int, release: int, most: int) -> int:
     """Return when a job of a class ends in a window; an end before `most` is kept as the best trial.
 
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Busy times of the jobs that are in, and buffers.
-    k
-        Class of the job.
-    b
-        Number of the window.
-    release
-        Earliest start of the job, in microseconds.
-    most
-        End that must be improved on, in microseconds.
+    Time in microseconds; `beyond` where it is not before `most`.
 
-    Returns
-    -------
-    int
-        Time in microseconds; `beyond` where it is not before `most`.
+    `release`: earliest start of the job, in microseconds.
     """
     beyond = state.beyond[0]
     if earliest_end(given, state, k, b) >= most:
@@ -430,21 +259,9 @@ def end_at(given: InsertionInput, state: InsertionState, k: int, b: int, release
 def best_window(given: InsertionInput, state: InsertionState, k: int, release: int) -> tuple[int, int]:
     """Return the window in which a job of a class ends first, and that end.
 
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Busy times; the best trial is that of the window.
-    k
-        Class of the job.
-    release
-        Earliest start of the job, in microseconds.
+    The window, -1 where memory admits none; and the end in microseconds.
 
-    Returns
-    -------
-    int, int
-        The window, -1 where memory admits none; and the end in microseconds.
+    `release`: earliest start of the job, in microseconds.
     """
     survey(given, state, k, release)
     best, found, final = state.beyond[0], -1, given.reserve_at[k]
@@ -465,21 +282,7 @@ def best_window(given: InsertionInput, state: InsertionState, k: int, release: i
 
 
 def take(given: InsertionInput, state: InsertionState, j: int, k: int, b: int) -> None:
-    """Insert a job of a class at a window, with the levels and starts of the best trial.
-
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Busy times and memory of GPUs; change.
-    j
-        Number of the job.
-    k
-        Class of the job.
-    b
-        Number of the window.
-    """
+    """Insert a job of a class at a window, with the levels and starts of the best trial."""
     slots, buckets, base, depth = given.slots[k], given.buckets[k], given.operation_at[j], given.depth[k]
     width = slots + buckets + 1
     size = given.iterations[k] * width
@@ -510,15 +313,7 @@ def take(given: InsertionInput, state: InsertionState, j: int, k: int, b: int) -
 
 
 def withdraw(given: InsertionInput, state: InsertionState) -> None:
-    """Remove the job that was inserted last.
-
-    Parameters
-    ----------
-    given
-        Jobs, their classes, windows and GPUs.
-    state
-        Busy times and memory of GPUs; those before the job are restored.
-    """
+    """Remove the job that was inserted last."""
     n = state.inserted[0] - 1
     j, k, after, before = state.at[n], state.of_class[n], state.after, state.before
     for s in range(given.slot_at[j], given.slot_at[j] + given.slots[k]):
@@ -534,22 +329,10 @@ def withdraw(given: InsertionInput, state: InsertionState) -> None:
 def insert_in_order(given: InsertionInput, state: InsertionState, order: Numbers, limits: Numbers) -> int:
     """Insert all jobs in an order, each where it ends first; jobs that the last order began with as well stay.
 
-    Parameters
-    ----------
-    given
-        The jobs. Their classes may change from call to call.
-    state
-        Receives the schedule.
-    order
-        All jobs.
-    limits
-        By position: what the objective of the jobs up to there has to be at most for the schedule to be of use;
-        insertion ends where it is more.
+    The objective; `beyond` where it is above a limit, a job found no window with memory, or it was halted.
 
-    Returns
-    -------
-    int
-        The objective; `beyond` where it is above a limit, a job found no window with memory, or it was halted.
+    `limits`: by position: what the objective of the jobs up to there has to be at most for the schedule to be of use;
+    insertion ends where it is more.
     """
     kept, weighted, value = 0, len(given.weight) > 0, 0
     while kept < state.inserted[0]:

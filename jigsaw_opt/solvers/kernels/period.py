@@ -25,27 +25,13 @@ _ITERATIONS, _MOST_ITERATIONS = 8, 24
 class Period(NamedTuple):
     """A cyclic schedule whose period is sought. A single number is stored as a list of length 1.
 
-    Parameters
-    ----------
-    sequence
-        The operations in their order.
-    level, duration, start, cause, lag
-        By operation; the cause is the operation that it waits for, and the lag how long after the start of that one.
-    position
-        By operation: its number in the sequence.
-    free, user
-        By GPU and link, the end of the last operation that uses it, and which it is.
-    visited, needed
-        By operation: the last swap in which it moved, or search for a circuit that came by; the last iteration in which
-        another period waited for it.
-    epoch
-        A number that none of these is marked with yet.
-    circuit
-        An operation on the critical circuit.
-    iterations
-        How many max-plus iterations there were.
-    infinity, halt
-        More than any time; where another thread makes the latter other than 0, the period is given up.
+    `level, duration, start, cause, lag`: by operation; the cause is the operation that it waits for, and the lag how
+    long after the start of that one. `position`: by operation: its number in the sequence. `free, user`: by GPU and
+    link, the end of the last operation that uses it, and which it is. `visited, needed`: by operation: the last swap in
+    which it moved, or search for a circuit that came by; the last iteration in which another period waited for it.
+    `epoch`: A number that none of these is marked with yet. `circuit`: an operation on the critical circuit.
+    `iterations`: how many max-plus iterations there were. `infinity, halt`: more than any time; where another thread
+    makes the latter other than 0, the period is given up.
     """
 
     sequence: Numbers
@@ -69,17 +55,9 @@ class Period(NamedTuple):
 def max_plus_iteration(graph: Graph, trial: Period) -> tuple[int, int]:
     """Start every operation a period later.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    trial
-        The order, with the starts of one period; receives those of the next one, and their causes.
+    The largest delay of an operation that another period waits for, and which it is; -1 where it is halted.
 
-    Returns
-    -------
-    int, int
-        The largest delay of an operation that another period waits for, and which it is; -1 where it is halted.
+    `trial`: the order, with the starts of one period; receives those of the next one, and their causes.
     """
     sequence, level, duration, start, halt = trial.sequence, trial.level, trial.duration, trial.start, trial.halt
     cause, lag, position, needed, free, user = (
@@ -144,17 +122,7 @@ def max_plus_iteration(graph: Graph, trial: Period) -> tuple[int, int]:
 def critical_circuit(trial: Period, p: int) -> tuple[int, int, int]:
     """Return the circuit that causes lead to from an operation.
 
-    Parameters
-    ----------
-    trial
-        The schedule; visited operations are marked with `epoch`.
-    p
-        The operation to begin at.
-
-    Returns
-    -------
-    int, int, int
-        Length of the circuit in microseconds, the number of periods that it spans, and an operation on it.
+    Length of the circuit in microseconds, the number of periods that it spans, and an operation on it.
     """
     visited, cause, position, epoch = trial.visited, trial.cause, trial.position, trial.epoch[0]
     while visited[p] != epoch:
@@ -171,18 +139,8 @@ def critical_circuit(trial: Period, p: int) -> tuple[int, int, int]:
 def least_period(graph: Graph, trial: Period, limit: float) -> int:
     """Return the least period in which a sequence can be repeated, or a period close to it.
 
-    Parameters
-    ----------
-    graph, trial
-        The operations, their order, levels and durations; starts are some of the period before. The starts and causes
-        become those of a period, and `circuit` an operation on the critical circuit.
-    limit
-        It ends as soon as the period must pass it.
-
-    Returns
-    -------
-    int
-        The period, or something beyond the limit.
+    `graph, trial`: the operations, their order, levels and durations; starts are some of the period before. The starts
+    and causes become those of a period, and `circuit` an operation on the critical circuit.
     """
     group, use_at, uses, use = graph.group, graph.use_at, graph.uses, graph.use
     sequence, start, duration = trial.sequence, trial.start, trial.duration

@@ -32,19 +32,7 @@ _SAMPLES = 6
 def link_load(graph: PlacementGraph, state: PlacementState, gpu: int) -> int:
     """Return the load of the fullest link above a GPU.
 
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment of workers and levels, with its loads.
-    gpu
-        Number of the GPU.
-
-    Returns
-    -------
-    int
-        Load in microseconds; 0 where its server has no link.
+    Load in microseconds; 0 where its server has no link.
     """
     most, s = 0, graph.server_of[gpu]
     for n in range(graph.path_at[s], graph.path_at[s + 1]):
@@ -58,17 +46,7 @@ def fullest(graph: PlacementGraph, state: PlacementState) -> int:
 
     Each of one to `_SAMPLES` doublings is as likely for the size of the sample; one sample in three goes by links.
 
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment; draws random numbers.
-
-    Returns
-    -------
-    int
-        Number of the GPU, -1 where its load keeps to the target.
+    Number of the GPU, -1 where its load keeps to the target.
     """
     rng, gpus = state.rng, len(state.occupancy)
     g, by_link = randint(rng, gpus), randint(rng, 3) == 0
@@ -85,19 +63,7 @@ def fullest(graph: PlacementGraph, state: PlacementState) -> int:
 def target_gpu(graph: PlacementGraph, state: PlacementState, worker: int) -> int:
     """Draw a GPU for a worker: on its server, on a server where its job is already, or anywhere.
 
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment; draws random numbers.
-    worker
-        Number of the worker.
-
-    Returns
-    -------
-    int
-        Number of the GPU; -1 where it is in another part of the cluster than the other workers of the job.
+    Number of the GPU; -1 where it is in another part of the cluster than the other workers of the job.
     """
     rng, g, j = state.rng, state.gpu[worker], graph.job[worker]
     s, slots = graph.server_of[g], graph.first[j + 1] - graph.first[j]
@@ -114,19 +80,7 @@ def target_gpu(graph: PlacementGraph, state: PlacementState, worker: int) -> int
 
 
 def may_follow(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int) -> bool:
-    """Return whether a worker may go to the server of a GPU by itself.
-
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment of workers and levels, with its loads.
-    worker
-        Number of the worker.
-    gpu
-        Number of the GPU.
-    """
+    """Return whether a worker may go to the server of a GPU by itself."""
     j, here, there = graph.job[worker], graph.server_of[state.gpu[worker]], graph.server_of[gpu]
     if here == there:
         return True
@@ -138,19 +92,7 @@ def may_follow(graph: PlacementGraph, state: PlacementState, worker: int, gpu: i
 def move_workers(graph: PlacementGraph, state: PlacementState, most: float) -> bool:
     """Move a worker, or exchange two, unless the cost rises by more than `most`; return whether something moved.
 
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment; changes where the move is accepted.
-    most
-        Largest rise of the cost that is accepted.
-
-    Returns
-    -------
-    bool
-        Whether something moved. A change of exactly 0 counts as no move.
+    Whether something moved. A change of exactly 0 counts as no move.
     """
     rng, width = state.rng, len(state.occupant) // len(state.occupancy)
     g = fullest(graph, state)
@@ -194,23 +136,7 @@ def take_away(graph: PlacementGraph, state: PlacementState, j: int, server: int,
 
     `moved[-1]` becomes how many are noted.
 
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment; `moved` and `origin` receive the workers and their GPUs.
-    j
-        Number of the job.
-    server
-        Number of the server.
-    moved
-        Position in `moved` of the first worker that is taken away.
-
-    Returns
-    -------
-    float
-        Change of the cost; the last entry of `moved` becomes the number of workers that are noted so far.
+    Change of the cost; the last entry of `moved` becomes the number of workers that are noted so far.
     """
     cost = 0.0
     for worker in range(graph.first[j], graph.first[j + 1]):
@@ -223,17 +149,7 @@ def take_away(graph: PlacementGraph, state: PlacementState, j: int, server: int,
 
 
 def may_leave(graph: PlacementGraph, j: int, s: int, t: int) -> bool:
-    """Return whether all workers of a job on one server may go to another one.
-
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    j
-        Number of the job.
-    s, t
-        Server where they are, and server where they would go.
-    """
+    """Return whether all workers of a job on one server may go to another one."""
     if graph.freedom[j] == FREE_WORKERS and graph.first[j + 1] - graph.first[j] > 1:
         return graph.part[s] == graph.part[t]
     return graph.freedom[j] != FIXED_SERVERS
@@ -243,20 +159,6 @@ def move_groups(graph: PlacementGraph, state: PlacementState, most: float) -> bo
     """Move workers of a job on a full server to another one, or exchange them with those of another job there.
 
     Nothing moves where the cost would rise by more than `most`.
-
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment; changes where the move is accepted.
-    most
-        Largest rise of the cost that is accepted.
-
-    Returns
-    -------
-    bool
-        Whether something moved.
     """
     rng, width = state.rng, len(state.occupant) // len(state.occupancy)
     g = fullest(graph, state)
@@ -267,26 +169,7 @@ def move_groups(graph: PlacementGraph, state: PlacementState, most: float) -> bo
 
 
 def move_group(graph: PlacementGraph, state: PlacementState, j: int, s: int, most: float) -> bool:
-    """Move all workers of a job on a server to a random one, or exchange them with those of another job there.
-
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment; changes where the move is accepted.
-    j
-        Number of the job.
-    s
-        The server that they leave.
-    most
-        Largest rise of the cost that is accepted.
-
-    Returns
-    -------
-    bool
-        Whether something moved.
-    """
+    """Move all workers of a job on a server to a random one, or exchange them with those of another job there."""
     rng, width = state.rng, len(state.occupant) // len(state.occupancy)
     t = randint(rng, len(graph.gpu_at) - 1)
     if s == t:
@@ -320,19 +203,7 @@ def move_group(graph: PlacementGraph, state: PlacementState, j: int, s: int, mos
 
 
 def deepest_in(graph: PlacementGraph, state: PlacementState, j: int, i: int) -> int:
-    """Return how many blocks of an iteration of a job are at the deepest level.
-
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment of workers and levels, with its loads.
-    j
-        Number of the job.
-    i
-        Number of the iteration.
-    """
+    """Return how many blocks of an iteration of a job are at the deepest level."""
     slots, found = graph.first[j + 1] - graph.first[j], 0
     for cell in range(graph.base[j] + i * graph.stride[j], graph.base[j] + i * graph.stride[j] + slots):
         if state.level[cell] == graph.depth[j]:
@@ -344,20 +215,6 @@ def change_levels(graph: PlacementGraph, state: PlacementState, most: float) -> 
     """Exchange levels of two workers of a job, or make one of them shallower and the other one deeper.
 
     Nothing changes where the cost would rise by more than `most`.
-
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment; levels change where that is accepted.
-    most
-        Largest rise of the cost that is accepted.
-
-    Returns
-    -------
-    bool
-        Whether levels changed.
     """
     rng, width = state.rng, len(state.occupant) // len(state.occupancy)
     g = fullest(graph, state)
@@ -407,17 +264,9 @@ def largest_load(state: PlacementState) -> int:
 def settle_placement(graph: PlacementGraph, state: PlacementState) -> int:
     """Compute the counts of blocks, the occupants and all loads from the GPUs and levels of an assignment.
 
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        `gpu` and `level` are given; the counts, occupants, bytes and loads must be 0, and are filled.
+    Largest load of a GPU or link, in microseconds.
 
-    Returns
-    -------
-    int
-        Largest load of a GPU or link, in microseconds.
+    `state`: `gpu` and `level` are given; the counts, occupants, bytes and loads must be 0, and are filled.
     """
     width = width_of(graph, state)
     for j in range(len(graph.first) - 1):
@@ -444,23 +293,10 @@ def anneal_placement(
 ) -> int:
     """Move workers and jobs so that the sum of squared excesses of loads over the target falls.
 
-    Parameters
-    ----------
-    graph, state
-        Jobs and servers, and the assignment, which changes.
-    first
-        A job that has to go to another server before all else; -1 for none.
-    done, count, steps
-        Steps before this call, in this call and in all calls.
-    hot, cold
-        Temperature in the first step and in the last: mean rise of the sum that is accepted.
-    exponentials
-        `EXPONENTIALS`.
+    The largest load of a GPU or link, in microseconds.
 
-    Returns
-    -------
-    int
-        The largest load of a GPU or link, in microseconds.
+    `first`: A job that has to go to another server before all else; -1 for none. `hot, cold`: temperature in the first
+    step and in the last: mean rise of the sum that is accepted.
     """
     rng = state.rng
     if first >= 0:

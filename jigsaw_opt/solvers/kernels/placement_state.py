@@ -31,41 +31,17 @@ each of them goes anywhere by itself."""
 class PlacementGraph(NamedTuple):
     """Jobs, servers and links. The links form a forest, so each of them parts the servers below it from the others.
 
-    Parameters
-    ----------
-    job
-        By worker; the workers of a job follow one another.
-    first
-        First worker of each job, and at the end the number of workers.
-    freedom
-        By job: `FIXED_SERVERS`, `WHOLE_JOB` or `FREE_WORKERS`.
-    alone
-        By job and GPU type: least time that the job takes with workers there; -1 where they may not be.
-    table
-        By job, GPU type and level: duration of a block; with room for as many levels as the deepest job has.
-    scope
-        By job: `FIXED` where levels stay as they are, `WITHIN_ITERATION` where blocks of an iteration may exchange
-        them, and `ACROSS_ITERATIONS` where their sum over all iterations is what counts.
-    contributors
-        By job: so many blocks of every iteration are at the deepest level.
-    depth, iterations
-        By job: number of levels and of iterations.
-    base, stride
-        By job: the level of its block of iteration i and slot s is ``level[base[j] + i * stride[j] + s]``.
-    exchange
-        By job: load that it puts on each link that it uses, in microseconds.
-    state_bytes
-        By job.
-    activation_bytes
-        By job and level.
-    type_of, server_of, memory
-        By GPU.
-    gpu_at
-        First GPU of each server, and at the end the number of GPUs.
-    part
-        Part of the cluster that is joined, by server.
-    path_at, path
-        Links between server ``s`` and the root of its tree are ``path[path_at[s]:path_at[s + 1]]``.
+    `job`: by worker; the workers of a job follow one another. `first`: first worker of each job, and at the end the
+    number of workers. `freedom`: by job: `FIXED_SERVERS`, `WHOLE_JOB` or `FREE_WORKERS`. `alone`: by job and GPU type:
+    least time that the job takes with workers there; -1 where they may not be. `table`: by job, GPU type and level:
+    duration of a block; with room for as many levels as the deepest job has. `scope`: by job: `FIXED` where levels stay
+    as they are, `WITHIN_ITERATION` where blocks of an iteration may exchange them, and `ACROSS_ITERATIONS` where their
+    sum over all iterations is what counts. `contributors`: by job: so many blocks of every iteration are at the deepest
+    level. `depth, iterations`: by job: number of levels and of iterations. `base, stride`: by job: the level of its
+    block of iteration i and slot s is ``level[base[j] + i * stride[j] + s]``. `exchange`: by job: load that it puts on
+    each link that it uses, in microseconds. `gpu_at`: first GPU of each server, and at the end the number of GPUs.
+    `part`: part of the cluster that is joined, by server. `path_at, path`: links between server ``s`` and the root of
+    its tree are ``path[path_at[s]:path_at[s + 1]]``.
     """
 
     job: Numbers
@@ -94,32 +70,12 @@ class PlacementGraph(NamedTuple):
 class PlacementState(NamedTuple):
     """GPUs and levels of all workers, with the loads that follow. A single number is a list of length 1.
 
-    Parameters
-    ----------
-    gpu
-        By worker.
-    level
-        By operation; of blocks alone.
-    blocks
-        By worker and level: how many of its blocks are there.
-    occupancy, occupant
-        How many workers each GPU has, and which, in rows of one length.
-    used
-        Bytes of state by GPU.
-    below
-        Number of workers of a job below a link, by job and link.
-    load
-        By GPU, then by link, in microseconds.
-    target
-        Target of the loads of GPUs, target of those of links, and largest length of a job alone; in microseconds.
-    link_price
-        Cost of a load of one target on a link; it is counted whether or not the load keeps to the target.
-    moved, origin
-        Buffers: workers that move, followed by their number as the last entry; and the GPUs where they were.
-    rng
-        State of the random numbers.
-    temperature
-        Mean rise of the cost that is accepted now.
+    `blocks`: by worker and level: how many of its blocks are there. `occupancy, occupant`: how many workers each GPU
+    has, and which, in rows of one length. `below`: number of workers of a job below a link, by job and link. `load`: by
+    GPU, then by link, in microseconds. `target`: target of the loads of GPUs, target of those of links, and largest
+    length of a job alone; in microseconds. `link_price`: cost of a load of one target on a link; it is counted whether
+    or not the load keeps to the target. `moved, origin`: buffers: workers that move, followed by their number as the
+    last entry; and the GPUs where they were. `temperature`: mean rise of the cost that is accepted now.
     """
 
     gpu: Numbers
@@ -141,19 +97,9 @@ class PlacementState(NamedTuple):
 def add_load(state: PlacementState, resource: int, amount: int) -> float:
     """Add to a load; return by how much its squared excess over the target rises, as a share of the target.
 
-    Parameters
-    ----------
-    state
-        The assignment; `load` changes.
-    resource
-        Number of the resource: GPUs first, then links.
-    amount
-        Change of the load, in microseconds; may be negative.
+    Change of ``max(0, load - target)**2 / target**2``.
 
-    Returns
-    -------
-    float
-        Change of ``max(0, load - target)**2 / target**2``.
+    `amount`: change of the load, in microseconds; may be negative.
     """
     target = state.target[0 if resource < len(state.occupancy) else 1]
     before = state.load[resource] - target
@@ -167,36 +113,16 @@ def add_load(state: PlacementState, resource: int, amount: int) -> float:
 
 
 def width_of(graph: PlacementGraph, state: PlacementState) -> int:
-    """Return the number of levels for which tables have room.
-
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
-    """
+    """Return the number of levels for which tables have room."""
     return len(state.blocks) // len(graph.job)
 
 
 def work_on(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int) -> int:
     """Return the load that the blocks of a worker would put on a GPU.
 
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
-    worker
-        Number of the worker.
-    gpu
-        Number of a GPU whose type may run the job.
+    Sum of the durations of its blocks of all iterations there, in microseconds.
 
-    Returns
-    -------
-    int
-        Sum of the durations of its blocks of all iterations there, in microseconds.
+    `state`: the assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
     """
     j, width = graph.job[worker], width_of(graph, state)
     types = len(graph.alone) // (len(graph.first) - 1)
@@ -211,19 +137,9 @@ def work_on(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int)
 def activations(graph: PlacementGraph, state: PlacementState, worker: int) -> int:
     """Return the bytes of activations of a worker at its deepest level.
 
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
-    worker
-        Number of the worker.
+    Activation bytes of the deepest level that any of its blocks has, at least those of level 1.
 
-    Returns
-    -------
-    int
-        Activation bytes of the deepest level that any of its blocks has, at least those of level 1.
+    `state`: the assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
     """
     j, width = graph.job[worker], width_of(graph, state)
     k = graph.depth[j] - 1
@@ -235,23 +151,10 @@ def activations(graph: PlacementGraph, state: PlacementState, worker: int) -> in
 def shift(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int, sign: int) -> float:
     """Put a worker on a GPU or take it away, and return the change of cost.
 
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment; occupants, bytes of state, loads of the GPU and of the links above it change.
-    worker
-        Number of the worker.
-    gpu
-        The GPU that it comes to or leaves.
-    sign
-        1 to put it there, -1 to take it away.
+    Change of the sum of squared excesses over the targets, plus `link_price` for each rise of a link's load.
 
-    Returns
-    -------
-    float
-        Change of the sum of squared excesses over the targets, plus `link_price` for each rise of a link's load.
+    `state`: the assignment; occupants, bytes of state, loads of the GPU and of the links above it change. `sign`: 1 to
+    put it there, -1 to take it away.
     """
     j, gpus, width = graph.job[worker], len(state.occupancy), len(state.occupant) // len(state.occupancy)
     cost = add_load(state, gpu, sign * work_on(graph, state, worker, gpu))
@@ -284,22 +187,10 @@ def shift(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int, s
 def admits(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int) -> bool:
     """Return whether a worker may go to a GPU.
 
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
-    worker
-        Number of the worker.
-    gpu
-        Number of the GPU.
+    True where the type can run the job in time, a place and the memory are free, and no worker of the same job is
+    there.
 
-    Returns
-    -------
-    bool
-        True where the type can run the job in time, a place and the memory are free, and no worker of the same job is
-        there.
+    `state`: the assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
     """
     j, width = graph.job[worker], len(state.occupant) // len(state.occupancy)
     types = len(graph.alone) // (len(graph.first) - 1)
@@ -320,21 +211,9 @@ def admits(graph: PlacementGraph, state: PlacementState, worker: int, gpu: int) 
 def emptiest(graph: PlacementGraph, state: PlacementState, worker: int, server: int) -> int:
     """Return the GPU of a server with the least load that admits a worker, or -1.
 
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
-    worker
-        Number of the worker.
-    server
-        Number of the server.
+    Number of the GPU, -1 where none of the server admits the worker.
 
-    Returns
-    -------
-    int
-        Number of the GPU, -1 where none of the server admits the worker.
+    `state`: the assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
     """
     best = -1
     for gpu in range(graph.gpu_at[server], graph.gpu_at[server + 1]):
@@ -346,23 +225,10 @@ def emptiest(graph: PlacementGraph, state: PlacementState, worker: int, server: 
 def relevel(graph: PlacementGraph, state: PlacementState, worker: int, cell: int, level: int) -> float:
     """Give a block of a worker another level, and return the change of cost.
 
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment; the level of the block, the counts of the worker and the load of its GPU change.
-    worker
-        Number of the worker.
-    cell
-        Number of the block in `level`.
-    level
-        The new level, from 1 on.
+    Change of the sum of squared excesses over the targets.
 
-    Returns
-    -------
-    float
-        Change of the sum of squared excesses over the targets.
+    `state`: the assignment; the level of the block, the counts of the worker and the load of its GPU change. `level`:
+    the new level, from 1 on.
     """
     j, width, gpu = graph.job[worker], width_of(graph, state), state.gpu[worker]
     types = len(graph.alone) // (len(graph.first) - 1)
@@ -376,14 +242,7 @@ def relevel(graph: PlacementGraph, state: PlacementState, worker: int, cell: int
 def has_room(graph: PlacementGraph, state: PlacementState, worker: int) -> bool:
     """Return whether the state and the largest activations on a worker's GPU fit in its memory.
 
-    Parameters
-    ----------
-    graph
-        Jobs, servers and links.
-    state
-        The assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
-    worker
-        A worker that is on a GPU.
+    `state`: the assignment of workers; `load`, `used` and the other derived lists are those of its GPUs and levels.
     """
     gpu, width = state.gpu[worker], len(state.occupant) // len(state.occupancy)
     largest = 0

@@ -21,26 +21,14 @@ _SAME = 1.0 + 1e-9
 class SharingTable(NamedTuple):
     """Jobs on GPUs, by number; one job on several sets of GPUs has several numbers.
 
-    Parameters
-    ----------
-    iteration_us, release_us
-        Time of an iteration when no one is in the way, and when it may begin.
-    state, activation
-        Bytes on each of its GPUs.
-    load_at, resource, load_us
-        Loads of GPUs and links in an iteration: where those of a job begin, which, and for how long.
-    gpu_at, gpu
-        Its GPUs: where those of a job begin, and which.
-    restart_us
-        Time that it takes a job to go on, here or elsewhere, once it has stopped; -1 for one that stays where it is.
-    anywhere
-        Whether it may be on any GPUs of one server of its kind; its loads are those of its GPUs then, and no others.
-    option_at, option
-        Numbers of the placements that it may be on: where those of a job begin, and which.
-    memory
-        Bytes by GPU. GPUs have the numbers of their resources.
-    server_at, kind
-        The first GPU of each server, and a number that alike servers have in common.
+    `iteration_us, release_us`: time of an iteration when no one is in the way, and when it may begin. `state,
+    activation`: bytes on each of its GPUs. `load_at, resource, load_us`: loads of GPUs and links in an iteration: where
+    those of a job begin, which, and for how long. `gpu_at, gpu`: its GPUs: where those of a job begin, and which.
+    `restart_us`: time that it takes a job to go on, here or elsewhere, once it has stopped; -1 for one that stays where
+    it is. `anywhere`: whether it may be on any GPUs of one server of its kind; its loads are those of its GPUs then,
+    and no others. `option_at, option`: numbers of the placements that it may be on: where those of a job begin, and
+    which. `memory`: bytes by GPU. GPUs have the numbers of their resources. `server_at, kind`: the first GPU of each
+    server, and a number that alike servers have in common.
     """
 
     iteration_us: Reals
@@ -64,26 +52,12 @@ class SharingTable(NamedTuple):
 class SharingState(NamedTuple):
     """Jobs under way, by place in the order; all of it changes.
 
-    Parameters
-    ----------
-    remaining, rate, end_us
-        Iterations that are left, those a microsecond now, and when the last one ended.
-    begun
-        Whether a job has begun and has not ended.
-    free
-        Share of each GPU and link that is left.
-    inside, held, largest
-        By GPU, the number of jobs that have begun, their states and the largest of their activations, in bytes.
-    tight
-        By GPU, whether memory does not hold all jobs of the order; last, whether that is so of any.
-    ready_us
-        When a job may begin, or go on after it has stopped.
-    on
-        Number of the placement that a job which may move has now, -1 for none.
-    place_at, place
-        The GPUs of such a job: where those of a job begin, and which.
-    trial
-        GPUs that are being tried.
+    `remaining, rate, end_us`: iterations that are left, those a microsecond now, and when the last one ended. `begun`:
+    whether a job has begun and has not ended. `free`: share of each GPU and link that is left. `inside, held, largest`:
+    by GPU, the number of jobs that have begun, their states and the largest of their activations, in bytes. `tight`: by
+    GPU, whether memory does not hold all jobs of the order; last, whether that is so of any. `ready_us`: when a job may
+    begin, or go on after it has stopped. `on`: number of the placement that a job which may move has now, -1 for none.
+    `place_at, place`: the GPUs of such a job: where those of a job begin, and which.
     """
 
     remaining: Reals
@@ -126,17 +100,7 @@ def _admitted(table: SharingTable, state: SharingState, k: int) -> bool:
 
 
 def find_tight(table: SharingTable, state: SharingState, order: Numbers) -> None:
-    """Mark the GPUs whose memory does not hold all jobs of an order.
-
-    Parameters
-    ----------
-    table
-        Jobs and their placements, by number.
-    state
-        Receives `tight`; `inside`, `held` and `largest` are used as buffers.
-    order
-        Numbers of the jobs, those with the highest priority first.
-    """
+    """Mark the GPUs whose memory does not hold all jobs of an order."""
     _let_go(state)
     moving = 0
     for p in range(len(order)):
@@ -269,16 +233,7 @@ def _take(table: SharingTable, state: SharingState, p: int, n: int, rate: float)
 def set_rates(table: SharingTable, state: SharingState, order: Numbers, now_us: float) -> None:
     """Compute the current rate of each job, in the order of priority; it is 0 for jobs that wait.
 
-    Parameters
-    ----------
-    table
-        Jobs and their placements, by number.
-    state
-        Iterations that remain are given; receives `rate`, and the placements of jobs that may move.
-    order
-        Numbers of the jobs, those with the highest priority first.
-    now_us
-        Current time, in microseconds.
+    `state`: iterations that remain are given; receives `rate`, and the placements of jobs that may move.
     """
     for r in range(len(state.free)):
         state.free[r] = 1.0
@@ -323,19 +278,7 @@ def set_rates(table: SharingTable, state: SharingState, order: Numbers, now_us: 
 def share_processors(table: SharingTable, state: SharingState, order: Numbers) -> int:
     """Compute when each job ends.
 
-    Parameters
-    ----------
-    table
-        Jobs on GPUs.
-    state
-        The iterations that remain are given, none of them 0.
-    order
-        Numbers of the jobs, those that come first in front.
-
-    Returns
-    -------
-    int
-        Number of times that rates changed.
+    `state`: the iterations that remain are given, none of them 0.
     """
     find_tight(table, state, order)
     now_us, left, changes = 0.0, len(order), 0

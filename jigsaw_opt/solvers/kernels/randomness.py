@@ -29,12 +29,7 @@ def following(seed: int) -> int:
 def randint(rng: Numbers, number: int) -> int:
     """Return a random number from 0 to `number` - 1.
 
-    Parameters
-    ----------
-    rng
-        State of the generator, the only entry of its list; changes.
-    number
-        How many numbers there are, at most 2^31.
+    `rng`: state of the generator, the only entry of its list; changes.
     """
     rng[0] = following(rng[0])
     # A shift takes less time than a remainder, and the product is below 2^62.

@@ -25,31 +25,16 @@ __all__ = [
 class SequenceState(NamedTuple):
     """A schedule, another one that is tried, and the incumbent. A single number is stored as a list of length 1.
 
-    Parameters
-    ----------
-    sequence
-        The operations in their order.
-    level, duration, start, cause
-        By operation; levels of transfers and barriers are 0, and the cause is the operation that it waits for, -1 for
-        none.
-    next_sequence, next_start, next_cause
-        Another schedule that is tried; between two steps, sequence and starts of the current one.
-    best_sequence, best_level, best_start
-        The incumbent.
-    best_value, value
-        Objective of the incumbent, and of the current schedule.
-    rng, steps, visits
-        The state of the random numbers, how many steps were taken, and how many operations they visited at most.
-    position, tail
-        By operation: its number in the sequence, and where the makespan counts, the longest path from its start to the
-        end.
-    free, user
-        By GPU and link, the end of the last operation that uses it, and which it is; buffers of a pass.
-    stride, checkpoint_free, checkpoint_user
-        A checkpoint stands in the sequence wherever so many operations have passed: `free` and `user` there, one row
-        after the other. A forward pass begins at the last checkpoint before what changes.
-    visited, key
-        By operation, the last swap in which it moved; and a buffer.
+    `level, duration, start, cause`: by operation; levels of transfers and barriers are 0, and the cause is the
+    operation that it waits for, -1 for none. `next_sequence, next_start, next_cause`: another schedule that is tried;
+    between two steps, sequence and starts of the current one. `best_value, value`: objective of the incumbent, and of
+    the current schedule. `rng, steps, visits`: the state of the random numbers, how many steps were taken, and how many
+    operations they visited at most. `position, tail`: by operation: its number in the sequence, and where the makespan
+    counts, the longest path from its start to the end. `free, user`: by GPU and link, the end of the last operation
+    that uses it, and which it is; buffers of a pass. `stride, checkpoint_free, checkpoint_user`: A checkpoint stands in
+    the sequence wherever so many operations have passed: `free` and `user` there, one row after the other. A forward
+    pass begins at the last checkpoint before what changes. `visited, key`: by operation, the last swap in which it
+    moved; and a buffer.
     """
 
     sequence: Numbers
@@ -91,24 +76,11 @@ def forward_pass(
 ) -> tuple[int, int]:
     """Start every operation from one on as early as may be in the order of a sequence.
 
-    Parameters
-    ----------
-    graph, state
-        The operations; those before the first one start as in the state.
-    sequence
-        The order.
-    first, final
-        Numbers of the first operation and the last one that differ from those of the state, in place or in length.
-    start, cause
-        By operation, to be filled from the first one on.
-    limit
-        As soon as the objective must pass it the pass ends.
+    The objective, or as soon as it must pass the limit, something between the limit and it; and the number of the first
+    operation that was not reached.
 
-    Returns
-    -------
-    int, int
-        The objective, or as soon as it must pass the limit, something between the limit and it; and the number of the
-        first operation that was not reached.
+    `first, final`: numbers of the first operation and the last one that differ from those of the state, in place or in
+    length.
     """
     level, duration, free, user, tail = state.level, state.duration, state.free, state.user, state.tail
     job, group, first_operation, slots, buckets = graph.job, graph.group, graph.first, graph.slots, graph.buckets
@@ -159,21 +131,9 @@ def forward_pass(
 def value_before(graph: Graph, state: SequenceState, first: int, start: Numbers) -> int:
     """Return the objective of the jobs that end before an operation of the sequence.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The current schedule.
-    first
-        Position of the operation in the sequence.
-    start
-        By operation: its start, in microseconds.
+    Weighted sum of their ends, or without weights the latest of them, in microseconds.
 
-    Returns
-    -------
-    int
-        Weighted sum of their ends, or without weights the latest of them, in microseconds.
+    `start`: by operation: its start, in microseconds.
     """
     last, weight, value = graph.last, graph.weight, 0
     for j in range(len(last)):
@@ -186,14 +146,7 @@ def value_before(graph: Graph, state: SequenceState, first: int, start: Numbers)
 def advance(graph: Graph, state: SequenceState, first: int, final: int) -> None:
     """Mark GPUs and links as used by some operations of the current schedule.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The current schedule; `free` and `user` change.
-    first, final
-        Position in the sequence of the first operation, and the position after the last one.
+    `first, final`: position in the sequence of the first operation, and the position after the last one.
     """
     group, use_at, uses, use = graph.group, graph.use_at, graph.uses, graph.use
     sequence, start, duration, free, user = state.sequence, state.start, state.duration, state.free, state.user
@@ -208,15 +161,6 @@ def restore_checkpoint(graph: Graph, state: SequenceState, first: int) -> None:
     """Compute when GPUs and links become free after the operations before a position of the sequence.
 
     The pass begins at the last checkpoint before that position, so that it visits fewer than `stride` operations.
-
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The current schedule; `free` and `user` change.
-    first
-        The position.
     """
     free, user, count, stride = state.free, state.user, len(state.free), state.stride[0]
     row = first // stride
@@ -228,17 +172,7 @@ def restore_checkpoint(graph: Graph, state: SequenceState, first: int) -> None:
 
 
 def commit(graph: Graph, state: SequenceState, first: int) -> None:
-    """Update positions, checkpoints and the trial buffers after the current schedule has changed.
-
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The current schedule; `position`, the checkpoints, `next_sequence` and `next_start` follow it.
-    first
-        Position in the sequence of the first operation that is new.
-    """
+    """Update positions, checkpoints and the trial buffers after the current schedule has changed."""
     sequence, start, position = state.sequence, state.start, state.position
     size, count, stride = len(sequence), len(state.free), state.stride[0]
     for n in range(first, size):
@@ -258,17 +192,9 @@ def commit(graph: Graph, state: SequenceState, first: int) -> None:
 def accept(state: SequenceState, first: int) -> int:
     """Make the trial schedule the current one, in the order of its starts.
 
-    Parameters
-    ----------
-    state
-        The current schedule and the trial; sequence, starts and causes of the former change.
-    first
-        Position of the first operation in which the trial differs.
+    Position of the first operation that differs from the former sequence.
 
-    Returns
-    -------
-    int
-        Position of the first operation that differs from the former sequence.
+    `state`: the current schedule and the trial; sequence, starts and causes of the former change.
     """
     sequence, start, moved = state.sequence, state.start, first
     # In the order of starts, with what starts together as it was: so few operations lie between two neighbours.
@@ -291,15 +217,7 @@ def save_incumbent(state: SequenceState) -> None:
 
 
 def backward_pass(graph: Graph, state: SequenceState) -> None:
-    """Compute the tail of every operation: the longest path from its start to the end of the schedule.
-
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The current schedule; `tail` and the buffer `user` change.
-    """
+    """Compute the tail of every operation: the longest path from its start to the end of the schedule."""
     job, group, first_operation, slots, buckets = graph.job, graph.group, graph.first, graph.slots, graph.buckets
     use_at, uses, use, table_at, table = graph.use_at, graph.uses, graph.use, graph.table_at, graph.table
     begin, sequence = graph.begin, state.sequence

@@ -40,15 +40,7 @@ _KINDS = 8
 
 
 def evaluate_first(graph: Graph, state: SequenceState) -> None:
-    """Evaluate the schedule that an annealing begins with, and make it the incumbent.
-
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        Sequence and levels are given; durations, starts and objectives follow.
-    """
+    """Evaluate the schedule that an annealing begins with, and make it the incumbent."""
     size = len(state.sequence)
     for p in range(size):
         if graph.first[p] == p:
@@ -64,14 +56,7 @@ def observed_job(graph: Graph, start: Numbers, seed: int) -> int:
 
     Of several that end last it is a random one, or else the first.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    start
-        By operation: its start, in microseconds.
-    seed
-        State of the random numbers.
+    `start`: by operation: its start, in microseconds.
     """
     last = graph.last
     j = seed % len(last)
@@ -86,21 +71,7 @@ def observed_job(graph: Graph, start: Numbers, seed: int) -> int:
 def shift_job(graph: Graph, state: SequenceState, j: int, scale: int) -> int:
     """Write the next sequence, with the starts of a job scaled by `scale` / 256; return where it first differs.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The current schedule; `next_sequence` and the buffer `key` change.
-    j
-        Number of the job.
-    scale
-        From 0 to 511: below 256 the job moves earlier, above it later.
-
-    Returns
-    -------
-    int
-        Position of the first operation that differs; the length of the sequence where none does.
+    Position of the first operation that differs; the length of the sequence where none does.
     """
     job, sequence, start, after = graph.job, state.sequence, state.start, state.next_sequence
     for p in range(len(sequence)):
@@ -116,26 +87,8 @@ def shift_job(graph: Graph, state: SequenceState, j: int, scale: int) -> int:
 def propose(graph: Graph, state: SequenceState, j: int, step: int, seed: int) -> tuple[int, int, int, int, int, int]:
     """Make a random change: in the next sequence, or of levels.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        The current schedule; the next sequence or the levels change.
-    j
-        The job whose path to its end is examined.
-    step
-        Number of the step, with which operations that move are marked.
-    seed
-        State of the random numbers.
-
-    Returns
-    -------
-    int, int, int
-        The next seed, and the numbers of the first and the last operation that change; -1 for the first where none
-        does.
-    int, int, int
-        Blocks that have exchanged levels, and by how many the first is less deep; 0 where none has.
+    The next seed, and the numbers of the first and the last operation that change; -1 for the first where none does;
+    Blocks that have exchanged levels, and by how many the first is less deep; 0 where none has.
     """
     level, position, cause = state.level, state.position, state.cause
     kind, seed = seed % _KINDS, following(seed)
@@ -161,19 +114,7 @@ def propose(graph: Graph, state: SequenceState, j: int, step: int, seed: int) ->
 
 
 def undo(state: SequenceState, changed: int, reached: int, final: int) -> None:
-    """Reset the trial schedule to the current one.
-
-    Parameters
-    ----------
-    state
-        The current schedule and the trial.
-    changed
-        Position of the first operation in which the trial differs.
-    reached
-        Position after the last operation whose trial start was computed.
-    final
-        Position of the last operation that has moved.
-    """
+    """Reset the trial schedule to the current one."""
     after, start = state.next_sequence, state.start
     for n in range(changed, reached):
         state.next_start[after[n]] = start[after[n]]
@@ -194,25 +135,10 @@ def anneal_sequence(
 ) -> int:
     """Take some steps of an annealing.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    state
-        Sequence, levels and the state of the random numbers are given; all of it changes.
-    first, steps, total
-        Number of the first step, how many to take now, and how many there are in all.
-    hot
-        Temperature in step 0, as a share of the objective; it falls to 0 with the square of the steps that are left.
-    cutoff
-        Objective that the schedule has to reach to be of use; the steps end where that is out of reach.
-    exponentials
-        `EXPONENTIALS`.
-
-    Returns
-    -------
-    int
-        Objective of the incumbent.
+    `state`: sequence, levels and the state of the random numbers are given; all of it changes. `first, steps, total`:
+    number of the first step, how many to take now, and how many there are in all. `hot`: temperature in step 0, as a
+    share of the objective; it falls to 0 with the square of the steps that are left. `cutoff`: objective that the
+    schedule has to reach to be of use; the steps end where that is out of reach.
     """
     size, weighted = len(state.sequence), len(graph.weight) > 0
     for p in range(size):

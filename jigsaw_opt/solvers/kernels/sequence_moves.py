@@ -31,20 +31,9 @@ def critical_operation(graph: Graph, level: Numbers, cause: Numbers, p: int, exc
     It is a block that may exchange levels, or else an operation that waits for one of another job. Reservoir sampling
     makes each of them as likely.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    level
-        By operation: its level.
-    cause
-        By operation: the operation that it waits for, or -1.
-    p
-        Operation to begin at: the end of the path, or one on the circuit.
-    exchanges
-        1 for a block that may exchange levels, 0 for an operation that waits for another job.
-    seed
-        State of the random numbers.
+    `cause`: by operation: the operation that it waits for, or -1. `p`: operation to begin at: the end of the path, or
+    one on the circuit. `exchanges`: 1 for a block that may exchange levels, 0 for an operation that waits for another
+    job.
     """
     job, scope, found, seen, end = graph.job, graph.exchange_scope, -1, 0, p
     while True:
@@ -63,19 +52,7 @@ def critical_operation(graph: Graph, level: Numbers, cause: Numbers, p: int, exc
 def exchange_partner(graph: Graph, p: int, seed: int) -> int:
     """Return a random block that a block may exchange levels with, possibly itself.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    p
-        The block.
-    seed
-        State of the random numbers.
-
-    Returns
-    -------
-    int
-        A block of the same iteration, or of any iteration of the job where levels may move across iterations.
+    A block of the same iteration, or of any iteration of the job where levels may move across iterations.
     """
     j = graph.job[p]
     slots = graph.slots[j]
@@ -90,22 +67,8 @@ def exchange_partner(graph: Graph, p: int, seed: int) -> int:
 def admits_exchange(graph: Graph, level: Numbers, p: int, q: int, less: int) -> bool:
     """Return whether block p may become `less` levels shallower and block q `less` levels deeper.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    level
-        By operation: its level.
-    p, q
-        Two blocks of one job.
-    less
-        Number of levels; negative to deepen p.
-
-    Returns
-    -------
-    bool
-        False where a level would leave its range or pass the memory, or an iteration would keep too few blocks at full
-        depth.
+    False where a level would leave its range or pass the memory, or an iteration would keep too few blocks at full
+    depth.
     """
     j, cap, group = graph.job[p], graph.cap, graph.group
     low, high = level[p] - less, level[q] + less
@@ -123,19 +86,7 @@ def admits_exchange(graph: Graph, level: Numbers, p: int, q: int, less: int) -> 
 
 
 def levels_to_exchange(graph: Graph, level: Numbers, p: int, q: int, seed: int) -> int:
-    """Return by how many levels block p may become shallower and block q deeper; 0 for none.
-
-    Parameters
-    ----------
-    graph
-        The operations.
-    level
-        By operation: its level.
-    p, q
-        Two blocks of one job.
-    seed
-        State of the random numbers; decides between all levels that differ and a single one.
-    """
+    """Return by how many levels block p may become shallower and block q deeper; 0 for none."""
     less = 1 if graph.exchange_scope[graph.job[p]] == ACROSS_ITERATIONS and seed % 2 else level[p] - level[q]
     return less if p != q and less != 0 and admits_exchange(graph, level, p, q, less) else 0
 
@@ -143,18 +94,7 @@ def levels_to_exchange(graph: Graph, level: Numbers, p: int, q: int, seed: int) 
 def exchange_levels(graph: Graph, level: Numbers, duration: Numbers, p: int, q: int, less: int) -> None:
     """Make block p `less` levels shallower and block q `less` levels deeper.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    level
-        By operation: its level; changes.
-    duration
-        By operation, in microseconds; follows the levels.
-    p, q
-        Two blocks of one job.
-    less
-        Number of levels; negative to deepen p.
+    `duration`: by operation, in microseconds; follows the levels.
     """
     level[p] -= less
     level[q] += less
@@ -178,24 +118,8 @@ def swap_critical_arc(
 
     Those that move have `epoch`, which none has yet, in `visited`.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    sequence
-        The operations in their order.
-    position
-        By operation: its position in the sequence.
-    u, v
-        Two operations, u before v.
-    later
-        1 to move u behind v, along with its successors between them; 0 to move v before u, with its predecessors.
-    after
-        Receives the part of the sequence from u to v in its new order.
-    visited
-        By operation; those that move receive `epoch`.
-    epoch
-        A number that `visited` does not contain yet.
+    `later`: 1 to move u behind v, along with its successors between them; 0 to move v before u, with its predecessors.
+    `after`: receives the part of the sequence from u to v in its new order.
     """
     first, final = position[u], position[v]
     if later:
@@ -230,20 +154,8 @@ def swap_critical_arc(
 def merge_job(graph: Graph, sequence: Numbers, j: int, first: int, key: Numbers, after: Numbers) -> None:
     """Merge the operations of a job, in cyclic order from a position on, with all others, by their keys.
 
-    Parameters
-    ----------
-    graph
-        The operations.
-    sequence
-        The operations in their order.
-    j
-        Number of the job.
-    first
-        Position in the sequence from which the job's operations are taken, around its end.
-    key
-        By operation; smaller keys come first, and others come before the job's at equal keys.
-    after
-        Receives the new sequence.
+    `first`: position in the sequence from which the job's operations are taken, around its end. `key`: by operation;
+    smaller keys come first, and others come before the job's at equal keys.
     """
     job, size = graph.job, len(sequence)
     own, left, other = first % size, size, 0
@@ -262,15 +174,5 @@ def merge_job(graph: Graph, sequence: Numbers, j: int, first: int, key: Numbers,
 
 
 def beyond_cutoff(value: int, cutoff: float, left: float) -> bool:
-    """Return whether an annealing is not likely to come down to its cutoff in the share of its steps that is left.
-
-    Parameters
-    ----------
-    value
-        Objective of the incumbent.
-    cutoff
-        Objective that it has to reach.
-    left
-        Share of the steps that is left, from 1 down to 0.
-    """
+    """Return whether an annealing is not likely to come down to its cutoff in the share of its steps that is left."""
     return value > cutoff * (1.0 + _HOPE * left * left)

@@ -32,14 +32,8 @@ def activities_timed(
 ) -> StoppedBy:
     """Offer plans of a cyclic instance that has jobs with a task graph or power caps, with shorter and shorter periods.
 
-    Parameters
-    ----------
-    solve_state
-        The solve.
-    placements
-        By name of a job, the names of its workers' or slots' GPUs.
-    known
-        A plan of the same jobs there, or None.
+    `placements`: by name of a job, the names of its workers' or slots' GPUs. `known`: A plan of the same jobs there, or
+    None.
     """
     operations = solve_state.operations
     if known is not None:

@@ -14,12 +14,7 @@ __all__ = ["assigned"]
 def assigned(data: ProblemData, placements: Mapping[str, Sequence[str]]) -> list[Assignment] | None:
     """Return each job on its GPUs, with levels that memory admits once all are placed; None where one finds none.
 
-    Parameters
-    ----------
-    data
-        The instance.
-    placements
-        By name of a job, the names of its workers' GPUs.
+    `placements`: by name of a job, the names of its workers' GPUs.
     """
     placement = PartialPlacement(data, rigid=False)
     for index, job in enumerate(data.operations.jobs):

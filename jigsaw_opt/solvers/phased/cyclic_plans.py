@@ -37,12 +37,7 @@ _TEMPERATURE = 0.05
 class FixedPlacementTiming:
     """Times a cyclic instance whose jobs have their GPUs already.
 
-    Parameters
-    ----------
-    placements
-        By name of a job, the names of its workers' GPUs.
-    known
-        A plan of the same jobs there, or None.
+    `placements`: by name of a job, the names of its workers' GPUs. `known`: A plan of the same jobs there, or None.
     """
 
     placements: Mapping[str, Sequence[str]]

@@ -78,24 +78,7 @@ def solve_from_phased(
     opening: Opening | None = None,
     started: float | None = None,
 ) -> Result:
-    """Solve by ``auto`` from a phased plan: as a phased plan, and by listed ones where these can be made.
-
-    Parameters
-    ----------
-    instance
-        A valid one, of the finite horizon.
-    options
-        Limits, seed and cores.
-    phased
-        Makes a phased plan from the one at hand.
-    on_event, opening, started
-        As for `solve_either`.
-
-    Returns
-    -------
-    Result
-        The better of both.
-    """
+    """Solve by ``auto`` from a phased plan: as a phased plan, and by listed ones where these can be made."""
     started = time.monotonic() if started is None else started
     if not _is_listed(instance, options.time_limit):
         return phased(_within(options, 1.0, started))
@@ -107,15 +90,7 @@ def solve_from_phased(
 
 
 def is_listed_first(instance: Instance, options: Options) -> bool:
-    """Return whether a phased plan is made only where no plan that lists all iterations is found, or not at all.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    options
-        Options of the solve.
-    """
+    """Return whether a phased plan is made only where no plan that lists all iterations is found, or not at all."""
     moves = any(job.restart_us is not None for job in instance.jobs)  # Only phases have moves.
     return not (moves or is_long(instance, _MANY_OPERATIONS)) or not _may_be_phased(instance, options)
 

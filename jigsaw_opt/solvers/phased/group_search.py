@@ -29,13 +29,6 @@ class GroupSearch:
     """The best phases of a group so far, how late and how good they are, and the policies that are left to try.
 
     The first is among them again, as there may be better cyclic plans of its phases by then.
-
-    Raises
-    ------
-    OutOfTimeError
-        There was no time for the first of them.
-    UntimedError
-        No policy has phases that fit together.
     """
 
     def __init__(

@@ -24,19 +24,7 @@ _TARGETS = 4
 def wrap_around_us(order: Sequence[RateJob], gpus: int, known_us: float) -> Iterator[float]:
     """Yield times by which all jobs may have ended, from McNaughton's bound up to a known makespan.
 
-    Parameters
-    ----------
-    order
-        Jobs of a group.
-    gpus
-        Number of GPUs.
-    known_us
-        A makespan that there is, in microseconds; not among the times.
-
-    Returns
-    -------
-    Iterator[float]
-        Times in microseconds, the earliest first.
+    Times in microseconds, the earliest first.
     """
     # McNaughton (1959): jobs that may pause and move cannot all end before the mean work of a GPU, nor before the
     # longest job.
@@ -48,14 +36,7 @@ def wrap_around_us(order: Sequence[RateJob], gpus: int, known_us: float) -> Iter
 class LeastLaxityPolicy:
     """Phases in which jobs run that would end too late otherwise, then those that run already, then others.
 
-    Parameters
-    ----------
-    order
-        Jobs of a group.
-    jobs, beside
-        As for `MovingPolicy`.
-    target_us
-        When all of them shall have ended.
+    `target_us`: when all of them shall have ended.
     """
 
     def __init__(self, order: Sequence[RateJob], jobs: RateJobs, beside: SideBySide, target_us: float) -> None:
@@ -66,12 +47,7 @@ class LeastLaxityPolicy:
     def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
         """Return the jobs that run from now on, until one that waits can wait no longer at the latest.
 
-        Parameters
-        ----------
-        jobs
-            The jobs of the group by name.
-        progress
-            Their progress.
+        `jobs`: the jobs of the group by name.
         """
         spare_us = {job.name: self._spare_us(job, jobs[job.name], progress) for job in self._order}
 

@@ -23,14 +23,7 @@ _FIRST_SHARE, _BOUND_SHARE = 0.2, 0.1
 def phased_bound(operations: Operations, options: Options, started: float) -> Bound:
     """Return what relaxations prove within a second or two, and a share of the time limit.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance, on the finite horizon.
-    options
-        Options of the solve.
-    started
-        When it began, on the monotonic clock, in seconds.
+    `started`: when it began, on the monotonic clock, in seconds.
     """
     seconds = None if options.time_limit is None else started + _FIRST_SHARE * options.time_limit - time.monotonic()
     with clock.limited(clock.Clock(seconds, options.cancel)):

@@ -28,18 +28,9 @@ _WORTH_AN_ITERATION = 1e-5
 class _SharingPart(NamedTuple):
     """Jobs that share GPUs or links.
 
-    Parameters
-    ----------
-    counts
-        Iterations of each in a period of their own.
-    plan
-        Their cyclic plan.
-    worth
-        Total cost of slowing them down, per share of their speed.
-    gain
-        Their gain for the objective per microsecond.
-    left
-        Number of periods that fit into the iterations that are left.
+    `counts`: iterations of each in a period of their own. `worth`: total cost of slowing them down, per share of their
+    speed. `gain`: their gain for the objective per microsecond. `left`: number of periods that fit into the iterations
+    that are left.
     """
 
     counts: Mapping[str, int]
@@ -62,18 +53,9 @@ class _SharingPart(NamedTuple):
 class MovingPolicy:
     """Phases at the rates of an order of jobs some of which may move.
 
-    Parameters
-    ----------
-    order
-        Jobs of a group, those that come first in front.
-    jobs
-        Says at which rates they go, and where.
-    beside
-        Makes cyclic plans of parts and of phases.
-    last
-        Whether the last end counts or the sum.
-    thorough
-        Whether several counts are tried for each part, and whether its last jobs wait where the others gain by that.
+    `order`: jobs of a group, those that come first in front. `jobs`: says at which rates they go, and where. `beside`:
+    makes cyclic plans of parts and of phases. `last`: whether the last end counts or the sum. `thorough`: whether
+    several counts are tried for each part, and whether its last jobs wait where the others gain by that.
     """
 
     def __init__(
@@ -84,12 +66,7 @@ class MovingPolicy:
     def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
         """Return the jobs that run from now on, each part at its own period as far as one period has all of them.
 
-        Parameters
-        ----------
-        jobs
-            The jobs of the group by name.
-        progress
-            Their progress.
+        `jobs`: the jobs of the group by name.
         """
         now = self._jobs.rates(self._order, progress)
         gpus = {job.name: job.gpus for job in now}

@@ -43,22 +43,8 @@ def ordered_policies(
 
     Local search takes one job of the order to another place, as long as that helps.
 
-    Parameters
-    ----------
-    jobs
-        The jobs of the group by name.
-    gpus
-        Where the jobs are.
-    timing
-        Makes the cyclic plan of a phase.
-    ratio
-        Iterations of each job in a period, from how many are left.
-    orders
-        Names of the jobs, in orders to begin with.
-    value
-        How good phases are; the least is best.
-    deadline
-        Makes a function that tells whether a share of the time that is left now is over.
+    `jobs`: the jobs of the group by name. `deadline`: makes a function that tells whether a share of the time that is
+    left now is over.
     """
     stop = deadline(_SHARE)
     fitting: dict[frozenset[str], bool] = {}

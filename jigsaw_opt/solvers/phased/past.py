@@ -27,12 +27,7 @@ __all__ = ["BegunPhases", "as_now", "first_start_us", "kept_jobs", "past_at", "p
 class BegunPhases:
     """Phases that have begun before a moment.
 
-    Parameters
-    ----------
-    moment
-        In microseconds.
-    groups
-        For each group of the old plan the phases that have begun, with the repetitions that have; those end.
+    `groups`: for each group of the old plan the phases that have begun, with the repetitions that have; those end.
     """
 
     moment: int
@@ -88,15 +83,6 @@ def past_at(instance: Instance, plan: Plan, moment: int) -> BegunPhases:
 
     Jobs that the changed instance lacks are left out. A phase that cannot hold any more stays as it is, for
     `past_problems` to name.
-
-    Parameters
-    ----------
-    instance
-        The changed instance.
-    plan
-        The phased plan.
-    moment
-        The moment, in microseconds.
     """
     groups = []
     for group in plan.groups:
@@ -114,15 +100,7 @@ def _begun_part(phase: Phase, moment: int) -> Phase:
 
 
 def kept_jobs(instance: Instance, phase: Phase) -> Phase:
-    """Return a phase with those of its jobs that an instance has and that do anything in it, in the instance's order.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    phase
-        The phase.
-    """
+    """Return a phase with its jobs that an instance has and that do anything in it, in the instance's order."""
     there = {job.name: job for job in phase.jobs if job.iterations}
     return replace(phase, jobs=tuple(there[job.name] for job in instance.jobs if job.name in there))
 
@@ -130,14 +108,7 @@ def kept_jobs(instance: Instance, phase: Phase) -> Phase:
 def past_problems(instance: Instance, past: BegunPhases, fixed: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
     """Yield why the phases that have begun cannot stay in a changed instance.
 
-    Parameters
-    ----------
-    instance
-        The changed instance.
-    past
-        The phases that have begun.
-    fixed
-        By name of a job, the GPUs that it is fixed to.
+    `fixed`: by name of a job, the GPUs that it is fixed to.
     """
     done, placements = past.done, past.placements
     begun = tuple(job for job in instance.data_parallel if job.name in done)
@@ -171,15 +142,7 @@ def first_start_us(job: JobPlan | TaskGraphJobPlan) -> int:
 
 
 def as_now(instance: Instance, phase: Phase) -> Phase | None:
-    """Return a phase with the durations of a changed instance and its old starts; None where it does not hold.
-
-    Parameters
-    ----------
-    instance
-        The changed instance.
-    phase
-        The phase.
-    """
+    """Return a phase with the durations of a changed instance and its old starts; None where it does not hold."""
     if _holds(instance, phase):
         return phase
     operations = compile_instance(_part(instance, phase))

@@ -40,16 +40,8 @@ class LastPhase(NamedTuple):
 class RunningJobs(NamedTuple):
     """Jobs that run.
 
-    Parameters
-    ----------
-    counts
-        Iterations of each in a period.
-    gpus
-        Where these and maybe others are.
-    plan
-        Their cyclic plan, if it is made already.
-    until_us
-        When that ends at the latest; None for no such moment.
+    `counts`: iterations of each in a period. `gpus`: where these and maybe others are. `plan`: their cyclic plan, if it
+    is made already. `until_us`: when that ends at the latest; None for no such moment.
     """
 
     counts: Mapping[str, int]
@@ -62,16 +54,8 @@ class RunningJobs(NamedTuple):
 class GroupProgress:
     """Progress of the jobs of a group.
 
-    Parameters
-    ----------
-    remaining
-        Iterations that jobs have left; those that have ended are not there.
-    now_us
-        When the last phase has ended.
-    last
-        By name of a job that has begun and has not ended, its last phase.
-    phases
-        Number of phases.
+    `remaining`: iterations that jobs have left; those that have ended are not there. `now_us`: when the last phase has
+    ended. `last`: by name of a job that has begun and has not ended, its last phase.
     """
 
     remaining: dict[str, int]
@@ -109,18 +93,9 @@ class RunningRule(Protocol):
 class PhasePolicy:
     """Jobs in an order, each beside those that run if it may; then without a pause to its end.
 
-    Parameters
-    ----------
-    order
-        Names of the jobs, those that run first in front.
-    admits
-        Whether a job may run beside those that do, one at least.
-    ratio
-        Iterations of each job in a period, from how many are left.
-    gpus
-        Where the jobs are.
-    waits
-        Whether no job begins before those in front of it, even where it could.
+    `order`: names of the jobs, those that run first in front. `admits`: whether a job may run beside those that do, one
+    at least. `ratio`: iterations of each job in a period, from how many are left. `waits`: whether no job begins before
+    those in front of it, even where it could.
     """
 
     order: Sequence[str]
@@ -132,12 +107,7 @@ class PhasePolicy:
     def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
         """Return the jobs that have begun, and those that may run beside them.
 
-        Parameters
-        ----------
-        jobs
-            The jobs of the group by name.
-        progress
-            Their progress.
+        `jobs`: the jobs of the group by name.
         """
         remaining, begun = progress.remaining, progress.last
         # What has begun goes on first: a job of this policy does not pause.
@@ -156,14 +126,7 @@ class PhasePolicy:
 def phases_of(jobs: Mapping[str, Job | TaskGraphJob], policy: RunningRule, timing: Timing) -> list[Phase]:
     """Return phases one after another, until no iteration is left.
 
-    Parameters
-    ----------
-    jobs
-        The jobs of the group by name.
-    policy
-        Which of them run together.
-    timing
-        Makes the cyclic plan of a phase.
+    `jobs`: the jobs of the group by name.
     """
     phases: list[Phase] = []
     progress = GroupProgress({name: job.iterations for name, job in jobs.items()})
@@ -202,15 +165,7 @@ def _phase(remaining: Mapping[str, int], running: RunningJobs, now: int, next_us
 
 
 def compact(jobs: Sequence[JobPlan | TaskGraphJobPlan], period_us: int) -> tuple[JobPlan | TaskGraphJobPlan, ...]:
-    """Return the same cyclic plan, its time 0 moved to where one repetition takes the shortest span.
-
-    Parameters
-    ----------
-    jobs
-        The jobs of the cyclic plan.
-    period_us
-        Its period, in microseconds.
-    """
+    """Return the same cyclic plan, its time 0 moved to where one repetition takes the shortest span."""
     times = [[(operation.start_us, operation.end_us) for operation in _operations(job)] for job in jobs]
     starts = [min(start for start, _ in own) for own in times]
     spans = [max(end for _, end in own) - start for own, start in zip(times, starts, strict=True)]

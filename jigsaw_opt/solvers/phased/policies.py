@@ -32,16 +32,8 @@ def policies(
     Whole shelves in turn; each job alone; as many as have GPUs of their own; and jobs that wait for those before them
     in the best order that is found. Jobs that run together end together, or keep their own speeds as far as they can.
 
-    Parameters
-    ----------
-    jobs
-        The jobs of the group by name, each in one shelf.
-    shelves
-        Cyclic plans that say which jobs fit into memory together, and where they are.
-    timing
-        Makes the cyclic plan of a phase.
-    value, deadline
-        As for `ordered_policies`.
+    `jobs`: the jobs of the group by name, each in one shelf. `shelves`: cyclic plans that say which jobs fit into
+    memory together, and where they are.
     """
     shelf_of = {job.name: number for number, shelf in enumerate(shelves) for job in shelf.jobs if job.name in jobs}
     places = {job.name: job.gpus for shelf in shelves for job in shelf.jobs if job.name in jobs}

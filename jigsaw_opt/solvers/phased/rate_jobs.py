@@ -42,24 +42,11 @@ _WORTH_AN_ITERATION = 0.001
 class RateJob:
     """A job on its GPUs.
 
-    Parameters
-    ----------
-    name, iterations, weight, release_us, deadline_us
-        As in the job.
-    gpus
-        Names of the GPUs of its workers.
-    iteration_us
-        Time of an iteration when no one is in the way.
-    loads_us
-        Busy time of each GPU and link in an iteration, by number.
-    state_bytes, activation_bytes
-        Memory on each of its GPUs, with the deepest level.
-    restart_us
-        As in the job.
-    options
-        Of a job that may move: the same on other GPUs, the fastest in front. It is itself as fast as that one.
-    anywhere
-        Whether it is meant to be on any GPUs of one server that is like its own.
+    `gpus`: names of the GPUs of its workers. `iteration_us`: time of an iteration when no one is in the way.
+    `loads_us`: busy time of each GPU and link in an iteration, by number. `state_bytes, activation_bytes`: memory on
+    each of its GPUs, with the deepest level. `options`: of a job that may move: the same on other GPUs, the fastest in
+    front. It is itself as fast as that one. `anywhere`: whether it is meant to be on any GPUs of one server that is
+    like its own.
     """
 
     name: str
@@ -85,12 +72,8 @@ class RateJob:
 class RateJobs:
     """Jobs that are told apart by number, and when they end in any order.
 
-    Parameters
-    ----------
-    memory
-        Bytes by name of a GPU, server by server.
-    kinds
-        By name of a server, what alike servers have in common; None where jobs do not move.
+    `memory`: bytes by name of a GPU, server by server. `kinds`: by name of a server, what alike servers have in common;
+    None where jobs do not move.
     """
 
     def __init__(self, memory: Mapping[str, int], kinds: Mapping[str, object] | None = None) -> None:
@@ -123,15 +106,7 @@ class RateJobs:
         return list(state.end_us)
 
     def rates(self, order: Sequence[RateJob], progress: GroupProgress) -> dict[RateJob, float]:
-        """Return the rates of the jobs that run from now on, in iterations per microsecond, on their GPUs then.
-
-        Parameters
-        ----------
-        order
-            Jobs of a group, those that come first in front.
-        progress
-            Their progress.
-        """
+        """Return the rates of the jobs that run from now on, in iterations per microsecond, on their GPUs then."""
         numbers = [self.number(job) for job in order]
         state = self._state(order, [float(progress.remaining.get(job.name, 0)) for job in order])
         # A single decision is too short to be worth the conversion to arrays.
@@ -224,17 +199,10 @@ class RateJobs:
 class RatePolicy:
     """Phases at the rates of an order.
 
-    Parameters
-    ----------
-    order
-        Jobs of a group, those that come first in front.
-    jobs
-        Says at which rates they go.
-    timing
-        Makes cyclic plans, so that of the counts that waste least by their loads those are taken that waste least by
-        the period that there is. A job that has not begun waits where there is no such plan with it.
-    most
-        Number of counts that are tried so.
+    `order`: jobs of a group, those that come first in front. `jobs`: says at which rates they go. `timing`: makes
+    cyclic plans, so that of the counts that waste least by their loads those are taken that waste least by the period
+    that there is. A job that has not begun waits where there is no such plan with it. `most`: number of counts that are
+    tried so.
     """
 
     def __init__(self, order: Sequence[RateJob], jobs: RateJobs, timing: Timing, most: int = _MEASURED) -> None:
@@ -243,12 +211,7 @@ class RatePolicy:
     def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
         """Return the iterations in a period of each job that runs, its GPUs, and their cyclic plan.
 
-        Parameters
-        ----------
-        jobs
-            The jobs of the group by name.
-        progress
-            Their progress.
+        `jobs`: the jobs of the group by name.
         """
         order = list(self._order)
         while True:
@@ -265,13 +228,7 @@ class RatePolicy:
                 order = [job for job in order if job.name != late.name]
 
     def _measured(self, rates: Mapping[RateJob, float], progress: GroupProgress) -> RunningJobs:
-        """Return those of the first counts that waste least by the periods of their cyclic plans, as far as time goes.
-
-        Raises
-        ------
-        OutOfTimeError
-            None of them has a cyclic plan, or there was no time for one.
-        """
+        """Return those counts that waste least by the periods of their cyclic plans, as far as time goes."""
         jobs, speeds = [*rates], {job.name: rate for job, rate in rates.items()}
         gpus = {job.name: job.gpus for job in jobs}
         found = whole_counts(jobs, speeds) if len(jobs) > 1 else [dict.fromkeys(speeds, count) for count in OF_ONE]
@@ -297,17 +254,9 @@ def whole_counts(jobs: Sequence[RateJob], rates: Mapping[str, float]) -> list[di
 
     Periods are tried that are as long as some iterations of one of the jobs.
 
-    Parameters
-    ----------
-    jobs
-        Jobs that run together.
-    rates
-        By name of a job, iterations per microsecond.
+    Each by name of a job.
 
-    Returns
-    -------
-    list[dict[str, int]]
-        Each by name of a job.
+    `rates`: by name of a job, iterations per microsecond.
     """
     # In such a period at least one job has its exact rate, with whole iterations.
     periods = {k / rates[job.name] for job in jobs for k in range(1, _PERIODS + 1)}

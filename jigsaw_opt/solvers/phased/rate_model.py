@@ -37,22 +37,8 @@ _MOST_OPTIONS = 8
 class RateModel:
     """Makes jobs at rates.
 
-    Parameters
-    ----------
-    instance
-        Of the finite horizon, each of its jobs with a plan if it is alone. None of them moves beside a task-graph job
-        or under power caps.
-    rng
-        Source of random numbers.
-
-    Attributes
-    ----------
-    jobs
-        Jobs of the instance by index, data-parallel ones first.
-    rate_jobs
-        Says when they end.
-    gpus
-        Number of GPUs.
+    `instance`: of the finite horizon, each of its jobs with a plan if it is alone. None of them moves beside a
+    task-graph job or under power caps. `jobs`: jobs of the instance by index, data-parallel ones first.
     """
 
     def __init__(self, instance: Instance, rng: random.Random) -> None:
@@ -75,15 +61,7 @@ class RateModel:
         self._known: dict[tuple[int, tuple[int, ...]], RateJob | None] = {}
 
     def on(self, index: int, gpus: Sequence[str]) -> RateJob | None:
-        """Return a job on GPUs; None where memory does not admit it even alone.
-
-        Parameters
-        ----------
-        index
-            Index of the job.
-        gpus
-            Names of its GPUs.
-        """
+        """Return a job on GPUs; None where memory does not admit it even alone."""
         return self._made(index, [self._data.number[gpu] for gpu in gpus])
 
     def anywhere(self) -> list[RateJob] | None:
@@ -95,12 +73,7 @@ class RateModel:
     def elsewhere(self, index: int, placed: Sequence[RateJob | None]) -> Iterator[RateJob]:
         """Yield a job on a few other sets of GPUs with little load of the others, as far as they are placed.
 
-        Parameters
-        ----------
-        index
-            Index of the job.
-        placed
-            By index, the other jobs on their GPUs; None or missing for those that are not placed.
+        `placed`: by index, the other jobs on their GPUs; None or missing for those that are not placed.
         """
         if self._serial is not None:
             yield from self._gathered(index, placed)

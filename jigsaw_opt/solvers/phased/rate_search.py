@@ -32,14 +32,8 @@ _LATE = 1e6
 class RateSearch:
     """Orders of jobs on their GPUs.
 
-    Parameters
-    ----------
-    instance, model
-        The instance, and its jobs at rates.
-    rng
-        Source of random numbers.
-    timer
-        Says when a search has had its share of the time that is left.
+    `instance, model`: the instance, and its jobs at rates. `timer`: says when a search has had its share of the time
+    that is left.
     """
 
     def __init__(self, instance: Instance, model: RateModel, rng: random.Random, timer: PhaseTimer) -> None:

@@ -53,29 +53,10 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     Jobs are matched by name. The old plan is kept where that is still correct and nothing better is found. With a
     moment fixed, repetitions that have begun by then end as they were; a job that has begun keeps its GPUs.
 
-    Parameters
-    ----------
-    instance
-        The changed instance.
-    plan
-        A phased plan of the old instance.
-    fix
-        Parts of the old plan that must stay; none by default.
-    options
-        Limits, seed and cores.
+    As from `solve_phased`. The bound is one of the instance with nothing fixed. The status is ``unknown`` where no plan
+    with the fixed parts was found.
 
-    Returns
-    -------
-    Result
-        As from `solve_phased`. The bound is one of the instance with nothing fixed. The status is ``unknown`` where no
-        plan with the fixed parts was found.
-
-    Raises
-    ------
-    InvalidInputError
-        The instance breaks a rule of the document, or what is fixed cannot hold in it; with all problems.
-    UsageError
-        It is cyclic, its cluster has power caps, a job has a task graph, or an argument is of another type.
+    `fix`: parts of the old plan that must stay; none by default.
     """
     require_a(Plan, plan)
     if not plan.is_phased:
@@ -157,14 +138,8 @@ def _late_us(instance: Instance, plan: Plan) -> int:
 class _SharingJobs:
     """Jobs that share anything, and the old group that they go on with.
 
-    Parameters
-    ----------
-    jobs
-        With the iterations that are left, released no earlier than their GPUs are free.
-    begun
-        Phases that have begun.
-    old
-        Number of the only old group that has jobs here, None for none or several.
+    `jobs`: with the iterations that are left, released no earlier than their GPUs are free. `old`: number of the only
+    old group that has jobs here, None for none or several.
     """
 
     jobs: dict[str, Job]

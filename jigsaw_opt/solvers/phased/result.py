@@ -17,14 +17,8 @@ def phased_result(
 ) -> Result:
     """Return the result of making a phased plan.
 
-    Parameters
-    ----------
-    options, started
-        Options of the solve, and when it began on the monotonic clock, in seconds.
-    bound
-        A proven lower bound.
-    plan, conflicts
-        The plan, checked, or why there is none, where that is proven.
+    `options, started`: options of the solve, and when it began on the monotonic clock, in seconds. `plan, conflicts`:
+    the plan, checked, or why there is none, where that is proven.
     """
     seconds = time.monotonic() - started
     status = Status.INFEASIBLE if conflicts else Status.UNKNOWN if plan is None else Status(plan.status)

@@ -21,12 +21,8 @@ class Sharing:
     Groups that have begun side by side cannot become one: phases of a group follow one another
     (specification: phased-plans). So jobs that are placed here never join two of them.
 
-    Parameters
-    ----------
-    instance
-        All jobs, with the iterations that are left.
-    begun
-        For each group that has begun, the GPUs of its jobs by name, those of jobs that have ended too.
+    `instance`: all jobs, with the iterations that are left. `begun`: for each group that has begun, the GPUs of its
+    jobs by name, those of jobs that have ended too.
     """
 
     def __init__(self, instance: Instance, begun: Sequence[Mapping[str, Sequence[str]]]) -> None:
@@ -44,15 +40,7 @@ class Sharing:
             self._begun[self._find(("begun", number))] = number
 
     def add(self, job: Job, gpus: Sequence[str]) -> bool:
-        """Place a job; return False where it would join two groups that have begun, or its GPUs are not joined.
-
-        Parameters
-        ----------
-        job
-            The job.
-        gpus
-            Names of its GPUs.
-        """
+        """Place a job; return False where it would join two groups that have begun, or its GPUs are not joined."""
         used = self._used(gpus)
         if self._channel(gpus) is None or len(self._groups(used)) > 1:
             return False

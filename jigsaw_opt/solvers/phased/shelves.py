@@ -27,13 +27,6 @@ def cyclic_part(instance: Instance, counts: Mapping[str, int]) -> Instance:
     Differences of the level totals of two workers add up over all repetitions (specification: balance). In a period
     with some of its iterations, a job has the same share of the difference that it may have, rounded down. So phases
     of such periods keep the balance together, however often each is repeated.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    counts
-        By name of a job, its iterations in a period; other jobs are left out.
     """
     jobs = tuple(_in_a_period(job, counts[job.name]) for job in instance.jobs if job.name in counts)
     return altered(instance, jobs=jobs, horizon="cyclic", objective="period")
@@ -50,12 +43,7 @@ def _in_a_period(job: Job | TaskGraphJob, count: int) -> Job | TaskGraphJob:
 def iteration_counts(wanted: Mapping[str, float], most: int = 4) -> dict[str, int]:
     """Return iterations of each job in a period, in about a wanted ratio, without a common divisor.
 
-    Parameters
-    ----------
-    wanted
-        By name of a job, above 0.
-    most
-        Iterations of one job: more make its cyclic plan larger.
+    `wanted`: by name of a job, above 0.
     """
     largest = max(wanted.values(), default=1)
     counts = {name: max(1, round(most * value / largest)) for name, value in wanted.items()}
@@ -68,14 +56,7 @@ def placed_shelves(
 ) -> list[Plan] | None:
     """Return cyclic plans that have every job once; jobs of one plan fit on the cluster together.
 
-    Parameters
-    ----------
-    instance, jobs
-        The instance and its jobs, or some of them.
-    place
-        Makes a cyclic plan of some jobs. Where it finds none, they are halved.
-    most
-        Iterations of one job in a period.
+    `place`: makes a cyclic plan of some jobs. Where it finds none, they are halved.
     """
     # In the ratio of their iterations, jobs that run together also end together.
     counts = iteration_counts({job.name: job.iterations for job in jobs}, most)
@@ -94,14 +75,7 @@ def sharing_groups(
 ) -> list[list[str]]:
     """Return names of jobs that share a GPU, a link or a power cap, directly or by others, in the instance's order.
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    placements
-        By name of a job that counts, the names of its workers' GPUs.
-    routes
-        Those of the cluster, where they are known.
+    `placements`: by name of a job that counts, the names of its workers' GPUs.
     """
     leader: dict[object, object] = {}
 

@@ -24,14 +24,7 @@ _Timed = TypeVar("_Timed", Block, Transfer, Execution)
 class SideBySide:
     """Makes the cyclic plan of a phase of those of its parts: jobs that share a GPU or a link, directly or by others.
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    timing
-        Makes the cyclic plan of a part.
-    stop
-        Says whether the time for it is over.
+    `timing`: makes the cyclic plan of a part. `stop`: says whether the time for it is over.
     """
 
     def __init__(self, instance: Instance, timing: Timing, stop: Callable[[], bool]) -> None:
@@ -58,17 +51,7 @@ class SideBySide:
     def part(self, counts: Mapping[str, int], gpus: Gpus) -> Plan:
         """Return a cyclic plan of one part, the same for all that are alike; a job alone goes as fast as it can.
 
-        Parameters
-        ----------
-        counts
-            By name of a job of the part, its iterations in a period.
-        gpus
-            Where the jobs are.
-
-        Raises
-        ------
-        OutOfTimeError
-            The time for it is over, or there was none for a cyclic plan.
+        `counts`: by name of a job of the part, its iterations in a period.
         """
         if self._stop():
             raise OutOfTimeError("no time was left for phases of jobs that move")

@@ -64,15 +64,7 @@ _ROUNDS = 4
 
 
 def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
-    """Return whether a plan that lists all iterations would be too long; False on the cyclic horizon.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    most
-        Largest number of operations that is not too long.
-    """
+    """Return whether a plan that lists all iterations would be too long; False on the cyclic horizon."""
     if instance.horizon != "finite":
         return False
     operations = 0
@@ -87,19 +79,7 @@ def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
 def solve_phased(instance: Instance, options: Options | None = None) -> Result:
     """Make a phased plan, check it, and say how far from the best it may be (specification: phased-plans).
 
-    Parameters
-    ----------
-    instance
-        A valid one, of the finite horizon.
-    options
-        Limits, seed and cores. Jobs are placed by ``greedy``, and within a time limit by ``auto``, too.
-
-    Raises
-    ------
-    UsageError
-        It is cyclic.
-    MissingEngineError
-        There is a time limit, and what ``auto`` needs is not installed.
+    `options`: limits, seed and cores. Jobs are placed by ``greedy``, and within a time limit by ``auto``, too.
     """
     options, started = required_options(options), time.monotonic()
     require_taken(PHASED, instance)

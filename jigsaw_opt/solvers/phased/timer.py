@@ -42,18 +42,9 @@ _Key: TypeAlias = tuple[tuple[str, int, tuple[str, ...]], ...]
 class PhaseTimer:
     """Makes cyclic plans.
 
-    Parameters
-    ----------
-    instance, options
-        The instance, and the options of the solve.
-    started
-        When that began, by the monotonic clock.
-
-    Attributes
-    ----------
-    first
-        Whether there is no phased plan yet. Until then the first cyclic plan of a phase is taken, and where there is
-        none the limit may be passed by its grace.
+    `instance, options`: the instance, and the options of the solve. `started`: when that began, by the monotonic clock.
+    `first`: whether there is no phased plan yet. Until then the first cyclic plan of a phase is taken, and where there
+    is none the limit may be passed by its grace.
     """
 
     def __init__(self, instance: Instance, options: Options, started: float) -> None:
@@ -92,21 +83,7 @@ class PhaseTimer:
     def placed(self, solver: str, share: float, part: Instance, turn: int = 0) -> Plan | None:
         """Return a cyclic plan of some jobs, on any GPUs, within their part of a share of the time that is left.
 
-        Parameters
-        ----------
-        solver
-            Name of the solver that places them.
-        share
-            Share of the time that all jobs together may take.
-        part
-            The cyclic instance of these jobs.
-        turn
-            How often it was asked before, by which the seed differs.
-
-        Raises
-        ------
-        OutOfTimeError
-            The limit and its grace are over.
+        `share`: share of the time that all jobs together may take.
         """
         self._require_time()
         # Placing halves the jobs where they do not fit together. By number of jobs, the shares of all halves of one
@@ -118,21 +95,7 @@ class PhaseTimer:
     def timed(self, shelves: Sequence[Plan], counts: Mapping[str, int], gpus: Gpus) -> Plan:
         """Return a cyclic plan of jobs that run together.
 
-        Parameters
-        ----------
-        shelves
-            Plans that have the jobs where they are, as far as there are any.
-        counts
-            Iterations of each job that runs.
-        gpus
-            Where the jobs are.
-
-        Raises
-        ------
-        UntimedError
-            None was found, mostly as there was no time for one.
-        OutOfTimeError
-            The limit and its grace are over.
+        `shelves`: plans that have the jobs where they are, as far as there are any.
         """
         self._require_time()
         # A cyclic plan depends on nothing else, so the same phase of another policy costs nothing.

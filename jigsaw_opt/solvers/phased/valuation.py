@@ -25,12 +25,7 @@ def ends_us(phases: Sequence[Phase]) -> dict[str, int]:
 def objective_at(instance: Instance, ends: Mapping[str, int]) -> int:
     """Return the objective of jobs with given ends (specification: objective).
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    ends
-        By name of a job, its end in microseconds; other jobs do not count.
+    `ends`: by name of a job, its end in microseconds; other jobs do not count.
     """
     if instance.objective == "makespan":
         return max(ends.values())
@@ -40,19 +35,7 @@ def objective_at(instance: Instance, ends: Mapping[str, int]) -> int:
 def value_of(instance: Instance, jobs: Mapping[str, Job | TaskGraphJob], phases: Sequence[Phase]) -> tuple[int, int]:
     """Return how late jobs are in all, then the group's part of the objective.
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    jobs
-        The jobs of the group by name.
-    phases
-        All phases of the group.
-
-    Returns
-    -------
-    tuple[int, int]
-        Lateness in microseconds, and the objective.
+    Lateness in microseconds, and the objective.
     """
     ends = ends_us(phases)
     late = sum(max(0, ends[name] - job.deadline_us) for name, job in jobs.items() if job.deadline_us is not None)

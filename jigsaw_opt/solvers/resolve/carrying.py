@@ -23,15 +23,6 @@ def carried(operations: Operations, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
 
     Jobs are matched by name. On a finite horizon they are timed anew in their old order. Those whose operations break a
     rule now, alone or with others, are left out: the checker says which.
-
-    Parameters
-    ----------
-    operations
-        The changed instance, compiled.
-    plan
-        The old plan.
-    fix
-        Jobs that are fixed elsewhere are left out.
     """
     if (plan.period_us is None) != (operations.horizon == "finite"):
         return {}

@@ -29,16 +29,7 @@ class MixedPolicy:
     """Offers by which some jobs keep the assignment that they have, and the others choose theirs when they are
     inserted.
 
-    Parameters
-    ----------
-    data
-        The instance.
-    assignments
-        Where every job is, or the choosing ones begin with.
-    rng
-        Source of random numbers.
-    free
-        Numbers of the jobs that choose.
+    `assignments`: where every job is, or the choosing ones begin with. `free`: numbers of the jobs that choose.
     """
 
     def __init__(
@@ -50,13 +41,6 @@ class MixedPolicy:
         """Yield assignments that memory admits now.
 
         The neighbours of an unassigned job may have come back with other levels.
-
-        Parameters
-        ----------
-        placement
-            The jobs that are placed so far.
-        index
-            Number of the job.
         """
         if index not in self.free:
             if placement.admits(index, self._assignments[index]):
@@ -80,23 +64,7 @@ def repaired(
     rng: random.Random,
     stop: Callable[[], bool],
 ) -> Iterator[Timetable]:
-    """Yield plans in which the kept jobs stay at their places, each better than the last one.
-
-    Parameters
-    ----------
-    data
-        The instance.
-    kept
-        Jobs that stay, by number.
-    fixed
-        GPUs of the jobs that may not choose them, by number.
-    period
-        Its length in microseconds.
-    rng
-        Source of random numbers.
-    stop
-        Asked now and then; once it holds, no further plan is looked for.
-    """
+    """Yield plans in which the kept jobs stay at their places, each better than the last one."""
     assignments = _assignments(data, kept, fixed)
     if assignments is None:
         return
@@ -146,21 +114,7 @@ def repaired(
 def reinserted(
     data: ProblemData, assignments: Sequence[Assignment], best: int, rng: random.Random, stop: Callable[[], bool]
 ) -> Iterator[Timetable]:
-    """Yield plans of a whole placement with shorter periods than `best`, each better than the last one.
-
-    Parameters
-    ----------
-    data
-        The instance.
-    assignments
-        Where every job is.
-    best
-        Period to beat, in microseconds.
-    rng
-        Source of random numbers.
-    stop
-        Asked now and then; once it holds, no further plan is looked for.
-    """
+    """Yield plans of a whole placement with shorter periods than `best`, each better than the last one."""
     weights = [sum(map(sum, assignment.exchange)) for assignment in assignments]
     low, high = min(best, fullest_us(assignments)) - 1, best
     for _ in range(_HALVINGS):

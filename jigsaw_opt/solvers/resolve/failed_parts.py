@@ -23,15 +23,7 @@ class FailedPart:
 
 
 def parts_of(cluster: Cluster, kinds: Collection[PartKind] = KINDS) -> list[FailedPart]:
-    """Return all parts of some kinds, in the order of the cluster.
-
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    kinds
-        Kinds of parts.
-    """
+    """Return all parts of some kinds, in the order of the cluster."""
     names: dict[PartKind, Iterable[str]] = {
         "link": (link.name for link in cluster.links),
         "switch": cluster.switches,
@@ -41,28 +33,12 @@ def parts_of(cluster: Cluster, kinds: Collection[PartKind] = KINDS) -> list[Fail
 
 
 def dead_links(cluster: Cluster, failed: Iterable[FailedPart]) -> frozenset[str]:
-    """Return the names of the links that failed, and of those at a switch or server that did.
-
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    failed
-        Parts that fail at once.
-    """
+    """Return the names of the links that failed, and of those at a switch or server that did."""
     links = {part.name for part in failed if part.kind == "link"}
     nodes = {part.name for part in failed if part.kind != "link"}
     return frozenset(link.name for link in cluster.links if link.name in links or not nodes.isdisjoint(link.ends))
 
 
 def left_of(cluster: Cluster, failed: Collection[FailedPart]) -> Cluster:
-    """Return the cluster without parts that failed; a switch that failed stays, without links.
-
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    failed
-        Parts that fail at once.
-    """
+    """Return the cluster without parts that failed; a switch that failed stays, without links."""
     return cluster.without(dead_links(cluster, failed), {part.name for part in failed if part.kind == "server"})

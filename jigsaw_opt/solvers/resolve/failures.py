@@ -43,12 +43,8 @@ _Ways = tuple[tuple[str, ...], ...]
 class TransferChange(NamedTuple):
     """A transfer of a job that is rerouted.
 
-    Parameters
-    ----------
-    transfer
-        Its name; in a data-parallel job, the number of its bucket.
-    old_us, new_us
-        Its longest duration over all iterations before and after, in microseconds.
+    `transfer`: its name; in a data-parallel job, the number of its bucket. `old_us, new_us`: its longest duration over
+    all iterations before and after, in microseconds.
     """
 
     transfer: str
@@ -60,15 +56,9 @@ class TransferChange(NamedTuple):
 class PhaseLoss:
     """Effect of a failure on a phase.
 
-    Parameters
-    ----------
-    group, phase
-        Numbers of the group, and of the phase in it, from 0.
-    stopped
-        Jobs of the phase that stop.
-    old_us, new_us
-        Its period before and after, in microseconds; after it, None where none of its jobs runs, or their order does
-        not repeat.
+    `group, phase`: numbers of the group, and of the phase in it, from 0. `stopped`: jobs of the phase that stop.
+    `old_us, new_us`: its period before and after, in microseconds; after it, None where none of its jobs runs, or their
+    order does not repeat.
     """
 
     group: int
@@ -82,23 +72,12 @@ class PhaseLoss:
 class FailureEffect:
     """Effect of the failure of one part, or of two at once.
 
-    Parameters
-    ----------
-    failed
-        The parts.
-    stopped
-        Jobs that cannot run where they are: on a server that failed, or no compliant route joins two of their servers.
-    rerouted
-        For each other job whose routes change, the links of all its routes now.
-    transfers
-        For each of these jobs, how long its transfers take.
-    objective
-        Makespan, weighted completion or period of the jobs that run, with the order of the plan kept on every GPU and
-        link; None where no job runs, or the order does not repeat within one period.
-    broken
-        Jobs that miss their deadline or cycle-time limit: they run too long, or stop.
-    phases
-        Every phase that has a job that stops or is rerouted; None of a plan that does not count its repetitions.
+    `stopped`: jobs that cannot run where they are: on a server that failed, or no compliant route joins two of their
+    servers. `rerouted`: for each other job whose routes change, the links of all its routes now. `transfers`: for each
+    of these jobs, how long its transfers take. `objective`: makespan, weighted completion or period of the jobs that
+    run, with the order of the plan kept on every GPU and link; None where no job runs, or the order does not repeat
+    within one period. `broken`: jobs that miss their deadline or cycle-time limit: they run too long, or stop.
+    `phases`: every phase that has a job that stops or is rerouted; None of a plan that does not count its repetitions.
     """
 
     failed: tuple[FailedPart, ...]
@@ -138,14 +117,7 @@ def each_failure(
 ) -> Iterator[FailureEffect]:
     """Yield the effect of the failure of each part alone, in the order of the cluster, then of each pair.
 
-    Parameters
-    ----------
-    effects
-        Those of failures on a plan.
-    kinds
-        Kinds of parts that fail.
-    pairs
-        Whether two parts fail at once, too. A pair that does the same as one of its parts alone is left out.
+    `pairs`: whether two parts fail at once, too. A pair that does the same as one of its parts alone is left out.
     """
     parts = parts_of(effects.cluster, kinds)
     yield from (effects.of((part,)) for part in parts)
@@ -158,12 +130,7 @@ def each_failure(
 class FailureEffects:
     """Effects of failures on one plan. What they have in common is computed once.
 
-    Parameters
-    ----------
-    order
-        The plan.
-    routes
-        Routes without links of some names; by default they are computed for each failure anew.
+    `routes`: routes without links of some names; by default they are computed for each failure anew.
     """
 
     def __init__(self, order: KeptOrder, routes: Callable[[frozenset[str]], Routes] | None = None) -> None:
@@ -211,13 +178,7 @@ class FailureEffects:
         )
 
     def left(self, failed: Sequence[FailedPart]) -> tuple[Instance, Plan]:
-        """Return the instance of the jobs that run on what is left of the cluster, and their plan, timed anew.
-
-        Raises
-        ------
-        ValueError
-            No job runs, or the order does not repeat within one period.
-        """
+        """Return the instance of the jobs that run on what is left of the cluster, and their plan, timed anew."""
         left, routes = self._left(failed)
         kept = [job for job in range(len(self._order.jobs)) if job not in set(left.stopped)]
         timing = self._order.timed(left.stopped, [job for job, _ in left.rerouted], routes) if kept else None

@@ -21,14 +21,7 @@ _MOST_NEAR = 12
 class FiniteInsertion:
     """A partial schedule with the means to change it.
 
-    Parameters
-    ----------
-    schedule
-        With some jobs scheduled.
-    fixed
-        GPUs of the jobs that may not choose them, by number of the job.
-    rng
-        Source of random numbers.
+    `fixed`: GPUs of the jobs that may not choose them, by number of the job.
     """
 
     def __init__(self, schedule: PartialSchedule, fixed: Mapping[int, Sequence[int]], rng: random.Random) -> None:
@@ -44,14 +37,7 @@ class FiniteInsertion:
     def insert(self, index: int, old: Assignment | None = None, latest: int | None = None) -> bool:
         """Insert a job where it ends first; return whether there was room.
 
-        Parameters
-        ----------
-        index
-            Number of the job.
-        old
-            Where it was, tried beside other places.
-        latest
-            It has to end by then; None for no limit.
+        `latest`: it has to end by then; None for no limit.
         """
         schedule, best = self.schedule, None
         begin = schedule.data.operations.jobs[index].release_us

@@ -78,29 +78,14 @@ def _not_placed(name: str, planned: Collection[str], found: Collection[str]) -> 
 
 
 def has_begun(job: JobPlan, moment: int) -> bool:
-    """Return whether any block of a job starts before a moment.
-
-    Parameters
-    ----------
-    job
-        The job in a plan.
-    moment
-        The moment, in microseconds.
-    """
+    """Return whether any block of a job starts before a moment."""
     return any(block.start_us < moment for iteration in job.iterations[:1] for block in iteration.blocks)
 
 
 def misplaced(operations: Operations, job: OperationGraph, gpus: Sequence[str]) -> Iterator[str]:
     """Yield why a job cannot be on GPUs, apart from memory.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    job
-        The compiled job.
-    gpus
-        Names of the GPUs, by worker.
+    `gpus`: names of the GPUs, by worker.
     """
     servers = operations.cluster.servers
     known = {name: s for name, (s, _) in operations.cluster.gpus.place_of.items()}
@@ -119,17 +104,7 @@ def misplaced(operations: Operations, job: OperationGraph, gpus: Sequence[str]) 
 
 
 def problems(operations: Operations, plan: Plan, fix: Fix) -> Iterator[Problem]:
-    """Yield everything in a fix that no plan of the instance can honour, as far as that shows without a search.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    plan
-        The old plan.
-    fix
-        What must hold.
-    """
+    """Yield everything in a fix that no plan of the instance can honour, as far as that shows without a search."""
     jobs = {job.name: job for job in operations.jobs}
     for name, gpus in fix.placements.items():
         place = f'$.placements["{name}"]'
@@ -151,17 +126,7 @@ def problems(operations: Operations, plan: Plan, fix: Fix) -> Iterator[Problem]:
 
 
 def breaches(plan: Sequence[JobPlan], old: Plan, fix: Fix) -> Iterator[str]:
-    """Yield where a plan does not honour a fix that has no problems.
-
-    Parameters
-    ----------
-    plan
-        The jobs of the new plan.
-    old
-        The old plan.
-    fix
-        What must hold.
-    """
+    """Yield where a plan does not honour a fix that has no problems."""
     before = {job.name: job for job in old.data_parallel}
     for job in plan:
         if job.name in fix.placements and tuple(fix.placements[job.name]) != job.gpus:
@@ -205,15 +170,7 @@ def _unkept(operations: Operations, job: OperationGraph, old: JobPlan, fix: Fix)
 
 
 def same_shape(job: OperationGraph, old: JobPlan) -> bool:
-    """Return whether an old plan of a job has as many workers, iterations and buckets as the job has now.
-
-    Parameters
-    ----------
-    job
-        The compiled job.
-    old
-        The job in the old plan.
-    """
+    """Return whether an old plan of a job has as many workers, iterations and buckets as the job has now."""
     return (
         len(old.gpus) == job.slots
         and len(old.iterations) == job.iterations

@@ -28,14 +28,8 @@ __all__ = ["KeptOrder", "KeptTiming", "timetable_in"]
 class KeptTiming:
     """Earliest times in the order of a plan.
 
-    Parameters
-    ----------
-    flat
-        All activities; those of jobs that stopped take no time.
-    starts
-        By activity, in microseconds.
-    period
-        In microseconds; None on the finite horizon.
+    `flat`: all activities; those of jobs that stopped take no time. `period`: in microseconds; None on the finite
+    horizon.
     """
 
     flat: FlatActivities
@@ -46,12 +40,8 @@ class KeptTiming:
 class KeptOrder:
     """The activities of a plan in its order. Jobs are numbered with the data-parallel ones before the task-graph ones.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance. Its cluster has all GPUs of the plan.
-    timetable
-        A plan whose placements and levels are right for the instance. Of its times only their order counts.
+    `operations`: the compiled instance. Its cluster has all GPUs of the plan. `timetable`: A plan whose placements and
+    levels are right for the instance. Of its times only their order counts.
     """
 
     def __init__(self, operations: Operations, timetable: Timetable) -> None:
@@ -64,15 +54,7 @@ class KeptOrder:
 
     @classmethod
     def of(cls, instance: Instance, plan: Plan) -> KeptOrder:
-        """Return the order of a plan.
-
-        Parameters
-        ----------
-        instance
-            The instance.
-        plan
-            Its plan.
-        """
+        """Return the order of a plan."""
         # Compiling leaves a huge server only the GPUs that plans need; this plan may use others.
         operations = replace(compile_instance(instance), cluster=instance.cluster)
         return cls(operations, timetable_in(plan))
@@ -132,34 +114,11 @@ class KeptOrder:
         return ordered(flat, job_orders(self.flat, self.starts, stopped)) if self.flat.residents else flat
 
     def timed(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> KeptTiming | None:
-        """Return everything as early as the order permits; None where the order does not repeat within one period.
-
-        Parameters
-        ----------
-        stopped
-            Jobs that are left out.
-        rerouted
-            Jobs whose transfers take other routes.
-        routes
-            Routes of the cluster that is left; it has the servers of the old one.
-
-        Raises
-        ------
-        UsageError
-            The cluster has power caps, by which operations wait for others that are not before them in any order.
-        """
+        """Return everything as early as the order permits; None where the order does not repeat within one period."""
         return self.timed_as(self.patched(stopped, rerouted, routes), stopped)
 
     def timed_as(self, flat: FlatActivities, stopped: Collection[int] = ()) -> KeptTiming | None:
-        """Return the timing as `timed` does, for the activities with other durations, resources or waits.
-
-        Parameters
-        ----------
-        flat
-            The activities.
-        stopped
-            Jobs that are left out.
-        """
+        """Return the timing as `timed` does, for the activities with other durations, resources or waits."""
         why = "the order of a plan alone does not say when its operations start"
         self.operations.instance.require_no_power_caps(why)
         if self._old.period_us is None:
@@ -175,14 +134,7 @@ class KeptOrder:
     def timetable(self, timing: KeptTiming, stopped: Sequence[int], routes: Routes) -> tuple[Operations, Timetable]:
         """Return the instance without the jobs that stopped, on what is left of the cluster, and their timetable.
 
-        Parameters
-        ----------
-        timing
-            Times of the activities.
-        stopped
-            Numbers of the jobs that stopped.
-        routes
-            Routes of the cluster that is left; it has the servers of the old one.
+        `routes`: routes of the cluster that is left; it has the servers of the old one.
         """
         kept = [job for job in range(len(self.jobs)) if job not in set(stopped)]
         left = self._restricted(kept, routes)
@@ -193,17 +145,7 @@ class KeptOrder:
     def longest(self, job: int, flat: FlatActivities) -> list[tuple[str, int]]:
         """Return each transfer of a job with its longest duration over all iterations, in microseconds.
 
-        Parameters
-        ----------
-        job
-            Number of the job.
-        flat
-            The activities, numbered as those of the plan.
-
-        Returns
-        -------
-        list[tuple[str, int]]
-            The transfers by name, or by number of the bucket.
+        The transfers by name, or by number of the bucket.
         """
         blocks, names = self._operations_of(job)
         lengths = flat.duration_us[self.begins[job] : self.begins[job + 1]]
@@ -249,14 +191,7 @@ class KeptOrder:
     def patched(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> FlatActivities:
         """Return the activities without those of some jobs, and with other transfers of others.
 
-        Parameters
-        ----------
-        stopped
-            Numbers of the jobs that stopped.
-        rerouted
-            Numbers of the jobs whose transfers take other routes.
-        routes
-            Routes of the cluster that is left; it has the servers of the old one.
+        `routes`: routes of the cluster that is left; it has the servers of the old one.
         """
         durations, resources = list(self.flat.duration_us), list(self.flat.resources)
         arcs = list(self._arcs)

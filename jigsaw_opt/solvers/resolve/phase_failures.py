@@ -21,30 +21,14 @@ __all__ = ["PhaseFailures", "effects_on"]
 
 
 def effects_on(instance: Instance, plan: Plan) -> FailureEffects | PhaseFailures:
-    """Return the effects of failures on a plan that `jigsaw_opt.checking.check` accepts for the instance.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    plan
-        Its plan.
-    """
+    """Return the effects of failures on a plan that `jigsaw_opt.checking.check` accepts for the instance."""
     return PhaseFailures(instance, plan) if plan.is_phased else FailureEffects(KeptOrder.of(instance, plan))
 
 
 class PhaseFailures:
     """Effects of failures on a plan whose phases are repeated a number of times.
 
-    Parameters
-    ----------
-    instance, plan
-        A plan that `jigsaw_opt.checking.check` accepts for the instance.
-
-    Raises
-    ------
-    InvalidInputError
-        Some job moves.
+    `instance, plan`: A plan that `jigsaw_opt.checking.check` accepts for the instance.
     """
 
     def __init__(self, instance: Instance, plan: Plan) -> None:
@@ -94,13 +78,7 @@ class PhaseFailures:
         )
 
     def left(self, failed: Sequence[FailedPart]) -> tuple[Instance, Plan]:
-        """Return the instance of the jobs that run on what is left of the cluster, and their plan, timed anew.
-
-        Raises
-        ------
-        ValueError
-            No job runs, or the order of some group does not say when any more.
-        """
+        """Return the instance of the jobs that run on what is left of the cluster, and their plan, timed anew."""
         groups, lost = self._groups(failed)
         if lost or not groups:
             raise ValueError("no job runs, or the order of a group does not say when")

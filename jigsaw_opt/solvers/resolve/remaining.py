@@ -31,17 +31,10 @@ _JobPlan = TypeVar("_JobPlan", JobPlan, TaskGraphJobPlan)
 class RemainingWork:
     """Instance and plan that are left at a moment.
 
-    Parameters
-    ----------
-    instance
-        The jobs with the iterations that are left, released no earlier than the moment. Times stay absolute.
-    plan
-        The plan of these iterations as it was: its order counts, its times are too early where an iteration was under
-        way.
-    ended
-        By name of a job that has ended, when it did, in microseconds.
-    done
-        Makespan or weighted completion of those.
+    `instance`: the jobs with the iterations that are left, released no earlier than the moment. Times stay absolute.
+    `plan`: the plan of these iterations as it was: its order counts, its times are too early where an iteration was
+    under way. `ended`: by name of a job that has ended, when it did, in microseconds. `done`: makespan or weighted
+    completion of those.
     """
 
     instance: Instance
@@ -62,20 +55,6 @@ def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
     An iteration counts as done where all of it has ended by then. One under way is lost, and done again. Where some
     iterations of a repetition of a phase are done, the others become a phase of their own, and the next repetitions
     follow it.
-
-    Parameters
-    ----------
-    instance, plan
-        A plan that `jigsaw_opt.checking.check` accepts for the instance.
-    moment
-        In microseconds, at least 0.
-
-    Raises
-    ------
-    InvalidInputError
-        The horizon is cyclic, the moment is negative, or all jobs have ended by then; with all problems.
-    TooLargeError
-        At the moment some job of a phase is millions of iterations behind another.
     """
     problems = []
     if instance.horizon == "cyclic":
@@ -110,18 +89,7 @@ def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
 
 
 def listed(plan: Plan) -> Plan:
-    """Return a phased plan with its iterations listed one by one.
-
-    Parameters
-    ----------
-    plan
-        A correct one, of which no job moves or pauses with a restart.
-
-    Raises
-    ------
-    OutOfTimeError
-        The time of the solve is over.
-    """
+    """Return a phased plan with its iterations listed one by one."""
     found: list[JobPlan | TaskGraphJobPlan] = [*_listed(plan, JobPlan), *_listed(plan, TaskGraphJobPlan)]
     return Plan.of_jobs(
         plan.instance, plan.instance_sha256, plan.status, plan.objective, plan.bound, None, tuple(found)
@@ -209,12 +177,7 @@ def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instanc
     depth rule looks at all of their iterations keep all of them until they end, and others those that say which memory
     they hold. Jobs that the plan lacks stay as they are. There may be no job left.
 
-    Parameters
-    ----------
-    instance, plan
-        The plan keeps to the rules of the instance as far as they have the same jobs.
-    moment
-        In microseconds, at least 0.
+    `instance, plan`: the plan keeps to the rules of the instance as far as they have the same jobs.
     """
     known = {job.name: job for job in plan.data_parallel}
     jobs: list[Job] = []
@@ -248,17 +211,7 @@ def _remembered(job: Job, old: JobPlan, moment: int, model: Model) -> list[Worke
 
 
 def shifted_jobs(instance: Instance, plan: Plan, origin: int) -> tuple[Instance, Plan]:
-    """Return the instance and the plan on a finite horizon with time counted from `origin`.
-
-    Parameters
-    ----------
-    instance
-        The instance; releases before the origin become 0.
-    plan
-        Its plan.
-    origin
-        The new time 0, in microseconds.
-    """
+    """Return the instance and the plan on a finite horizon with time counted from `origin`."""
     jobs = tuple(_job_from(job, origin) for job in instance.jobs)
     plans = tuple(_plan_from(job, origin) for job in plan.data_parallel)
     return altered(instance, jobs=jobs), plan.with_jobs(plans)

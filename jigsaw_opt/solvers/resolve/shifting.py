@@ -18,16 +18,7 @@ def shifted(
 
     Where durations have not grown nothing starts later than it did, so the order alone bounds what a change costs.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance, with the jobs of the decisions.
-    decisions
-        One for each job.
-    moment
-        What started earlier stays; the rest starts no earlier than it, in microseconds.
-    after
-        By number of a job, those that end before it begins.
+    `moment`: what started earlier stays; the rest starts no earlier than it, in microseconds.
     """
     clocks = [_JobClock(operations, job, decision) for job, decision in zip(operations.jobs, decisions, strict=True)]
     free: defaultdict[object, int] = defaultdict(int)

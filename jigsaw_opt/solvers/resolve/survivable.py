@@ -41,23 +41,8 @@ def solve_survivable(
 ) -> Result:
     """Solve an instance as `solve` does, among plans that outlive the failure of any one link.
 
-    Parameters
-    ----------
-    instance
-        A valid one.
-    method, options, on_event
-        As of `jigsaw_opt.solve`; the bounds of events are those of such plans.
-
-    Returns
-    -------
-    Result
-        Its bound is one of all plans, and ``optimal`` means optimal among all. The status is ``infeasible`` where it is
-        proven that no plan is such a one, and ``unknown`` where none was found.
-
-    Raises
-    ------
-    UsageError
-        The method takes no such condition.
+    Its bound is one of all plans, and ``optimal`` means optimal among all. The status is ``infeasible`` where it is
+    proven that no plan is such a one, and ``unknown`` where none was found.
     """
     dead = bridges(instance.cluster) if not instance.policed else frozenset()
     narrow = altered(instance, cluster=instance.cluster.without(dead)) if dead else instance
@@ -142,13 +127,7 @@ def _shared(options: Options, share: float) -> Options:
 
 
 class LinkFailures:
-    """The failure of each link of a cluster alone.
-
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    """
+    """The failure of each link of a cluster alone."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -156,15 +135,7 @@ class LinkFailures:
         self._worst: str | None = None
 
     def outlived(self, operations: Operations, timetable: Timetable) -> bool:
-        """Return whether no failure of a link stops a job or, with the order kept, makes one break a guarantee.
-
-        Parameters
-        ----------
-        operations
-            The compiled instance.
-        timetable
-            Its plan.
-        """
+        """Return whether no failure of a link stops a job or, with the order kept, makes one break a guarantee."""
         effects = FailureEffects(KeptOrder(self._whole(operations), timetable), self._without)
         # What broke the last plan is likely to break this one.
         links = sorted(effects.used_links, key=lambda name: name != self._worst)

@@ -43,15 +43,7 @@ _PLACES_A_STEP, _WORK_OF_OPERATION = 10, 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Warm(OrtoolsSolver):
-    """Solves an instance from the plan of another one.
-
-    Parameters
-    ----------
-    plan
-        The old plan.
-    fix
-        Parts of it that stay.
-    """
+    """Solves an instance from the plan of another one."""
 
     plan: Plan
     fix: Fix
@@ -64,35 +56,12 @@ class Warm(OrtoolsSolver):
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
 
     def run(self, solve_state: SolveState) -> Result:
-        """Solve the instance.
-
-        Raises
-        ------
-        InvalidInputError
-            What is fixed cannot hold in the instance, or what has started not with the durations of now.
-        TooLargeError
-            For more blocks than a plan is written for.
-        """
+        """Solve the instance."""
         return solve_state.conclude(_resolving(solve_state, self.plan, self.fix).run, engines=["ortools"])
 
 
 def offer_repaired(solve_state: SolveState, plan: Plan) -> None:
-    """Offer a plan of another instance, repaired, as far as that is soon done.
-
-    Parameters
-    ----------
-    solve_state
-        The solve of the changed instance, of data-parallel jobs only.
-    plan
-        The old plan.
-
-    Raises
-    ------
-    InvalidInputError
-        They do not go together.
-    UsageError
-        Some job has a task graph.
-    """
+    """Offer a plan of another instance, repaired, as far as that is soon done."""
     if solve_state.operations.task_graphs:
         name = solve_state.operations.instance.task_graph_jobs[0].name
         raise UsageError(
@@ -159,13 +128,7 @@ class _Resolving:
         return self._improve(found, unassigned) if improving else None
 
     def _insertion(self) -> FiniteInsertion:
-        """Return a schedule that holds what has started.
-
-        Raises
-        ------
-        InvalidInputError
-            It overlaps or breaks an order with the durations of now.
-        """
+        """Return a schedule that holds what has started."""
         schedule = PartialSchedule(self.data, None, self.fix.moment)
         clashes = []
         jobs = {job.name: index for index, job in enumerate(self.operations.jobs)}

@@ -15,19 +15,9 @@ __all__ = ["Budget"]
 class Budget:
     """The work and the time that a search may use, from now on.
 
-    Parameters
-    ----------
-    solve_state
-        Knows the limits, and every other reason to stop.
-    share
-        Share that the search may use of the limit of work, and of the time that is left.
-    parent
-        Budget of the search whose move this search is: what is spent here is spent there.
-
-    Attributes
-    ----------
-    work
-        Deterministic seconds spent so far.
+    `solve_state`: knows the limits, and every other reason to stop. `share`: share that the search may use of the limit
+    of work, and of the time that is left. `parent`: budget of the search whose move this search is: what is spent here
+    is spent there.
     """
 
     def __init__(self, solve_state: SolveState, share: float = 1.0, parent: Budget | None = None) -> None:

@@ -21,30 +21,14 @@ _SAMPLE = 16
 
 
 def by_type(layout: Layout, servers: Iterable[int]) -> list[int]:
-    """Return servers by type, the most frequent type first, so that buddy-allocated blocks are of one type.
-
-    Parameters
-    ----------
-    layout
-        GPUs of the cluster.
-    servers
-        Numbers of servers.
-    """
+    """Return servers by type, the most frequent type first, so that buddy-allocated blocks are of one type."""
     known = {server: layout.servers[server].gpu_type for server in servers}
     count = Counter(known.values())
     return sorted(known, key=lambda server: (-count[known[server]], known[server]))
 
 
 class CandidateGenerator:
-    """Proposes GPUs for jobs, by loads.
-
-    Parameters
-    ----------
-    data
-        The instance.
-    rng
-        Source of random numbers.
-    """
+    """Proposes GPUs for jobs, by loads."""
 
     def __init__(self, data: ProblemData, rng: random.Random) -> None:
         self.data, self.rng, self.params = data, rng, data.params.candidates
@@ -63,15 +47,6 @@ class CandidateGenerator:
 
         The servers are those of one type and of all types together, or with `thorough` of each type in turn. A job too
         wide for a server takes servers near one another, the least used ones first.
-
-        Parameters
-        ----------
-        placement
-            The jobs that are placed so far.
-        index
-            Index of the job.
-        thorough
-            Whether to try every type of server, without random blur of the loads.
         """
         self._blur = 0.0 if thorough else self.params.blur
         seen: set[tuple[int, ...]] = set()
@@ -89,17 +64,7 @@ class CandidateGenerator:
 
         Within a server, other GPUs than before may be taken.
 
-        Parameters
-        ----------
-        placement
-            The jobs that are placed so far.
-        index
-            Index of the job.
-
-        Returns
-        -------
-        tuple[list[int], int] | None
-            None where the job is not placed, or where no other server has room.
+        None where the job is not placed, or where no other server has room.
         """
         assignment, rng = placement.assignments[index], self.rng
         if assignment is None:
@@ -120,23 +85,7 @@ class CandidateGenerator:
     ) -> list[int] | None:
         """Return the GPUs of a job with those on `source` replaced by the least loaded ones of `server`.
 
-        Parameters
-        ----------
-        placement
-            The jobs that are placed so far.
-        index
-            Index of the job.
-        gpus
-            GPUs of the job, by slot.
-        source
-            Server that its workers leave; at least one of them is there.
-        server
-            Server that they go to.
-
-        Returns
-        -------
-        list[int] | None
-            By slot; None where the server has no room.
+        By slot; None where the server has no room.
         """
         leaving = [slot for slot, gpu in enumerate(gpus) if self.layout.server_of[gpu] == source]
         need = placement.demands[index].need
@@ -150,22 +99,7 @@ class CandidateGenerator:
         return after
 
     def chosen(self, placement: PartialPlacement, index: int, gpus: Sequence[int]) -> list[int] | None:
-        """Return the first GPUs with memory for the levels that a job needs, None where there are too few.
-
-        Parameters
-        ----------
-        placement
-            The jobs that are placed so far.
-        index
-            Index of the job.
-        gpus
-            GPUs in order of preference.
-
-        Returns
-        -------
-        list[int] | None
-            By need: the needed levels descend.
-        """
+        """Return the first GPUs with memory for the levels that a job needs, None where there are too few."""
         chosen: list[int] = []
         skipped: list[tuple[int, int]] = []
         coming = iter(gpus)
@@ -203,20 +137,7 @@ class CandidateGenerator:
         return self._sets[key]
 
     def use(self, placement: PartialPlacement, server: int) -> int:
-        """Return the load of the fullest link at a server, or the mean load of its GPUs if that is more.
-
-        Parameters
-        ----------
-        placement
-            The jobs that are placed so far.
-        server
-            Number of the server.
-
-        Returns
-        -------
-        int
-            Load in microseconds.
-        """
+        """Return the load of the fullest link at a server, or the mean load of its GPUs if that is more."""
         inside = self.layout.on_server[server]
         load = sum([placement.gpu_us[gpu] for gpu in inside]) // len(inside)
         return max([load, *[placement.link_us[link] for link in self._links_at[server]]])

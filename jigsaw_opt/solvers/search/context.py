@@ -39,14 +39,7 @@ T = TypeVar("T")
 class ListSchedule:
     """A placement with priorities, and the list schedule that comes out.
 
-    Parameters
-    ----------
-    assignments
-        Where every job is.
-    priority, offset_us
-        By job, the factor on its priority, and its earliest start in microseconds.
-    outcome
-        The schedule.
+    `priority, offset_us`: by job, the factor on its priority, and its earliest start in microseconds.
     """
 
     assignments: Sequence[Assignment]
@@ -88,35 +81,13 @@ class Candidate:
 class Context:
     """One search under way, as its moves see it.
 
-    Parameters
-    ----------
-    solve_state
-        Receives the plans and says when to stop.
-    demands
-        Demand of each job.
-    rng
-        Source of random numbers.
-    budget
-        Work and time that the search may use.
-    propose
-        Takes every plan that a move finds, as soon as it is found: a better one becomes the incumbent at once, so that
-        it is not lost where the time ends before the move does. It returns nothing, for whether a move has succeeded
-        does not depend on what another thread found meanwhile.
-    stream
-        Number of this search among several on one incumbent.
-    offer
-        The same for a finished plan, and says by how much it is better; `SolveState.offer` where None.
-
-    Attributes
-    ----------
-    operations, data
-        The compiled instance, and data that are derived from it.
-    params
-        Parameters of all parts.
-    engine
-        Solves small models by CP-SAT.
-    best_list
-        The best list schedule so far.
+    `solve_state`: receives the plans and says when to stop. `budget`: work and time that the search may use. `propose`:
+    takes every plan that a move finds, as soon as it is found: a better one becomes the incumbent at once, so that it
+    is not lost where the time ends before the move does. It returns nothing, for whether a move has succeeded does not
+    depend on what another thread found meanwhile. `stream`: number of this search among several on one incumbent.
+    `offer`: the same for a finished plan, and says by how much it is better; `SolveState.offer` where None.
+    `operations, data`: the compiled instance, and data that are derived from it. `best_list`: the best list schedule so
+    far.
     """
 
     def __init__(

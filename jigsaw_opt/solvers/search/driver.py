@@ -31,21 +31,10 @@ __all__ = ["Driver"]
 class Driver:
     """One search under way.
 
-    Parameters
-    ----------
-    solve_state
-        Receives the plans and says when to stop.
-    stream
-        Number of this search among several on one incumbent; each has chance of its own.
-    moves
-        Classes of moves beside the registered ones, tried before them.
-    only
-        The one class of moves to make, without an opening, where it applies; None for all.
-
-    Attributes
-    ----------
-    begun
-        Set once the first plans are there: a search beside this one would only find the same before.
+    `solve_state`: receives the plans and says when to stop. `stream`: number of this search among several on one
+    incumbent; each has chance of its own. `moves`: classes of moves beside the registered ones, tried before them.
+    `only`: the one class of moves to make, without an opening, where it applies; None for all. `begun`: set once the
+    first plans are there: a search beside this one would only find the same before.
     """
 
     def __init__(
@@ -63,10 +52,7 @@ class Driver:
     def run(self, share: float = 1.0) -> StoppedBy:
         """Search until there is a reason to stop.
 
-        Parameters
-        ----------
-        share
-            Share that the search may use of the limit of work, and of the time that is left.
+        `share`: share that the search may use of the limit of work, and of the time that is left.
         """
         budget, idle = Budget(self.solve_state, share), 0
         if not self.open(budget):

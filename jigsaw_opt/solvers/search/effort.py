@@ -8,15 +8,7 @@ __all__ = ["Effort"]
 class Effort:
     """A length that grows by half after every call in vain, and starts anew after a success.
 
-    Parameters
-    ----------
-    longest
-        The most that it becomes; it begins with 1.
-
-    Attributes
-    ----------
-    length
-        Length of the next call, in units of the first one.
+    `longest`: the most that it becomes; it begins with 1. `length`: length of the next call, in units of the first one.
     """
 
     def __init__(self, longest: float) -> None:

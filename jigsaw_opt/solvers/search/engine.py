@@ -35,28 +35,14 @@ A small model is mostly in presolve, whose work the engine counts for little, so
 
 
 class Engine:
-    """One engine for all parts of a search.
-
-    Parameters
-    ----------
-    budget
-        Is told the work done.
-    """
+    """One engine for all parts of a search."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget, self.solve_state = budget, budget.solve_state
         self._calls = 0
 
     def solve(self, model: cp_model.CpModel, work: float) -> Value | None:
-        """Solve a model on one thread; return the value of each variable, or None where no solution was found.
-
-        Parameters
-        ----------
-        model
-            The model.
-        work
-            Limit in deterministic seconds.
-        """
+        """Solve a model on one thread; return the value of each variable, or None where no solution was found."""
         # One thread in turn for all of the engine's strategies: its neighbourhoods are among them.
         return self._solved([model], work, _SECONDS, interleave_search=self.solve_state.options.clocked)[0]
 
@@ -64,18 +50,6 @@ class Engine:
         """Solve small models, of which any solution will do, in parallel, each on one thread.
 
         `work` is the limit for each.
-
-        Parameters
-        ----------
-        models
-            The models.
-        work
-            Limit for each model, in deterministic seconds.
-
-        Returns
-        -------
-        list[Value | None]
-            By model, a function from variables to values; None where no solution was found.
         """
         return self._solved(models, work, _SECONDS_OF_SMALL, **_FEASIBLE)
 

@@ -25,15 +25,7 @@ _STEPS = 60
 
 
 def open_search(context: Context, begun: Event) -> None:
-    """Make the first plans: those of the heuristic's own orders, and what construction adds.
-
-    Parameters
-    ----------
-    context
-        The search.
-    begun
-        Set as soon as there are plans.
-    """
+    """Make the first plans: those of the heuristic's own orders, and what construction adds."""
     solve_state = context.solve_state
     warn_if_interpreted()
     if context.operations.task_graphs:

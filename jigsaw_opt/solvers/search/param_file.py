@@ -23,13 +23,7 @@ _TYPES: dict[type, tuple[tuple[type, ...], str]] = {
 
 
 def load_params(path: Path) -> SearchParams:
-    """Read a TOML file.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be read, is no TOML, or has unknown names or values out of range; with all problems.
-    """
+    """Read a TOML file."""
     return from_toml(read_file(path).decode(errors="replace"), str(path))
 
 
@@ -37,18 +31,6 @@ def from_toml(text: str, source: str = "parameters") -> SearchParams:
     """Return the parameters from the text of a TOML file; what it leaves out has its default.
 
     A former parameter, which is no longer tunable, is ignored with a `FutureWarning`.
-
-    Parameters
-    ----------
-    text
-        The text of the file.
-    source
-        Name of the file, for messages.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem and its path.
     """
     try:
         document = tomllib.loads(text)

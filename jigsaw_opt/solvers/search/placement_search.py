@@ -43,15 +43,7 @@ _SPARE_PLACES = 16
 
 
 class PlacementSearch:
-    """Anneals where workers are and which levels they take, by the loads of GPUs and links.
-
-    Parameters
-    ----------
-    data
-        The instance.
-    rng
-        Source of random numbers.
-    """
+    """Anneals where workers are and which levels they take, by the loads of GPUs and links."""
 
     def __init__(self, data: ProblemData, rng: random.Random) -> None:
         import networkx as nx
@@ -77,16 +69,8 @@ class PlacementSearch:
         The GPU or link of the largest load binds where the objective is not much more. Otherwise one of the jobs on the
         critical circuit goes to another server before all else.
 
-        Parameters
-        ----------
-        before
-            Where all jobs are, and at which levels.
-        share
-            Fall of the loads that is aimed at, as a share of the way from the largest one to the mean.
-        steps
-            Steps of annealing.
-        stop
-            Called now and then with the number of steps since; true ends the run.
+        `share`: fall of the loads that is aimed at, as a share of the way from the largest one to the mean. `stop`:
+        called now and then with the number of steps since; true ends the run.
         """
         graph, state, exponentials = self._graph(before.assignments), self._state(before), EXPONENTIALS
         anneal, settle = compiled(anneal_placement), compiled(settle_placement)

@@ -18,16 +18,7 @@ __all__ = ["ProblemData"]
 class ProblemData(AssignmentTable):
     """An instance with its layout, demands and assignments.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    layout
-        Its GPUs.
-    demands
-        Demand of each job.
-    params
-        Parameters of the search; their defaults unless said.
+    `params`: parameters of the search; their defaults unless said.
     """
 
     def __init__(
@@ -42,20 +33,7 @@ class ProblemData(AssignmentTable):
         self.number = {operations.cluster.gpu_name(*gpu): n for n, gpu in enumerate(layout.gpus)}
 
     def ring(self, job: OperationGraph, gpus: Sequence[int]) -> Channel:
-        """Return the channel of a job that a plan has on these GPUs.
-
-        Parameters
-        ----------
-        job
-            The job.
-        gpus
-            Its GPUs, by slot.
-
-        Raises
-        ------
-        ValueError
-            Where no path joins them.
-        """
+        """Return the channel of a job that a plan has on these GPUs."""
         channel = self.channel(job, gpus)
         if channel is None:
             raise ValueError("no path joins all servers of a job")
@@ -71,26 +49,7 @@ class ProblemData(AssignmentTable):
     def planned(
         self, index: int, gpus: Sequence[int], rows: Sequence[Sequence[int]], caps: Sequence[int], demand: Demand
     ) -> Assignment:
-        """Return a job on the GPUs of a plan, with its levels by iteration and slot.
-
-        Parameters
-        ----------
-        index
-            Index of the job.
-        gpus
-            Its GPUs, by slot.
-        rows
-            Levels by iteration and slot.
-        caps
-            By slot: the deepest level that memory admits.
-        demand
-            Demand of the job.
-
-        Raises
-        ------
-        ValueError
-            Where no path joins them.
-        """
+        """Return a job on the GPUs of a plan, with its levels by iteration and slot."""
         assignment = self.placed(index, gpus, LevelPlan(tuple(map(tuple, rows)), fixed=True), caps, demand)
         if assignment is None:
             raise ValueError(f"no path joins all servers of job {self.operations.jobs[index].name}")

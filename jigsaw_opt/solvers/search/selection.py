@@ -26,14 +26,7 @@ class AdaptiveSelection:
     (probability matching; Fialho, Da Costa, Schoenauer and Sebag, 2010). A move that gains nothing keeps a floor, so
     that it is asked again, and the floor fades with each call in vain.
 
-    Parameters
-    ----------
-    names
-        Names of the moves; each is tried once, in this order, before any is preferred.
-    rng
-        Source of random numbers.
-    params
-        `decay` and `floor`.
+    `names`: names of the moves; each is tried once, in this order, before any is preferred.
     """
 
     def __init__(self, names: Sequence[str], rng: random.Random, params: DriverParams) -> None:
@@ -78,14 +71,8 @@ class AdaptiveSelection:
 
         A move that found nothing to do counts as a long one, so that it does not come again at once.
 
-        Parameters
-        ----------
-        name
-            Name of the move.
-        gain
-            Its gain, as a share of the gap that was open before.
-        work
-            Its work, in deterministic seconds or in seconds of the clock; 0 where it found nothing to do.
+        `gain`: its gain, as a share of the gap that was open before. `work`: its work, in deterministic seconds or in
+        seconds of the clock; 0 where it found nothing to do.
         """
         decay = self._params.decay
         self._gain[name] = decay * self._gain[name] + (1 - decay) * gain

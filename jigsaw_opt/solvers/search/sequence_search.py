@@ -35,21 +35,11 @@ _STRIDE = 32
 class SequencedSchedule:
     """A schedule.
 
-    Parameters
-    ----------
-    assignments
-        Where every job is.
-    sequence
-        All operations in the order of their starts; on the cyclic horizon cut anywhere, so that operations that stand
-        before what they wait for wait for it in the period before.
-    level, start
-        By operation; on the cyclic horizon in one period of all jobs, and an operation before what it waits for is a
-        period too early.
-    value
-        Its objective.
-    critical_jobs
-        Jobs that its objective hangs on, as far as that is known: the one that ends last, or on the cyclic horizon
-        those on its critical circuit.
+    `sequence`: all operations in the order of their starts; on the cyclic horizon cut anywhere, so that operations that
+    stand before what they wait for wait for it in the period before. `level, start`: by operation; on the cyclic
+    horizon in one period of all jobs, and an operation before what it waits for is a period too early. `critical_jobs`:
+    jobs that its objective hangs on, as far as that is known: the one that ends last, or on the cyclic horizon those on
+    its critical circuit.
     """
 
     assignments: Sequence[Assignment]
@@ -65,17 +55,7 @@ class SequenceSearch:
 
     Its kernels are `sequence_annealing` on the finite horizon and `cyclic_annealing` on the cyclic one.
 
-    Parameters
-    ----------
-    eligibility
-        The instance.
-    rng
-        Source of random numbers.
-
-    Attributes
-    ----------
-    size
-        Number of operations: by job and iteration the blocks by slot, the transfers and the barrier.
+    `size`: number of operations: by job and iteration the blocks by slot, the transfers and the barrier.
     """
 
     def __init__(self, eligibility: ProblemData, rng: random.Random) -> None:
@@ -126,20 +106,10 @@ class SequenceSearch:
     ) -> SequencedSchedule:
         """Return the best schedule that some steps lead to from the order of another one.
 
-        Parameters
-        ----------
-        before
-            Another schedule.
-        assignments
-            Where the jobs are now.
-        steps
-            Number of orders that are tried; at least 1.
-        temperature
-            Share of the objective that the first steps may lose; it falls to 0.
-        stop
-            Called now and then with the number of operations visited since; true ends the run.
-        cutoff
-            Objective above which a schedule is of no use; the run ends as soon as it is not likely to get there.
+        `steps`: number of orders that are tried; at least 1. `temperature`: share of the objective that the first steps
+        may lose; it falls to 0. `stop`: called now and then with the number of operations visited since; true ends the
+        run. `cutoff`: objective above which a schedule is of no use; the run ends as soon as it is not likely to get
+        there.
         """
         function = self._function()
         self._begin(before, assignments)

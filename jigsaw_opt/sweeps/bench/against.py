@@ -26,21 +26,12 @@ _SAME = 1e-9
 class Change:
     """A change of a measure of a solver; less is better. Every figure is defined in docs/bench.md.
 
-    Parameters
-    ----------
-    solver, time_limit, measure
-        The solver, its time limit in seconds, and the measure.
-    instances, better, worse
-        Number of instances; of those where the median over seeds of the ratio is below 1, and above 1.
-    ratio
-        Geometric mean over instances of these medians, new by old; over those where both have a value.
-        None where none has.
-    low, high
-        Ends of its 95 % interval; None for fewer than two instances.
-    p, adjusted_p
-        Exact two-sided sign test of `better` and `worse`; the same after Holm over all changes.
-    verdict
-        ``worse`` or ``better`` where `adjusted_p` is at most the level, else ``no clear change``.
+    `solver, time_limit, measure`: the solver, its time limit in seconds, and the measure. `instances, better, worse`:
+    number of instances; of those where the median over seeds of the ratio is below 1, and above 1. `ratio`: geometric
+    mean over instances of these medians, new by old; over those where both have a value. None where none has. `low,
+    high`: ends of its 95 % interval; None for fewer than two instances. `p, adjusted_p`: exact two-sided sign test of
+    `better` and `worse`; the same after Holm over all changes. `verdict`: ``worse`` or ``better`` where `adjusted_p` is
+    at most the level, else ``no clear change``.
     """
 
     solver: str
@@ -61,21 +52,11 @@ class Change:
 class Against:
     """New runs beside old ones.
 
-    Parameters
-    ----------
-    level
-        Level of significance, for all changes together.
-    pairs, unpaired
-        Numbers of new runs with an old one of the same task, and without.
-    hosts
-        Number of machines that made the pairs; times of several are not the same.
-    changes
-        A solver, time limit and measure each.
-    least_instances
-        Number of instances at which a change can be judged at all: where it is the same way on all of them, and
-        so many have each of the changes.
-    too_few
-        Number of changes that cannot be judged worse or better, since they have too few instances.
+    `level`: level of significance, for all changes together. `pairs, unpaired`: numbers of new runs with an old one of
+    the same task, and without. `hosts`: number of machines that made the pairs; times of several are not the same.
+    `changes`: A solver, time limit and measure each. `least_instances`: number of instances at which a change can be
+    judged at all: where it is the same way on all of them, and so many have each of the changes. `too_few`: number of
+    changes that cannot be judged worse or better, since they have too few instances.
     """
 
     level: float
@@ -97,21 +78,10 @@ def against(
 ) -> Against:
     """Set runs against older ones of the same instance, solver, seed, limits and threads.
 
-    Parameters
-    ----------
-    old
-        The older rows by key.
-    new
-        The rows that are judged.
-    level
-        Level of significance: how likely chance alone makes any change count as a regression, at most.
-    measures
-        Some of `COMPARED`; all by default.
+    The changes of each solver, time limit and measure, with their p-values.
 
-    Returns
-    -------
-    Against
-        The changes of each solver, time limit and measure, with their p-values.
+    `level`: level of significance: how likely chance alone makes any change count as a regression, at most. `measures`:
+    some of `COMPARED`; all by default.
     """
     pairs = [(old[row["key"]], row) for row in new if row["key"] in old]
     lines = grouped(pairs, lambda pair: (pair[1]["solver"], pair[1]["time_limit"]))
@@ -134,12 +104,7 @@ def against(
 def judged(changes: Sequence[Change], level: float) -> list[Change]:
     """Return changes with p-values adjusted by Holm's correction over all of them, and verdicts.
 
-    Parameters
-    ----------
-    changes
-        The changes, each with its own p-value.
-    level
-        Level of significance; only changes with an adjusted p-value of at most that are judged better or worse.
+    `level`: level of significance; only changes with an adjusted p-value of at most that are judged better or worse.
     """
     chances = holm([change.p for change in changes])
     return [
@@ -153,14 +118,7 @@ def change_of(
 ) -> Change | None:
     """Return the change of a measure over pairs of an old and a new row; None where no pair has the measure.
 
-    Parameters
-    ----------
-    solver, limit, measure
-        What the change is called.
-    pairs
-        Old and new rows of the same instances.
-    ratio
-        One of `COMPARED`.
+    `pairs`: old and new rows of the same instances.
     """
     instances = grouped(pairs, lambda pair: pair[1]["instance_sha256"]).values()
     known = [[value for pair in own if (value := ratio(*pair)) is not None] for own in instances]

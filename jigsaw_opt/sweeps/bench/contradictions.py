@@ -11,14 +11,7 @@ __all__ = ["Contradiction", "contradictions"]
 class Contradiction(NamedTuple):
     """A run that another one, or its own objective, shows to be wrong, unless that one is.
 
-    Parameters
-    ----------
-    place
-        Where the run stands.
-    key
-        What of it is contradicted: ``bound`` or ``status``.
-    told
-        What contradicts what, in words.
+    `key`: what of it is contradicted: ``bound`` or ``status``.
     """
 
     place: str
@@ -29,10 +22,7 @@ class Contradiction(NamedTuple):
 def contradictions(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Contradiction]:
     """Return the runs whose bound, or proof that there is no plan, the best plan of the same instance refutes.
 
-    Parameters
-    ----------
-    rows
-        Rows of runs, from any number of files, each with what its place is called.
+    `rows`: rows of runs, from any number of files, each with what its place is called.
     """
     rows, best = [*rows], dict[str, tuple[int, str]]()
     for place, row in rows:

@@ -15,15 +15,10 @@ __all__ = ["Beyond", "beats_known", "best_known_by_hash", "better_plans", "beyon
 class Beyond:
     """A run whose value goes beyond the stored one.
 
-    Parameters
-    ----------
-    instance, solver, seed
-        Name of the bundled instance, solver and seed of the run.
-    kind
-        ``better``: its objective is below the best known one. ``contradiction``: its objective is below the proven
-        bound, or its bound above the best known objective, so that one of the two is wrong.
-    found, stored
-        Value of the run, and the stored value; None where no plan was known.
+    `instance, solver, seed`: name of the bundled instance, solver and seed of the run. `kind`: ``better``: its
+    objective is below the best known one. ``contradiction``: its objective is below the proven bound, or its bound
+    above the best known objective, so that one of the two is wrong. `found, stored`: value of the run, and the stored
+    value; None where no plan was known.
     """
 
     instance: str
@@ -50,10 +45,7 @@ def beats_known(sha256: str, objective: int | None) -> bool:
 def better_plans(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the best plan that beats the stored value, as a document, by the name of the bundled instance.
 
-    Parameters
-    ----------
-    rows
-        Rows of measured runs; those that beat a value hold their ``plan``.
+    `rows`: rows of measured runs; those that beat a value hold their ``plan``.
     """
     known, found = best_known_by_hash(), dict[str, Mapping[str, Any]]()
     for row in rows:
@@ -66,10 +58,7 @@ def better_plans(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def beyond_known(rows: Iterable[Mapping[str, Any]]) -> list[Beyond]:
     """Return the runs that beat or contradict the stored values, in the order of the rows.
 
-    Parameters
-    ----------
-    rows
-        Rows of measured runs; those of instances without a record say nothing.
+    `rows`: rows of measured runs; those of instances without a record say nothing.
     """
     known, found = best_known_by_hash(), list[Beyond]()
     for row in rows:

@@ -29,14 +29,9 @@ Row = Mapping[str, Any]
 class Contestant:
     """What is ranked: a solver with what decides how good it can be.
 
-    Parameters
-    ----------
-    solver, version, hardware
-        Name and version of the solver, and the machine; empty where a file does not say.
-    threads
-        Threads of a solve; None where a file does not say.
-    time_limit, work_limit
-        Seconds and deterministic units that end a solve; None for no limit.
+    `solver, version, hardware`: name and version of the solver, and the machine; empty where a file does not say.
+    `threads`: threads of a solve; None where a file does not say. `time_limit, work_limit`: seconds and deterministic
+    units that end a solve; None for no limit.
     """
 
     solver: str
@@ -51,20 +46,11 @@ class Contestant:
 class LeaderboardRow:
     """A line of the leaderboard.
 
-    Parameters
-    ----------
-    rank
-        Rank among those with the same limits, from 1; equal figures have the same rank.
-    contestant
-        Who it is.
-    seeds
-        Numbers of runs of an instance: the least, over instances that it has runs of.
-    solved, unsolved
-        Numbers of instances with a plan, and of those without one, in the median over its runs.
-    mean_gap
-        Mean over all instances of the median over runs of (objective − best) / objective; 1 where there is no plan.
-    best_share
-        Share of all instances on which this median is 0.
+    `rank`: rank among those with the same limits, from 1; equal figures have the same rank. `seeds`: numbers of runs of
+    an instance: the least, over instances that it has runs of. `solved, unsolved`: numbers of instances with a plan,
+    and of those without one, in the median over its runs. `mean_gap`: mean over all instances of the median over runs
+    of (objective − best) / objective; 1 where there is no plan. `best_share`: share of all instances on which this
+    median is 0.
     """
 
     rank: int
@@ -80,18 +66,10 @@ class LeaderboardRow:
 class Leaderboard:
     """Standings, and what they were made from.
 
-    Parameters
-    ----------
-    standings
-        By limits, then by rank.
-    instances
-        Number of instances, each of which counts for everyone.
-    without_plan
-        Number of instances that nobody has a plan of; they are left out.
-    improved
-        Names of bundled instances with an objective below the best known one, which is taken at its word.
-    without_certificate
-        Names of bundled instances that count and whose best objective no bundled plan shows.
+    `instances`: number of instances, each of which counts for everyone. `without_plan`: number of instances that nobody
+    has a plan of; they are left out. `improved`: names of bundled instances with an objective below the best known one,
+    which is taken at its word. `without_certificate`: names of bundled instances that count and whose best objective no
+    bundled plan shows.
     """
 
     standings: tuple[LeaderboardRow, ...]
@@ -102,20 +80,7 @@ class Leaderboard:
 
 
 def read_results(paths: Iterable[Path]) -> list[dict[str, Any]]:
-    """Return the rows of result files, each once.
-
-    Parameters
-    ----------
-    paths
-        Files with a JSON object a line, or folders of ``jigsaw bench``.
-
-    Raises
-    ------
-    InvalidInputError
-        Every problem of all files: files that cannot be read, lines that break the schema ``result``, values that a
-        proven bound or a plan, of any of the files or the best known one, shows to be wrong, and two results of one
-        run.
-    """
+    """Return the rows of result files, each once."""
     known = best_known_by_hash()
     report, rows = Report(), dict[tuple[object, ...], dict[str, Any]]()
     placed: list[tuple[str, Row]] = []
@@ -151,19 +116,7 @@ def read_results(paths: Iterable[Path]) -> list[dict[str, Any]]:
 def leaderboard(rows: Sequence[Row], set_name: str | None = None) -> Leaderboard:
     """Rank everybody who has a row.
 
-    Parameters
-    ----------
-    rows
-        Results, as `read_results` returns them.
-    set_name
-        Only instances of this bundled set, all of which count; None for all instances that occur.
-
-    Raises
-    ------
-    UsageError
-        There is no such set.
-    InvalidInputError
-        No row is of an instance that counts.
+    `set_name`: only instances of this bundled set, all of which count; None for all instances that occur.
     """
     known = best_known_by_hash()
     counted = {row["instance_sha256"] for row in rows}

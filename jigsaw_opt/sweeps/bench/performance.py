@@ -25,13 +25,8 @@ def objective_profile(rows: Sequence[Row]) -> dict[str, list[float]]:
 def time_profile(rows: Sequence[Row], near: float) -> dict[str, list[float]]:
     """Return for each solver and time limit the ratios of run time to the fastest with that instance and seed.
 
-    Parameters
-    ----------
-    rows
-        The rows of all solvers.
-    near
-        The time is the one until an objective of at most the best of the instance and this share of it;
-        infinite where the run never has one.
+    `near`: the time is the one until an objective of at most the best of the instance and this share of it; infinite
+    where the run never has one.
     """
     best = best_objectives(rows)
     seconds = {

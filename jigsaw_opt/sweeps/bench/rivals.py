@@ -20,15 +20,9 @@ Row = Mapping[str, Any]
 class Winner:
     """The solver that is best by a measure among those with the same time limit.
 
-    Parameters
-    ----------
-    measure, time_limit, solver
-        The measure, the time limit in seconds, and the solver.
-    instances
-        Number of instances that it has runs of.
-    rivals
-        The others, the closest first: each as the change from it to the winner, judged by the sign test after Holm's
-        correction over all rivals.
+    `measure, time_limit, solver`: the measure, the time limit in seconds, and the solver. `instances`: number of
+    instances that it has runs of. `rivals`: the others, the closest first: each as the change from it to the winner,
+    judged by the sign test after Holm's correction over all rivals.
     """
 
     measure: str
@@ -41,12 +35,7 @@ class Winner:
 def winners(rows: Sequence[Row], level: float = 0.05) -> list[Winner]:
     """Return for each time limit and measure of `COMPARED` the winner: fewest missing values, then the least mean.
 
-    Parameters
-    ----------
-    rows
-        The rows as `jigsaw bench` keeps them.
-    level
-        Level of significance, for all rivals of a winner together.
+    `rows`: the rows as `jigsaw bench` keeps them.
     """
     best = best_objectives(rows)
     values: Mapping[str, Callable[[Row], float]] = {

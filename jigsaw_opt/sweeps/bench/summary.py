@@ -46,25 +46,14 @@ _LEAST_SECONDS = 0.01
 class Cell:
     """One set, solver and time limit.
 
-    Parameters
-    ----------
-    set, solver, time_limit
-        The set of instances, the solver, and its time limit in seconds.
-    instances, runs, with_plan, proven, errors
-        Numbers of instances and of rows; of rows with a plan, with a proof of optimality or infeasibility,
-        with an error.
-    mean_gap, worst_gap
-        Mean and maximum over instances of the median over seeds of the certified gap.
-    primal_dual_integral
-        Mean over instances of the median over seeds of the integral of the gap over time, in seconds; None where a row
-        has none.
-    objective_ratio
-        Geometric mean over instances of the median over seeds of objective / best objective of all rows;
-        over the instances that have such a median. None where none has.
-    seconds_to_objective
-        The same mean of the seconds until the final objective was found.
-    time_ratio
-        The same mean of the seconds to the common target, relative to the fastest solver.
+    `set, solver, time_limit`: the set of instances, the solver, and its time limit in seconds. `instances, runs,
+    with_plan, proven, errors`: numbers of instances and of rows; of rows with a plan, with a proof of optimality or
+    infeasibility, with an error. `mean_gap, worst_gap`: mean and maximum over instances of the median over seeds of the
+    certified gap. `primal_dual_integral`: mean over instances of the median over seeds of the integral of the gap over
+    time, in seconds; None where a row has none. `objective_ratio`: geometric mean over instances of the median over
+    seeds of objective / best objective of all rows; over the instances that have such a median. None where none has.
+    `seconds_to_objective`: the same mean of the seconds until the final objective was found. `time_ratio`: the same
+    mean of the seconds to the common target, relative to the fastest solver.
     """
 
     set: str
@@ -134,15 +123,7 @@ def by_line(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def line_name(solver: str, limit: float | None) -> str:
-    """Return what a solver with a time limit in seconds is called in pictures.
-
-    Parameters
-    ----------
-    solver
-        Name of the solver.
-    limit
-        Time limit in seconds; None for none.
-    """
+    """Return what a solver with a time limit in seconds is called in pictures."""
     return solver if limit is None else f"{solver} {limit:g} s"
 
 
@@ -208,15 +189,7 @@ def best_objectives(rows: Iterable[Row]) -> dict[str, int]:
 
 
 def objective_ratio(row: Row, best: Mapping[str, int]) -> float:
-    """Return the objective of a row by the best one of its instance; infinite without a plan.
-
-    Parameters
-    ----------
-    row
-        The row of a run.
-    best
-        Best objective by the hash of an instance.
-    """
+    """Return the objective of a row by the best one of its instance; infinite without a plan."""
     # Times are whole microseconds; an objective of 0 is as good as one of 1.
     objective = row.get("objective")
     return inf if objective is None else max(1, objective) / max(1, best[row["instance_sha256"]])
@@ -245,17 +218,7 @@ def _races(rows: Iterable[Row]) -> dict[str, float]:
 def seconds_to(row: Row, target: float | None) -> float:
     """Return when the progress first shows an objective as good as a target; infinite where it never does.
 
-    Parameters
-    ----------
-    row
-        The row of a run, with its trajectory.
-    target
-        Objective to reach; None for one that nobody reaches.
-
-    Returns
-    -------
-    float
-        Seconds since the start of the run.
+    Seconds since the start of the run.
     """
     if target is None:
         return inf
@@ -264,15 +227,7 @@ def seconds_to(row: Row, target: float | None) -> float:
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
-    """Return the items by what the key says of them, in their order.
-
-    Parameters
-    ----------
-    items
-        The items.
-    key
-        Says of an item which group it belongs to.
-    """
+    """Return the items by what the key says of them, in their order."""
     groups: dict[Any, list[T]] = defaultdict(list)
     for item in items:
         groups[key(item)].append(item)

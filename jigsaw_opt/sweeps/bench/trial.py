@@ -28,19 +28,7 @@ _MAXRSS_PER_MIB = 1024 * 1024 if platform.system() == "Darwin" else 1024
 def measure(document: bytes, solver: str, options: Options) -> dict[str, Any]:
     """Solve an instance and tell what came out and what it cost.
 
-    Parameters
-    ----------
-    document
-        The instance.
-    solver
-        Name of a registered solver.
-    options
-        Limits, seed, threads.
-
-    Returns
-    -------
-    dict
-        The part of a row that only the solve can tell; where it raised, only ``error`` and the costs.
+    The part of a row that only the solve can tell; where it raised, only ``error`` and the costs.
     """
     instance = decode_instance(document)
     started, cpu = time.monotonic(), _cpu_seconds()

@@ -20,14 +20,7 @@ __all__ = ["Design", "Entry", "trials"]
 class Entry:
     """An instance that solvers are measured on.
 
-    Parameters
-    ----------
-    group
-        Its set or family, over which the summary takes means.
-    name
-        What the user calls it.
-    instance
-        The instance.
+    `group`: its set or family, over which the summary takes means.
     """
 
     group: str
@@ -39,14 +32,8 @@ class Entry:
 class Design:
     """The design of a measurement: all combinations of the first three, the rest the same for all.
 
-    Parameters
-    ----------
-    solvers, seeds, time_limits
-        Names, seeds, and seconds (None for no limit).
-    work_limit, gap
-        Deterministic units and relative gap that end a solve, or None.
-    threads
-        Threads of each solve.
+    `solvers, seeds, time_limits`: names, seeds, and seconds (None for no limit). `work_limit, gap`: deterministic units
+    and relative gap that end a solve, or None.
     """
 
     solvers: Sequence[str]
@@ -58,15 +45,7 @@ class Design:
 
 
 def trials(entries: Iterable[Entry], design: Design) -> tuple[SweepTask, ...]:
-    """Return a task for every combination, each once, instance by instance; the same input gives the same list.
-
-    Parameters
-    ----------
-    entries
-        The instances with their labels.
-    design
-        Solvers, seeds and time limits.
-    """
+    """Return a task for every combination, each once, instance by instance; the same input gives the same list."""
     tasks = {
         task.key: task
         for entry in entries

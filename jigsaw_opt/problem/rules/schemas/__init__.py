@@ -44,13 +44,7 @@ def schema(kind: Kind) -> dict[str, Any]:
 
 
 def shipped(kind: Kind) -> dict[str, Any]:
-    """Return the schema as it is without the depth rules that installed packages add; see `schema`.
-
-    Raises
-    ------
-    UsageError
-        There is no schema of that kind.
-    """
+    """Return the schema as it is without the depth rules that installed packages add; see `schema`."""
     if kind not in get_args(Kind):
         raise UsageError(f"no schema for {kind!r}; {nearest(kind, get_args(Kind))}", code="unknown-value", path="kind")
     loaded: dict[str, Any] = json.loads(files(__name__).joinpath(f"{kind}.json").read_bytes())
@@ -60,13 +54,7 @@ def shipped(kind: Kind) -> dict[str, Any]:
 
 
 def depth_schema(rule: str) -> dict[str, Any]:
-    """Return the JSON Schema of what stands under ``depth`` for a rule that a package adds.
-
-    Raises
-    ------
-    UsageError
-        No package adds such a rule.
-    """
+    """Return the JSON Schema of what stands under ``depth`` for a rule that a package adds."""
     added = depth_class(rule)
     if not issubclass(added, DepthPlugin):
         raise UsageError(f"depth rule {rule!r} is no plug-in", code="unknown-name", path="rule")

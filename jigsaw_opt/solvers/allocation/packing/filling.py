@@ -20,16 +20,8 @@ class _Front(NamedTuple):
 class Filling:
     """Jobs left, by kind in order of worth, and the coschedules that they can form on servers of one type.
 
-    Parameters
-    ----------
-    generation
-        Coschedules and their rates; a coschedule that is chosen gets its timetable.
-    number
-        Number of the type of servers.
-    jobs
-        Jobs left by class.
-    worth
-        Worth of a unit of progress by class.
+    `generation`: coschedules and their rates; a coschedule that is chosen gets its timetable. `number`: number of the
+    type of servers. `worth`: worth of a unit of progress by class.
     """
 
     def __init__(self, generation: Generation, number: int, jobs: Sequence[int], worth: Sequence[float]) -> None:
@@ -43,31 +35,13 @@ class Filling:
         self._best: dict[int, Valued | None] = {}
 
     def best(self, room: int, servers: int) -> Valued | None:
-        """Return the classes for a coschedule with the largest value per GPU, None where none fits.
-
-        Parameters
-        ----------
-        room
-            GPUs that are free on a server that is in use; a coschedule of at most as many fits.
-        servers
-            Unused servers; a coschedule of at most as many fits as well.
-        """
+        """Return the classes for a coschedule with the largest value per GPU, None where none fits."""
         found = (self._best_of(size) for size in self._coschedules)
         fitting = [v for v in found if v is not None and (v.gpus <= room or v.servers <= servers)]
         return max(fitting, key=lambda valued: (valued.value / valued.gpus, valued.gpus), default=None)
 
     def take(self, team: CoscheduledClasses, copies: int, gpus: int) -> None:
-        """Subtract the jobs of some copies of a coschedule from those that are left.
-
-        Parameters
-        ----------
-        team
-            The coschedule, with the classes of its jobs.
-        copies
-            How often it is used.
-        gpus
-            GPUs of each copy.
-        """
+        """Subtract the jobs of some copies of a coschedule from those that are left."""
         for number in team.classes:
             self._jobs[number] -= copies
         self._best.pop(gpus, None)

@@ -43,14 +43,7 @@ Recipe = tuple[int, int, tuple[tuple[tuple[str, ...], int], ...]]
 class Memory:
     """Timetables and patterns that one packing leaves to the next of the same types and models.
 
-    Parameters
-    ----------
-    timetables
-        Timetables of coschedules.
-    recipes
-        Patterns that were of use.
-    catalogues
-        Coschedules by kinds of jobs and types of servers, with the type of each.
+    `catalogues`: coschedules by kinds of jobs and types of servers, with the type of each.
     """
 
     timetables: Timetables = field(default_factory=Timetables)
@@ -61,23 +54,9 @@ class Memory:
 class Generation:
     """Column generation for one problem.
 
-    Parameters
-    ----------
-    problem
-        Cluster and queue.
-    memory
-        Of packings before; it is added to.
-
-    Attributes
-    ----------
-    coschedules, on_type
-        All coschedules, and the type of servers of each.
-    rates
-        Rates of the jobs of each coschedule: from its timetable where there is one, else those that none beats.
-    bound
-        No packing of these coschedules is worth more.
-    columns
-        Patterns with timetables.
+    `memory`: of packings before; it is added to. `coschedules, on_type`: all coschedules, and the type of servers of
+    each. `rates`: rates of the jobs of each coschedule: from its timetable where there is one, else those that none
+    beats. `bound`: no packing of these coschedules is worth more.
     """
 
     def __init__(self, problem: PackingProblem, memory: Memory) -> None:

@@ -16,20 +16,10 @@ __all__ = ["PackedQueue", "fill", "pack"]
 class PackedQueue:
     """A packing.
 
-    Parameters
-    ----------
-    patterns
-        Patterns, and how often each is used.
-    coschedules, types
-        The coschedules that the patterns name by number, and the type of servers of each.
-    rates
-        For each coschedule the rates of its jobs, from its timetable.
-    progress
-        Normalised progress by class in unit time.
-    objective
-        Value of the progress.
-    bound
-        No packing of such coschedules is worth more; infinite where none was sought.
+    `patterns`: patterns, and how often each is used. `coschedules, types`: the coschedules that the patterns name by
+    number, and the type of servers of each. `rates`: for each coschedule the rates of its jobs, from its timetable.
+    `progress`: normalised progress by class in unit time. `bound`: no packing of such coschedules is worth more;
+    infinite where none was sought.
     """
 
     patterns: tuple[tuple[ServerPattern, int], ...]
@@ -49,13 +39,8 @@ class PackedQueue:
 def pack(problem: PackingProblem, memory: Memory | None = None) -> PackedQueue:
     """Choose which jobs share which GPUs.
 
-    Parameters
-    ----------
-    problem
-        Cluster and queue.
-    memory
-        What earlier packings of the same types and models have left; it is added to. Timetables found once are not
-        looked for again, and the patterns that were in use are the first columns.
+    `memory`: what earlier packings of the same types and models have left; it is added to. Timetables found once are
+    not looked for again, and the patterns that were in use are the first columns.
     """
     generation = Generation(problem, memory if memory is not None else Memory())
     program, solution = generation.certify(generation.relax())

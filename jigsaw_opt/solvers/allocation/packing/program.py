@@ -20,13 +20,7 @@ class MasterSolution(NamedTuple):
 
 
 class RelaxedMaster:
-    """The master program without integrality.
-
-    Parameters
-    ----------
-    master
-        Its rows and first columns.
-    """
+    """The master program without integrality."""
 
     def __init__(self, master: Master) -> None:
         self.master = master

@@ -24,19 +24,8 @@ _WHOLE = 1e-7
 class Rounding:
     """A packing under construction.
 
-    Parameters
-    ----------
-    generation
-        Coschedules, their rates, and the patterns with timetables.
-
-    Attributes
-    ----------
-    taken
-        Number of times that each pattern is used.
-    servers, jobs
-        Servers left by type, and jobs left by class.
-    progress
-        Progress by class.
+    `generation`: coschedules, their rates, and the patterns with timetables. `taken`: number of times that each pattern
+    is used. `servers, jobs`: servers left by type, and jobs left by class.
     """
 
     def __init__(self, generation: Generation) -> None:
@@ -48,15 +37,7 @@ class Rounding:
         self.progress = [0.0] * len(problem.classes)
 
     def dive(self, program: RelaxedMaster, solution: MasterSolution) -> None:
-        """Take the whole parts of a solution until the program of what is left takes no pattern once.
-
-        Parameters
-        ----------
-        program
-            The linear program; its right-hand sides change.
-        solution
-            Its solution.
-        """
+        """Take the whole parts of a solution until the program of what is left takes no pattern once."""
         while True:
             before = self.taken.total()
             for pattern, share in zip(self.generation.columns, solution.columns, strict=True):
@@ -67,15 +48,7 @@ class Rounding:
             solution = program.solve()
 
     def take(self, pattern: ServerPattern, copies: int) -> int:
-        """Use a pattern up to `copies` times, as far as servers and jobs go; return how often it was used.
-
-        Parameters
-        ----------
-        pattern
-            The pattern.
-        copies
-            Largest number of times.
-        """
+        """Use a pattern up to `copies` times, as far as servers and jobs go; return how often it was used."""
         needs = pattern.jobs()
         room = min(self.jobs[c] // count for c, count in needs.items())
         copies = min(copies, room, self.servers[pattern.type] // pattern.servers)
@@ -129,29 +102,13 @@ class Rounding:
 
 
 def marginal(of_class: QueuedJobs, progress: float) -> float:
-    """Return the worth of one more unit of progress of a class.
-
-    Parameters
-    ----------
-    of_class
-        The class.
-    progress
-        Its normalised progress so far, of all its jobs together.
-    """
+    """Return the worth of one more unit of progress of a class."""
     step = next((s for s in of_class.steps if progress < s.share * of_class.count), None)
     return 0.0 if step is None else of_class.weight * step.slope
 
 
 def value_of(of_class: QueuedJobs, progress: float) -> float:
-    """Return the worth of all progress of a class.
-
-    Parameters
-    ----------
-    of_class
-        The class.
-    progress
-        Its normalised progress, of all its jobs together.
-    """
+    """Return the worth of all progress of a class."""
     value = reached = 0.0
     for step in of_class.steps:
         top = min(progress, step.share * of_class.count)

@@ -30,15 +30,8 @@ ITERATIONS = 32
 class Timetables:
     """Timetables of coschedules, by what they depend on.
 
-    Parameters
-    ----------
-    iterations
-        Iterations of each job in a period. With 1 every worker keeps its level for ever.
-
-    Attributes
-    ----------
-    found
-        Number of timetables that were searched for.
+    `iterations`: iterations of each job in a period. With 1 every worker keeps its level for ever. `found`: number of
+    timetables that were searched for.
     """
 
     iterations: int = ITERATIONS
@@ -48,14 +41,7 @@ class Timetables:
     def iteration_us(self, problem: PackingProblem, number: int, coschedule: Coschedule) -> Fraction | None:
         """Return the time in which each job of a coschedule does an iteration, in microseconds; None without a plan.
 
-        Parameters
-        ----------
-        problem
-            Cluster and queue.
-        number
-            Number of the type of servers.
-        coschedule
-            Kinds of jobs that share GPUs.
+        `coschedule`: kinds of jobs that share GPUs.
         """
         if len(coschedule.kinds) == 1:
             return coschedule.period_us  # Alone at full depth there is nothing to decide, and the period is exact.
@@ -80,15 +66,7 @@ def shortest_period(instance: Instance) -> int | None:
 
 
 def cyclic_plan(instance: Instance, operations: Operations) -> Plan | None:
-    """Return a checked plan of a cyclic instance by list scheduling; None where none was found.
-
-    Parameters
-    ----------
-    instance
-        The instance that the plan is for.
-    operations
-        The compiled instance; rules may be narrower than those of the instance.
-    """
+    """Return a checked plan of a cyclic instance by list scheduling; None where none was found."""
     timetable = next(timetables(operations), None)
     if timetable is None:
         return None

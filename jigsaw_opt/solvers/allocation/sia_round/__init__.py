@@ -31,16 +31,7 @@ _WINDOWS = ((2**12, 32), (2**15, 64), (2**17, 96))
 class RoundSolution:
     """Decision of a round.
 
-    Parameters
-    ----------
-    choice
-        Configuration of each job, or `NO_ALLOCATION`.
-    objective
-        Its cost.
-    bound
-        No choice costs less.
-    prices
-        Price of a GPU of each type that gives the bound.
+    `choice`: configuration of each job, or `NO_ALLOCATION`. `prices`: price of a GPU of each type that gives the bound.
     """
 
     choice: Integers
@@ -57,19 +48,7 @@ class RoundSolution:
 def solve_round(problem: SiaRound, *, seed: int = 0, target: float = 2e-5) -> RoundSolution | None:
     """Choose a configuration for every job.
 
-    Parameters
-    ----------
-    problem
-        The program.
-    seed
-        Of the order in which ties are broken.
-    target
-        Relative gap at which no better choice is looked for.
-
-    Returns
-    -------
-    RoundSolution | None
-        None if some job that must not be idle finds no GPUs.
+    None if some job that must not be idle finds no GPUs.
     """
     columns = Columns.of(problem)
     if not columns.every_job_has_one():

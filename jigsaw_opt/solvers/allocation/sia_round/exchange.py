@@ -22,14 +22,8 @@ class Base:
 
     A choice within the capacity costs more than the bound by its reduced costs and by the price of the GPUs it leaves.
 
-    Parameters
-    ----------
-    columns, prices
-        Configurations to choose from, and price of a GPU of each type.
-    picked
-        The cheapest configuration of each job.
-    reduced
-        Cost of each configuration beyond that, ``(jobs, configurations)``.
+    `columns, prices`: configurations to choose from, and price of a GPU of each type. `picked`: the cheapest
+    configuration of each job. `reduced`: cost of each configuration beyond that, ``(jobs, configurations)``.
     """
 
     columns: Columns
@@ -39,15 +33,7 @@ class Base:
 
     @classmethod
     def at(cls, columns: Columns, prices: Floats) -> Base:
-        """Return the cheapest choice at some prices.
-
-        Parameters
-        ----------
-        columns
-            Costs and GPUs of the configurations.
-        prices
-            Price of a GPU, by type.
-        """
+        """Return the cheapest choice at some prices."""
         priced = columns.priced(prices)
         picked = priced.argmin(axis=1)
         return cls(columns, prices, picked, priced - priced.min(axis=1, keepdims=True))
@@ -64,10 +50,7 @@ def within_capacity(base: Base) -> Integers | None:
 
     One job after the other takes the configuration that relieves most of the excess per cost.
 
-    Returns
-    -------
-    Integers | None
-        None if no change of one job relieves anything more.
+    None if no change of one job relieves anything more.
     """
     import numpy as np
 
@@ -103,16 +86,7 @@ def best_exchange(base: Base, picked: Integers, cells: int, jobs: int) -> Intege
     Dynamic programming over the GPUs left: job after job of the core either stays or moves. GPUs left are followed
     within a window around 0.
 
-    Parameters
-    ----------
-    base
-        The cheapest choice at the best prices.
-    picked
-        A choice within the capacity.
-    cells
-        States of the window, at most about so many.
-    jobs
-        Jobs of the core.
+    `cells`: states of the window, at most about so many.
     """
     import numpy as np
 

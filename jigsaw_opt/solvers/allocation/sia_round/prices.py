@@ -31,17 +31,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A round in which staying idle is the last configuration, one without GPUs.
-
-    Parameters
-    ----------
-    costs
-        By job and configuration.
-    gpus
-        By configuration and type.
-    capacity
-        By type.
-    """
+    """A round in which staying idle is the last configuration, one without GPUs."""
 
     costs: Floats
     gpus: Floats
@@ -67,12 +57,7 @@ class Columns:
 
         Of jobs that tie, the best prices then leave at most one a GPU type undecided.
 
-        Parameters
-        ----------
-        part
-            Largest rise, as a share of the mean absolute cost.
-        seed
-            Seed of the random numbers.
+        `part`: largest rise, as a share of the mean absolute cost.
         """
         import numpy as np
 

@@ -58,58 +58,17 @@ def sjf_bco(
 
 
 def first_fit(batch: Batch, order: Sequence[int]) -> BatchOutcome | None:
-    """Schedule by baseline FF: jobs take the first GPUs under the best limit on their load.
-
-    Parameters
-    ----------
-    batch
-        Jobs and servers.
-    order
-        Indices of the jobs, in the order in which they start.
-
-    Returns
-    -------
-    BatchOutcome | None
-        None where no schedule shorter than the horizon was found.
-    """
+    """Schedule by baseline FF: jobs take the first GPUs under the best limit on their load."""
     return best_limit(batch.horizon, partial(list_schedule, Estimates(batch), order, first_gpus))
 
 
 def least_load(batch: Batch, order: Sequence[int]) -> BatchOutcome | None:
-    """Schedule by baseline LS: jobs take the least loaded GPUs under the best limit on their load.
-
-    Parameters
-    ----------
-    batch
-        Jobs and servers.
-    order
-        Indices of the jobs, in the order in which they start.
-
-    Returns
-    -------
-    BatchOutcome | None
-        None where no schedule shorter than the horizon was found.
-    """
+    """Schedule by baseline LS: jobs take the least loaded GPUs under the best limit on their load."""
     return best_limit(batch.horizon, partial(list_schedule, Estimates(batch), order, least_loaded))
 
 
 def random_fit(batch: Batch, order: Sequence[int], seed: int = 0) -> BatchOutcome | None:
-    """Schedule by baseline RAND: jobs take any free GPUs, limited by the horizon alone.
-
-    Parameters
-    ----------
-    batch
-        Jobs and servers.
-    order
-        Indices of the jobs, in the order in which they start.
-    seed
-        Seed of the random numbers.
-
-    Returns
-    -------
-    BatchOutcome | None
-        None where no schedule shorter than the horizon was found.
-    """
+    """Schedule by baseline RAND: jobs take any free GPUs, limited by the horizon alone."""
     return list_schedule(Estimates(batch), order, random_gpus(seed), batch.horizon, batch.horizon)
 
 

@@ -17,13 +17,6 @@ def all_schedules(batch: Batch, limit: int) -> Iterator[BatchSchedule]:
 
     Idle slots help nobody, as all jobs are there from the beginning. A slot without a start may help, also
     when nothing ends in it: to wait may spare contention.
-
-    Parameters
-    ----------
-    batch
-        Jobs and servers.
-    limit
-        Largest makespan, in slots.
     """
     return _extend(BatchProgress(batch), {}, limit)
 
@@ -32,13 +25,6 @@ def best_schedule(batch: Batch, limit: int) -> BatchSchedule | None:
     """Return the schedule with the least makespan, proved by the program (10) to (13); None where there is none.
 
     Of schedules with the same ends one is listed.
-
-    Parameters
-    ----------
-    batch
-        Jobs and servers.
-    limit
-        Largest makespan, in slots.
     """
     listed = {completion(batch, schedule): schedule for schedule in all_schedules(batch, limit)}
     if not listed:

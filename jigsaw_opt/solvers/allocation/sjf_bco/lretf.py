@@ -14,17 +14,7 @@ def longest_remaining_first(chains: Sequence[ExchangeChain], preemptive: bool) -
 
     Exchanges that meet on no link go together.
 
-    Parameters
-    ----------
-    chains
-        The jobs at their places.
-    preemptive
-        Whether an exchange may be put aside at any slot; if not, one that has begun goes on.
-
-    Returns
-    -------
-    tuple of int
-        End of every job, in slots.
+    `preemptive`: whether an exchange may be put aside at any slot; if not, one that has begun goes on.
     """
     done = (0,) * len(chains)
     ends = [0] * len(chains)

@@ -15,14 +15,7 @@ __all__ = ["BatchOutcome", "Estimates", "Machine", "best_limit", "list_schedule"
 class BatchOutcome:
     """A schedule that an algorithm made.
 
-    Parameters
-    ----------
-    schedule
-        Starts and spreads.
-    ends
-        End of every job.
-    gpus
-        The GPUs of every job, ascending; they are numbered from 0 through the servers.
+    `gpus`: the GPUs of every job, ascending; they are numbered from 0 through the servers.
     """
 
     schedule: BatchSchedule
@@ -36,13 +29,7 @@ class BatchOutcome:
 
 
 class Estimates:
-    """Estimates that the algorithms have of a batch beforehand.
-
-    Parameters
-    ----------
-    batch
-        The jobs and servers.
-    """
+    """Estimates that the algorithms have of a batch beforehand."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
@@ -58,12 +45,7 @@ class Estimates:
 class Machine:
     """The GPUs while jobs are started on them.
 
-    Parameters
-    ----------
-    known
-        Estimates of the batch.
-    limit
-        No GPU is planned to work longer, ``theta``, in slots.
+    `limit`: no GPU is planned to work longer, ``theta``, in slots.
     """
 
     def __init__(self, known: Estimates, limit: int) -> None:
@@ -88,15 +70,7 @@ class Machine:
         return self.known.batch.jobs[job].workers
 
     def start(self, job: int, gpus: Iterable[int]) -> None:
-        """Start a job now on GPUs.
-
-        Parameters
-        ----------
-        job
-            Index of the job.
-        gpus
-            Numbers of free GPUs, as many as it needs.
-        """
+        """Start a job now on GPUs."""
         chosen = tuple(sorted(gpus))
         self._gpus[job] = self._held[job] = chosen
         self._starts[job] = self.progress.clock
@@ -130,19 +104,9 @@ class Machine:
 def list_schedule(known: Estimates, order: Sequence[int], rule: Rule, limit: int, before: int) -> BatchOutcome | None:
     """Start the jobs strictly in order, each as soon as the rule finds GPUs for it.
 
-    Parameters
-    ----------
-    known, order, rule
-        The batch, its jobs in the order in which they start, and who chooses GPUs.
-    limit
-        ``theta``.
-    before
-        A schedule whose makespan is not below this is of no use.
+    None where a job finds no GPUs although nothing runs, or the makespan is not below `before`.
 
-    Returns
-    -------
-    Outcome or None
-        None where a job finds no GPUs although nothing runs, or the makespan is not below `before`.
+    `known, order, rule`: the batch, its jobs in the order in which they start, and who chooses GPUs.
     """
     machine = Machine(known, limit)
     for job in order:
@@ -159,12 +123,7 @@ def list_schedule(known: Estimates, order: Sequence[int], rule: Rule, limit: int
 def best_limit(horizon: int, attempt: Callable[[int, int], BatchOutcome | None]) -> BatchOutcome | None:
     """Bisect on the limit: lower after an improvement, higher after none (Algorithm 1).
 
-    Parameters
-    ----------
-    horizon
-        The largest limit; a schedule has to be shorter than this.
-    attempt
-        From a limit and a makespan to beat, a schedule or None.
+    `attempt`: from a limit and a makespan to beat, a schedule or None.
     """
     best, makespan = None, horizon
     low, high = 1, horizon

@@ -29,14 +29,7 @@ Variant: TypeAlias = Literal["literal", "intent"]
 def rule_of(variant: Variant, threshold: int, spread: Fraction) -> Rule:
     """Return FA-FFP for jobs of at most `threshold` GPUs, and LBSGF for larger ones (Algorithm 1).
 
-    Parameters
-    ----------
-    variant
-        The two rules as printed or as meant.
-    threshold
-        ``kappa``.
-    spread
-        LBSGF looks at servers with at least so many times the GPUs of a job, ``lambda`` at least 1.
+    `spread`: LBSGF looks at servers with at least so many times the GPUs of a job, ``lambda`` at least 1.
     """
     small, large = {
         "literal": (least_loaded, least_busy_servers_as_printed(spread)),
@@ -46,15 +39,7 @@ def rule_of(variant: Variant, threshold: int, spread: Fraction) -> Rule:
 
 
 def first_gpus(job: int, board: GpuLedger) -> Sequence[int] | None:
-    """Return the first GPUs, server by server, None for too few: baseline FF.
-
-    Parameters
-    ----------
-    job
-        Index of the job.
-    board
-        GPUs and their loads.
-    """
+    """Return the first GPUs, server by server, None for too few: baseline FF."""
     return _enough(board.candidates(job), job, board)
 
 
@@ -62,13 +47,6 @@ def least_loaded(job: int, board: GpuLedger) -> Sequence[int] | None:
     """Return the GPUs with the least load, None for too few.
 
     This is baseline LS, and FA-FFP as its pseudo-code is printed (Algorithm 2).
-
-    Parameters
-    ----------
-    job
-        Index of the job.
-    board
-        GPUs and their loads.
     """
     return _enough(_by_load(board.candidates(job), board), job, board)
 
@@ -78,13 +56,6 @@ def packed(job: int, board: GpuLedger) -> Sequence[int] | None:
 
     It takes the servers already used before the others. On these, one that has room for the whole job is filled as
     tightly as possible; where none has, those with the most room are taken, which are the fewest.
-
-    Parameters
-    ----------
-    job
-        Index of the job.
-    board
-        GPUs and their loads.
     """
     need = board.workers(job)
     room = _by_server(board.candidates(job), board)

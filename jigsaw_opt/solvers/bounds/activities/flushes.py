@@ -39,15 +39,7 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
 
 
 def flushes_of(graph: CompiledTaskGraph, least_us: Sequence[int]) -> Iterator[Bound]:
-    """Yield a bound for each slot of a job that has a barrier, as far as the limit of steps goes.
-
-    Parameters
-    ----------
-    graph
-        The compiled job.
-    least_us
-        Least durations by operation, in microseconds.
-    """
+    """Yield a bound for each slot of a job that has a barrier, as far as the limit of steps goes."""
     before, after = _neighbours(graph)
     down = list(TopologicalSorter(before).static_order())
     whole, steps = graph.shape.barrier == "job", 0

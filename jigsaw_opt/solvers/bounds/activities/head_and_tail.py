@@ -27,10 +27,7 @@ def best_head_and_tail(operations: Sequence[Load]) -> tuple[int, int, int]:
     end, take no less. Without an operation that has both, head and tail belong to different chains, and their sum
     proves nothing.
 
-    Parameters
-    ----------
-    operations
-        Head, length and tail of each, at least one.
+    `operations`: head, length and tail of each, at least one.
     """
     tails = sorted({tail for _, _, tail in operations})
     place = {tail: number for number, tail in enumerate(tails)}
@@ -62,11 +59,6 @@ def merged(operations: Iterable[Load]) -> list[Load]:
     """Return at most `_CLASSES` squared loads in place of many: similar ones together, with their least head and tail.
 
     A lower head or tail only lowers what `best_head_and_tail` finds, so that this still bounds.
-
-    Parameters
-    ----------
-    operations
-        Head, length and tail of each.
     """
     loads = list(operations)
     if len(loads) <= _CLASSES**2:

@@ -81,14 +81,7 @@ class _PlacedSlots:
 class _PlacementTree:
     """The search for some jobs together.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    data
-        Least times of the jobs.
-    known
-        A bound that is proven already; nothing below it is told apart.
+    `known`: A bound that is proven already; nothing below it is told apart.
     """
 
     def __init__(self, operations: Operations, data: Sequence[TaskGraphData], known: int) -> None:
@@ -115,15 +108,7 @@ class _PlacementTree:
         return not self._open or self._open[0][-1].timed or self._too_large or len(self._open) > _MOST_OPEN
 
     def advance(self, steps: int, timed: int) -> _PlacedLoad:
-        """Go on with the search, and return a bound on the objective, or on the end of the only job.
-
-        Parameters
-        ----------
-        steps
-            Number of loads that are added up.
-        timed
-            Number of operations that are timed.
-        """
+        """Go on with the search, and return a bound on the objective, or on the end of the only job."""
         size = sum(each.graph.size for each in self._data)
         self._steps = steps
         while self._steps > 0 and not self.finished:
@@ -236,13 +221,7 @@ class _PlacementTree:
         return ("server", server) if self._cluster.servers[server].gpus == 1 else ("slot", self._place[job, slot])
 
     def bound(self, found: _PlacedLoad) -> Bound:
-        """Return the bound that a value is.
-
-        Parameters
-        ----------
-        found
-            The value.
-        """
+        """Return the bound that a value is."""
         jobs = tuple(each.graph.job.name for each in self._data)
         what, links = self._describe(found)
         sentence = f"{what}, in the best of all placements of slots on servers"

@@ -30,19 +30,8 @@ _MOST_LISTED = 20_000
 class TaskGraphData:
     """Least times of one job with a task graph, by operation of one iteration.
 
-    Parameters
-    ----------
-    graph
-        The compiled job.
-    cluster
-        The cluster.
-
-    Attributes
-    ----------
-    least_us
-        Least duration.
-    listed
-        Number of its iterations that are listed one by one; the others add to a chain as much as some of these do.
+    `listed`: number of its iterations that are listed one by one; the others add to a chain as much as some of these
+    do.
     """
 
     def __init__(self, graph: CompiledTaskGraph, cluster: Cluster) -> None:
@@ -65,13 +54,7 @@ class TaskGraphData:
         self._orders: dict[tuple[int, bool], dict[int, list[int]]] = {}
 
     def with_lengths(self, lengths_us: Sequence[int]) -> TaskGraphData:
-        """Return the data of the job where its operations have other durations.
-
-        Parameters
-        ----------
-        lengths_us
-            Durations by operation, without milestones, in microseconds.
-        """
+        """Return the data of the job where its operations have other durations."""
         other = copy(self)
         other.least_us = [*lengths_us, *[0] * self.graph.milestones]
         return other
@@ -199,20 +182,7 @@ def _weighted(data: list[TaskGraphData]) -> Bound:
 
 
 def earliest_end_us(graph: CompiledTaskGraph, cluster: Cluster) -> int:
-    """Return a lower bound on the end of a job with a task graph on the finite horizon, alone on the cluster.
-
-    Parameters
-    ----------
-    graph
-        The compiled job.
-    cluster
-        The cluster.
-
-    Returns
-    -------
-    int
-        Time in microseconds.
-    """
+    """Return a lower bound on the end of a job with a task graph on the finite horizon, alone on the cluster."""
     return _earliest_end(TaskGraphData(graph, cluster))
 
 

@@ -36,15 +36,6 @@ def watts_us(context: BoundContext, data: JobData, capped: Set[str]) -> int:
     """Return the least watts times microseconds of all blocks of a job under a cap, each where it draws least.
 
     It is 0 where some GPU that the job may use is not under the cap.
-
-    Parameters
-    ----------
-    context
-        The instance, and what is known of its jobs.
-    data
-        The job.
-    capped
-        Names of the servers under the cap.
     """
     job, blocks, servers = data.job, data.job_class.blocks, context.operations.cluster.servers
     if not blocks or any(servers[s].name not in capped for s in data.job_class.gpus):

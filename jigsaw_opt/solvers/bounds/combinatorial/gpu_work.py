@@ -74,16 +74,9 @@ def _unit_prices(count: int) -> Iterator[PriceVector]:
 class _PricedWork(NamedTuple):
     """Cost of the work of jobs of one class at a price vector.
 
-    Parameters
-    ----------
-    cost
-        Least price of a block, by level.
-    once, moment
-        Price of an iteration that no choice of levels goes below, and its moment (see `JobData.offset`).
-    overflow
-        What an iteration costs more because a job has at most one worker on each GPU of its cheapest class.
-    intervals, free_interval
-        See `ResourceDemand`.
+    `cost`: least price of a block, by level. `once, moment`: price of an iteration that no choice of levels goes below,
+    and its moment (see `JobData.offset`). `overflow`: what an iteration costs more because a job has at most one worker
+    on each GPU of its cheapest class.
     """
 
     cost: list[int]

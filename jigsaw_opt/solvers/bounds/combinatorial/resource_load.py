@@ -22,22 +22,7 @@ _SCANS = 48
 
 
 def resource_bounds(context: BoundContext, resources: Iterable[Resource], known: int) -> Iterator[Bound]:
-    """Yield what resources prove above a known value, whatever the objective.
-
-    Parameters
-    ----------
-    context
-        The instance, and what is known of its jobs.
-    resources
-        Sets of GPUs or links, with the demands of all jobs.
-    known
-        A proven lower bound.
-
-    Returns
-    -------
-    Iterator[Bound]
-        Rising bounds, each above all before.
-    """
+    """Yield what resources prove above a known value, whatever the objective."""
     bound = _weighted_completion if context.operations.objective == "weighted_completion" else _length
     for resource in resources:
         found = bound(context, resource, known)
@@ -132,17 +117,10 @@ def least_weighted_completion(jobs: Sequence[WeightedJob], capacity: int) -> tup
     constraints are found. Without own completion times it is the bound of Eastman, Even and Isaacs (1964); on one
     machine with one block a job it is Smith's rule itself.
 
-    Parameters
-    ----------
-    jobs
-        Weight, least completion time in microseconds, and demand of each job.
-    capacity
-        Amount of work that the resource does in a microsecond.
+    The bound, rounded up; and each job's share in it, rounded down.
 
-    Returns
-    -------
-    tuple[int, list[int]]
-        The bound, rounded up; and each job's share in it, rounded down.
+    `jobs`: weight, least completion time in microseconds, and demand of each job. `capacity`: amount of work that the
+    resource does in a microsecond.
     """
     shares = [job.weight * job.completion * _UNIT for job in jobs]
     demands = [(k, demand) for k, job in enumerate(jobs) if (demand := job.demand) and demand.work]

@@ -38,15 +38,9 @@ Label = tuple[int, ...]
 class Step(NamedTuple):
     """A step of a job on the GPU or the link that it shares.
 
-    Parameters
-    ----------
-    on_link
-        On which of the two.
-    length, hold
-        How long it takes until the next step may start, and until the other job may have the GPU or the link.
-        A step of no length is in nothing's way.
-    before, after
-        Least time from the iteration's start to its start, and, of the last step, from its end to the iteration's end.
+    `length, hold`: how long it takes until the next step may start, and until the other job may have the GPU or the
+    link. A step of no length is in nothing's way. `before, after`: least time from the iteration's start to its start,
+    and, of the last step, from its end to the iteration's end.
     """
 
     on_link: bool
@@ -59,14 +53,8 @@ class Step(NamedTuple):
 class Chain(NamedTuple):
     """A job as its steps one after the other.
 
-    Parameters
-    ----------
-    release, iterations, length
-        Moment before which nothing starts, number of iterations, and least length of one, in microseconds.
-    steps
-        Steps of an iteration.
-    free_work, room
-        Time on the link beyond that of all steps, and most of it in an iteration.
+    `release, iterations, length`: moment before which nothing starts, number of iterations, and least length of one, in
+    microseconds. `free_work, room`: time on the link beyond that of all steps, and most of it in an iteration.
     """
 
     release: int
@@ -83,14 +71,7 @@ class Chain(NamedTuple):
         The worker on the GPU has the least level that the rule allows, and bucket 1 is not ready before that worker has
         it.
 
-        Parameters
-        ----------
-        data
-            The job.
-        on_gpu
-            Whether one of its GPUs is shared.
-        alone
-            What it asks of the link that is shared; None where no link is.
+        `alone`: what it asks of the link that is shared; None where no link is.
         """
         level = critical.least_levels(data.job)[0]
         blocks = [times for times in data.job_class.blocks.values() if len(times) >= level]
@@ -118,15 +99,9 @@ class Chain(NamedTuple):
     def proceed(self, done: int, state: Label, free: Label) -> tuple[Label, Label]:
         """Do the next step as early as possible, and return the new `state` and `free`.
 
-        Parameters
-        ----------
-        done
-            Number of steps done.
-        state
-            Start of the iteration, end of the last step, time that the iteration has lost to the other job and that
-            free work cannot fill, and minus the free work that has cost no time so far.
-        free
-            Moments from which no step of the other job is in the way on the GPU, and on the link.
+        `state`: start of the iteration, end of the last step, time that the iteration has lost to the other job and
+        that free work cannot fill, and minus the free work that has cost no time so far. `free`: moments from which no
+        step of the other job is in the way on the GPU, and on the link.
         """
         began, ended, lost, saved = state
         at, full = done % len(self.steps), done // len(self.steps)
@@ -162,13 +137,7 @@ class Chain(NamedTuple):
 
 
 def must_share_gpu(first: JobData, second: JobData) -> bool:
-    """Return whether two jobs have more workers than there are GPUs for both of them.
-
-    Parameters
-    ----------
-    first, second
-        The jobs.
-    """
+    """Return whether two jobs have more workers than there are GPUs for both of them."""
     gpus = {**first.job_class.gpus, **second.job_class.gpus}
     both = all(data.job_class.blocks for data in (first, second))
     return both and first.job.slots + second.job.slots > sum(gpus.values())
@@ -177,19 +146,7 @@ def must_share_gpu(first: JobData, second: JobData) -> bool:
 def pair_inequalities(
     jobs: tuple[int, int], one: Chain, other: Chain, reason: str, budget: BoundBudget
 ) -> Iterator[Inequality]:
-    """Yield inequalities between the completion times of two jobs, from the lower convex hull of their pairs.
-
-    Parameters
-    ----------
-    jobs
-        Their indices.
-    one, other
-        Their chains.
-    reason
-        What makes them exclude each other, in the user's terms.
-    budget
-        Charged for the states; once it is spent, there are no inequalities.
-    """
+    """Yield inequalities between the completion times of two jobs, from the lower convex hull of their pairs."""
     states = one.size * other.size
     if budget.spent or not 0 < states <= _MOST_STATES:
         return

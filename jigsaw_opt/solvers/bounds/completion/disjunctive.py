@@ -69,16 +69,8 @@ def _disjunctive_sets(resource: Resource, job_data: Sequence[JobData]) -> Iterat
 class DisjunctiveSet:
     """Some jobs, of which those of a group exclude each other.
 
-    Parameters
-    ----------
-    resource
-        The links. A job uses the same ones for all its transfers, in their order and alone.
-    job_data
-        All jobs.
-    jobs
-        Those at issue.
-    groups
-        Number of groups that they fall into, at most.
+    `resource`: the links. A job uses the same ones for all its transfers, in their order and alone. `groups`: number of
+    groups that they fall into, at most.
     """
 
     def __init__(self, resource: Resource, job_data: Sequence[JobData], jobs: Sequence[int], groups: int) -> None:
@@ -113,12 +105,7 @@ class DisjunctiveSet:
     def pairs(self, jobs: Sequence[int], budget: BoundBudget) -> Iterator[Inequality]:
         """Yield inequalities between the last of the jobs of a group and each of the others.
 
-        Parameters
-        ----------
-        jobs
-            Indices of the jobs of the group.
-        budget
-            Charged for pairs that are not known yet.
+        `jobs`: indices of the jobs of the group.
         """
         for k in jobs[:-1]:
             pair = k, jobs[-1]
@@ -129,17 +116,7 @@ class DisjunctiveSet:
             yield from self._pairs[pair]
 
     def branch(self, program: CompletionProgram, cuts: Sequence[LoadCuts], budget: BoundBudget) -> Iterator[Bound]:
-        """Yield rising bounds that hold however the jobs fall into groups, by best-first branch and bound.
-
-        Parameters
-        ----------
-        program
-            The solved program over completion times.
-        cuts
-            Cutting planes that hold whatever the groups.
-        budget
-            Charged for the pairs and the rounds of each branch.
-        """
+        """Yield rising bounds that hold however the jobs fall into groups, by best-first branch and bound."""
         heap = [_Node(program.dual().value, 0, (), program)]
         number = 0
         while heap and number < _MOST_NODES and not budget.spent:

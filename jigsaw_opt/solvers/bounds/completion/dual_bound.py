@@ -28,16 +28,8 @@ _FILTER = 1e-9
 class DualTerm(NamedTuple):
     """Charge of a job complete at ``e`` for its work in an interval: ``share * max(0, inside - late(e - end))``.
 
-    Parameters
-    ----------
-    end
-        End of the interval, in microseconds.
-    inside
-        Work that is not done before the interval.
-    share
-        Price of a unit of work, in parts of one over `UNIT`.
-    late
-        Most work in the last moments of the job.
+    `end`: end of the interval, in microseconds. `inside`: work that is not done before the interval. `share`: price of
+    a unit of work, in parts of one over `UNIT`. `late`: most work in the last moments of the job.
     """
 
     end: int
@@ -49,14 +41,8 @@ class DualTerm(NamedTuple):
 class CompletionCost:
     """Cost of a job's completion time: a price for each microsecond, and dual terms. Between corners it is linear.
 
-    Parameters
-    ----------
-    own
-        The job is complete no earlier, in microseconds.
-    price
-        Part of its weight that is left, in parts of one over `UNIT`; at least 0.
-    terms
-        For the energetic intervals that its work may lie in.
+    `own`: the job is complete no earlier, in microseconds. `price`: part of its weight that is left, in parts of one
+    over `UNIT`; at least 0. `terms`: for the energetic intervals that its work may lie in.
     """
 
     def __init__(self, own: int, price: int, terms: Sequence[DualTerm] = ()) -> None:
@@ -114,12 +100,8 @@ class CompletionCost:
 class DualBound:
     """A bound on the weighted sum of completion times, in exact integers.
 
-    Parameters
-    ----------
-    constants
-        Amounts that are added to all costs, in parts of one over `UNIT`, by their reason.
-    costs
-        Cost of each job's completion time.
+    `constants`: amounts that are added to all costs, in parts of one over `UNIT`, by their reason. `costs`: cost of
+    each job's completion time.
     """
 
     def __init__(self, constants: Mapping[str, int], costs: Sequence[CompletionCost]) -> None:
@@ -148,14 +130,7 @@ class DualBound:
     def proof(self, sentence: str, jobs: Sequence[str], servers: tuple[str, ...], links: tuple[str, ...]) -> Proof:
         """Return the proof of the bound: its constants, and the least cost of each job.
 
-        Parameters
-        ----------
-        sentence
-            What proves it, in the user's terms.
-        jobs
-            Names of all jobs, by index.
-        servers, links
-            Names of what it rests on.
+        `jobs`: names of all jobs, by index.
         """
         terms = [Term(reason, constant // UNIT, "weight * us") for reason, constant in self.constants.items()]
         terms += [

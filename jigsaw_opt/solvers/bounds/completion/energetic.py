@@ -60,15 +60,7 @@ class _EnergeticInterval(NamedTuple):
 
 
 class _EnergeticResource:
-    """A resource, and the work of jobs on it between any two moments.
-
-    Parameters
-    ----------
-    resource
-        Capacity and demands.
-    job_data
-        The jobs.
-    """
+    """A resource, and the work of jobs on it between any two moments."""
 
     def __init__(self, resource: Resource, job_data: Sequence[JobData]) -> None:
         self.capacity = resource.capacity
@@ -111,17 +103,7 @@ ENERGETIC_INTERVALS = Relaxation("energetic_intervals", _bounds, frozenset({"wei
 def energetic_bounds(
     program: CompletionProgram, resources: Sequence[Resource], job_data: Sequence[JobData], budget: BoundBudget
 ) -> Iterator[DualBound]:
-    """Yield bounds from intervals on all resources, together with the inequalities in use of a solved program.
-
-    Parameters
-    ----------
-    program
-        Gives the weights, the least completion times, and what is known of them.
-    resources, job_data
-        Demands of the jobs by resource, and the jobs.
-    budget
-        Charged for every round.
-    """
+    """Yield bounds from intervals on all resources, together with the inequalities in use of a solved program."""
     energetic = [_EnergeticResource(resource, job_data) for resource in resources]
     master = _ConvexifiedMaster(program, energetic)
     moments = _moments(program, job_data)
@@ -149,15 +131,7 @@ def _moments(program: CompletionProgram, job_data: Sequence[JobData]) -> Floats:
 
 
 class _ConvexifiedMaster:
-    """The linear program over mixtures of completion times of each job.
-
-    Parameters
-    ----------
-    program
-        Weights, least completion times, inequalities.
-    energetic
-        The resources.
-    """
+    """The linear program over mixtures of completion times of each job."""
 
     def __init__(self, program: CompletionProgram, energetic: Sequence[_EnergeticResource]) -> None:
         self._weights, self._own, self._energetic = program.weights, program.own, energetic

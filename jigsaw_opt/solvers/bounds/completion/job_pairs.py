@@ -31,15 +31,7 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
 
 
 def forced_sharing(job_data: Sequence[JobData], budget: BoundBudget) -> Iterator[Inequality]:
-    """Yield inequalities between the completion times of jobs that are too wide not to share a GPU.
-
-    Parameters
-    ----------
-    job_data
-        All jobs.
-    budget
-        Charged for each pair.
-    """
+    """Yield inequalities between the completion times of jobs that are too wide not to share a GPU."""
     classes = {id(data.job_class): data for data in job_data}
     pairs = checking_deadline(product(classes.items(), repeat=2))
     # Whether two jobs must share depends on their classes alone, and there are far fewer classes than jobs.

@@ -40,16 +40,8 @@ _STEP_WORK = 1e-7
 class WorkFragment(NamedTuple):
     """Some of the work of a job on a resource.
 
-    Parameters
-    ----------
-    job
-        Index of the job.
-    head
-        None of it runs before this moment, in microseconds.
-    work
-        Its amount.
-    offset
-        Twice the sum of amount times least distance to the job's completion.
+    `head`: none of it runs before this moment, in microseconds. `offset`: twice the sum of amount times least distance
+    to the job's completion.
     """
 
     job: int
@@ -59,15 +51,7 @@ class WorkFragment(NamedTuple):
 
 
 class LoadCuts:
-    """The fragments of all jobs on one resource, and the cutting planes that they give.
-
-    Parameters
-    ----------
-    resource
-        Capacity and demands.
-    job_data
-        The jobs.
-    """
+    """The fragments of all jobs on one resource, and the cutting planes that they give."""
 
     def __init__(self, resource: Resource, job_data: Sequence[JobData]) -> None:
         self._capacity, self._reason = resource.capacity, resource.reason
@@ -92,12 +76,8 @@ class LoadCuts:
 
         Fragments with early mean busy times make the most of a set, so only sets that grow in this order are tried.
 
-        Parameters
-        ----------
-        completions
-            Completion time of each job, in microseconds.
-        tolerance
-            Least violation that counts, in microseconds.
+        `completions`: completion time of each job, in microseconds. `tolerance`: least violation that counts, in
+        microseconds.
         """
         if not self._fragments:
             return
@@ -181,15 +161,6 @@ def cut_rounds(program: CompletionProgram, cuts: Sequence[LoadCuts], budget: Bou
     """Add the cutting planes that a solved program violates most, and solve it again, until it violates hardly any.
 
     Yields after every round.
-
-    Parameters
-    ----------
-    program
-        The solved program; receives the inequalities.
-    cuts
-        Fragments of all jobs, by resource.
-    budget
-        Charged for every round.
     """
     for _ in range(_ROUNDS):
         tolerance = _TOLERANCE * max(program.completions)

@@ -23,14 +23,7 @@ __all__ = ["CompletionProgram", "Inequality", "constants", "prices_left", "withi
 class Inequality(NamedTuple):
     """The completion times of jobs, each times its factor, add up to at least `least`.
 
-    Parameters
-    ----------
-    factors
-        Positive factor by index of the job.
-    least
-        The right side.
-    reason
-        What proves it, in the user's terms.
+    `factors`: positive factor by index of the job. `reason`: what proves it, in the user's terms.
     """
 
     factors: Mapping[int, int]
@@ -47,12 +40,7 @@ class Inequality(NamedTuple):
 class CompletionProgram:
     """Minimise the weighted sum of completion times, each at least the job's own, under a growing set of inequalities.
 
-    Parameters
-    ----------
-    weights
-        Weight of each job.
-    own
-        Least completion time of each job in microseconds.
+    `own`: least completion time of each job in microseconds.
     """
 
     def __init__(self, weights: Sequence[int], own: Sequence[int]) -> None:
@@ -135,17 +123,7 @@ def constants(shares: Sequence[tuple[Inequality, int]]) -> dict[str, int]:
 def prices_left(weights: Sequence[int], shares: Sequence[tuple[Inequality, int]]) -> list[int]:
     """Return what inequalities with multipliers leave of each job's weight, in parts of one over `UNIT`.
 
-    Parameters
-    ----------
-    weights
-        Weight of each job.
-    shares
-        Inequalities, each with its multiplier in parts of one over `UNIT`.
-
-    Returns
-    -------
-    list[int]
-        By job; negative where the multipliers take more than its weight.
+    By job; negative where the multipliers take more than its weight.
     """
     prices = [weight * UNIT for weight in weights]
     for row, share in shares:
@@ -155,15 +133,7 @@ def prices_left(weights: Sequence[int], shares: Sequence[tuple[Inequality, int]]
 
 
 def within_weights(weights: Sequence[int], shares: Sequence[tuple[Inequality, int]]) -> list[tuple[Inequality, int]]:
-    """Return inequalities with multipliers, all scaled down by one factor where they take more than a job's weight.
-
-    Parameters
-    ----------
-    weights
-        Weight of each job.
-    shares
-        Inequalities, each with its multiplier in parts of one over `UNIT`.
-    """
+    """Return inequalities with multipliers, all scaled down by one factor where they take more than a job's weight."""
     pairs = zip(weights, prices_left(weights, shares), strict=True)
     # `w * UNIT - price` is what the multipliers take of a job. Any multipliers prove a bound if no price is negative,
     # and one factor for all keeps them in balance.

@@ -19,10 +19,7 @@ __all__ = ["SharedProgram"]
 class SharedProgram:
     """The program over completion times of one run. Each relaxation adds what it knows, and leaves it to the next.
 
-    Parameters
-    ----------
-    context
-        The instance, and what is known of its jobs.
+    `context`: the instance, and what is known of its jobs.
     """
 
     def __init__(self, context: BoundContext) -> None:
@@ -36,18 +33,6 @@ class SharedProgram:
         """Solve the program repeatedly, with the cutting planes that its completion times violate.
 
         Yields what lies above the `known` value.
-
-        Parameters
-        ----------
-        known
-            A proven lower bound.
-        budget
-            Charged for every round.
-
-        Returns
-        -------
-        Iterator[Bound]
-            Rising bounds above the known one.
         """
         if budget.spent:
             return
@@ -59,15 +44,7 @@ class SharedProgram:
                 yield self.bound(dual, self.program.reason)
 
     def bound(self, dual: DualBound, sentence: str) -> Bound:
-        """Return the bound that multipliers prove, with the names of the resources that it rests on.
-
-        Parameters
-        ----------
-        dual
-            The multipliers' bound.
-        sentence
-            What proves it, in the user's terms.
-        """
+        """Return the bound that multipliers prove, with the names of the resources that it rests on."""
         names = [data.job.name for data in self.job_data]
         used = [each for each in self.resources if any(each.reason in reason for reason in dual.constants)]
         servers = dict.fromkeys(name for resource in used for name in resource.servers)

@@ -24,10 +24,7 @@ _MOST_INTERVALS = 1_000
 class WorkFunction:
     """A rising piecewise linear function from 0 at 0, with integer corners and integer slopes.
 
-    Parameters
-    ----------
-    rises
-        Slope, first moment and length of each stretch over which it rises; where several overlap, they add up.
+    `rises`: slope, first moment and length of each stretch over which it rises; where several overlap, they add up.
     """
 
     def __init__(self, rises: Sequence[tuple[int, int, int]]) -> None:
@@ -69,12 +66,7 @@ class WorkFunction:
 class Profile(NamedTuple):
     """Most work of a job in a stretch of time that begins at its release, or that ends at its completion.
 
-    Parameters
-    ----------
-    base, room
-        Work that every iteration has, and the most free work beyond it.
-    free_work
-        All free work.
+    `base, room`: work that every iteration has, and the most free work beyond it.
     """
 
     base: WorkFunction
@@ -117,17 +109,9 @@ def _first(function: WorkFunction | Profile, work: int) -> int:
 def profiles(data: JobData, demand: ResourceDemand | None) -> tuple[Profile, Profile] | None:
     """Return the profiles of a job from its release and from its end.
 
-    Parameters
-    ----------
-    data
-        The job.
-    demand
-        What it asks of the resource, None for nothing.
+    None for a job that asks nothing, or that has too many intervals.
 
-    Returns
-    -------
-    tuple[Profile, Profile] | None
-        None for a job that asks nothing, or that has too many intervals.
+    `demand`: what it asks of the resource, None for nothing.
     """
     if demand is None or not demand.work or data.job.iterations * (len(demand.intervals) + 1) > _MOST_INTERVALS:
         return None

@@ -85,14 +85,7 @@ class Refutation(NamedTuple):
 class Packing:
     """Bin types, and what they have to hold together.
 
-    Parameters
-    ----------
-    bins
-        The bin types.
-    demands
-        Least number of copies of each class.
-    jobs
-        Names of the jobs of each class.
+    `demands`: least number of copies of each class. `jobs`: names of the jobs of each class.
     """
 
     bins: tuple[BinType, ...]
@@ -116,15 +109,7 @@ class Packing:
         return patterns if len(patterns) == len(found) else None
 
     def too_much(self, prices: Sequence[int], patterns: Sequence[Pattern]) -> bool:
-        """Return whether the demands are worth more than the best patterns of all bins.
-
-        Parameters
-        ----------
-        prices
-            Integer price of each class.
-        patterns
-            The most valuable pattern of each bin type at these prices.
-        """
+        """Return whether the demands are worth more than the best patterns of all bins."""
         asked = sum(price * demand for price, demand in zip(prices, self.demands, strict=True))
         return sum(bins.count * best.value for bins, best in zip(self.bins, patterns, strict=True)) < asked
 
@@ -134,17 +119,7 @@ class Packing:
         return Refutation(prices, patterns) if patterns is not None and self.too_much(prices, patterns) else None
 
     def proof(self, refutation: Refutation, sentence: str, links: tuple[str, ...]) -> Proof:
-        """Return a refutation as a proof for the user: the worth of the demands, and the most that the bins hold.
-
-        Parameters
-        ----------
-        refutation
-            Prices, and the best pattern of each bin type.
-        sentence
-            What is packed, in the user's terms.
-        links
-            Names of the links that the bins stand for.
-        """
+        """Return a refutation as a proof for the user: the worth of the demands, and the most that the bins hold."""
         asked = [
             Term("price of all places asked for", price * demand, "", jobs)
             for price, demand, jobs in zip(refutation.prices, self.demands, self.jobs, strict=True)
@@ -165,15 +140,7 @@ class PackingTest:
         self._prices: tuple[int, ...] = ()
 
     def refutes(self, packing: Packing, budget: BoundBudget) -> Refutation | None:
-        """Return the proof that the demands do not fit; None where that stays open.
-
-        Parameters
-        ----------
-        packing
-            Bins and demands.
-        budget
-            Charged for every pricing.
-        """
+        """Return the proof that the demands do not fit; None where that stays open."""
         # A search by bisection asks for nearly the same packing again and again, so that old prices often refute the
         # next one.
         for known in (self._prices, packing.sizes()):
@@ -187,17 +154,7 @@ class PackingTest:
 
 
 def refutation(packing: Packing, start: tuple[int, ...], budget: BoundBudget) -> Refutation | None:
-    """Return the proof that the demands do not fit, by column generation; None where none was found.
-
-    Parameters
-    ----------
-    packing
-        Demands and bins.
-    start
-        Prices to begin with.
-    budget
-        Charged for every round.
-    """
+    """Return the proof that the demands do not fit, by column generation; None where none was found."""
     program = _Program(packing)
     prices = start
     for _ in range(_ROUNDS):

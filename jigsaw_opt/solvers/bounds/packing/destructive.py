@@ -60,17 +60,6 @@ def destructive_bounds(test: DestructiveTest, known: int, most: int, budget: Bou
     What a test refutes, it refutes for all smaller objectives. The known bound is tried first, for mostly it is left
     open; then objectives by growing steps upward, then by bisection. From `most` on, an objective that some plan
     reaches if there is any, nothing is tried: where there is no plan, there would be no end.
-
-    Parameters
-    ----------
-    test
-        Refutes objectives. What it refutes, it refutes for all smaller ones.
-    known
-        A proven lower bound.
-    most
-        An objective that some plan reaches if there is any.
-    budget
-        Charged by the test; the search ends once it is spent.
     """
     low, step, high = known, max(1, known // _FIRST_STEP), None
     limit = known

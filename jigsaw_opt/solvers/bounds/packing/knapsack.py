@@ -16,14 +16,8 @@ CELLS = 2**14
 class Item(NamedTuple):
     """Kind of item that may go into a bin.
 
-    Parameters
-    ----------
-    size
-        Of one copy, at least 0.
-    copies
-        Number of copies.
-    head
-        A bin that holds it has so much less capacity; of several heads the least one counts.
+    `size`: of one copy, at least 0. `head`: A bin that holds it has so much less capacity; of several heads the least
+    one counts.
     """
 
     size: int
@@ -44,14 +38,7 @@ def best_pattern(items: Sequence[Item], values: Sequence[int], capacity: int) ->
     Every pattern whose sizes add up to at most ``capacity - least head`` also fits once all is rounded, so
     the value is an upper bound on that of each; it is exact where the capacity is at most `CELLS`.
 
-    Parameters
-    ----------
-    items
-        Items that may go into the bin.
-    values
-        Value of a copy of each item.
-    capacity
-        Of the bin, at least 0.
+    `capacity`: of the bin, at least 0.
     """
     import numpy as np
 

@@ -32,12 +32,8 @@ __all__ = ["LINK_BINS", "LinkPacking", "link_packings"]
 class LinkPacking:
     """Test whether the links that leave groups of servers can carry all jobs that need several groups.
 
-    Parameters
-    ----------
-    context
-        The instance, and what is known of its jobs and GPUs.
-    partition
-        Groups of servers of which no two share a link.
+    `context`: the instance, and what is known of its jobs and GPUs. `partition`: groups of servers of which no two
+    share a link.
     """
 
     def __init__(self, context: BoundContext, partition: ServerPartition) -> None:
@@ -50,15 +46,7 @@ class LinkPacking:
         self._sentence = f"jobs too wide for one place packed onto the links of {len(partition.leaving)} places"
 
     def refutes(self, limit: int, budget: BoundBudget) -> Proof | None:
-        """Return why no plan has an objective of at most `limit`; None where that stays open.
-
-        Parameters
-        ----------
-        limit
-            The objective that is tried, in microseconds.
-        budget
-            Charged for the packing.
-        """
+        """Return why no plan has an objective of at most `limit`; None where that stays open."""
         packing = self._packing(limit)
         if isinstance(packing, Proof):
             return packing

@@ -33,15 +33,7 @@ class ServerGroup(NamedTuple):
     servers: tuple[tuple[int, int], ...]
 
     def room(self, job_class: JobClass, allowed: frozenset[int]) -> int:
-        """Return the number of GPUs of allowed classes that may hold a worker, in one group.
-
-        Parameters
-        ----------
-        job_class
-            The class of the job.
-        allowed
-            Indices of the classes of GPUs that may be used.
-        """
+        """Return the number of GPUs of allowed classes that may hold a worker, in one group."""
         return sum(job_class.gpus.get(s, 0) for s, k in self.servers if k in allowed)
 
 
@@ -67,36 +59,14 @@ class EquivalentJobs(NamedTuple):
 def equivalent_groups(
     operations: Operations, classes: Sequence[GpuClass], partition: ServerPartition
 ) -> list[ServerGroup]:
-    """Return the equivalence classes of the groups of a partition.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    classes
-        GPUs of the cluster by type and memory.
-    partition
-        Groups of servers.
-    """
+    """Return the equivalence classes of the groups of a partition."""
     return list(_equivalent(operations, classes, partition, range(len(operations.cluster.servers))).values())
 
 
 def two_level_bins(
     operations: Operations, classes: Sequence[GpuClass], outer: ServerPartition, inner: ServerPartition
 ) -> list[TwoLevelBin]:
-    """Return the equivalence classes of groups of an outer partition, with the groups of an inner one in them.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    classes
-        GPUs of the cluster by type and memory.
-    outer
-        Groups of servers.
-    inner
-        Smaller groups, each of them within one of the outer groups.
-    """
+    """Return the equivalence classes of groups of an outer partition, with the groups of an inner one in them."""
     within: dict[int, list[int]] = {}
     for s, group in enumerate(outer.group):
         within.setdefault(group, []).append(s)
@@ -150,12 +120,7 @@ def allowed_classes(data: JobData, limit: int) -> frozenset[int]:
 
     A worker stays on its GPU, so in every iteration it makes its buckets ready there.
 
-    Parameters
-    ----------
-    data
-        The job.
-    limit
-        Latest end of the job, in microseconds.
+    `limit`: latest end of the job, in microseconds.
     """
     job, job_class = data.job, data.job_class
     # The worker counts at the least level, and the transfers at the best site: whatever the plan, it takes no less.
@@ -171,14 +136,7 @@ def allowed_classes(data: JobData, limit: int) -> frozenset[int]:
 def fewest_groups(groups: Sequence[ServerGroup], data: JobData, allowed: frozenset[int]) -> int | None:
     """Return the least number of groups that have room for all workers of a job, None if all together have not.
 
-    Parameters
-    ----------
-    groups
-        Equivalence classes of groups.
-    data
-        The job.
-    allowed
-        Indices of the classes of GPUs that may be used.
+    `allowed`: indices of the classes of GPUs that may be used.
     """
     rooms = sorted(((group.room(data.job_class, allowed), group.number) for group in groups), reverse=True)
     # Groups with most room come first, so no other choice needs fewer.
@@ -191,15 +149,7 @@ def fewest_groups(groups: Sequence[ServerGroup], data: JobData, allowed: frozens
 
 
 def least_transfers(data: JobData, links: Sequence[Link]) -> int:
-    """Return the least time that one of the links is busy with all transfers of a job, in microseconds.
-
-    Parameters
-    ----------
-    data
-        The job.
-    links
-        The links; one of them carries all transfers.
-    """
+    """Return the least time that one of the links is busy with all transfers of a job, in microseconds."""
     ring = data.job_class.ring
     assert ring is not None, "only jobs that have a ring are asked"
     rate = min(ring.rate, max(link.bandwidth for link in links))

@@ -24,28 +24,14 @@ _ATTEMPTS = ((0, 0.5), (1, 3.5))
 
 
 class PlacementTest:
-    """Test whether all workers find a place where no load of a GPU, link or job exceeds the objective.
-
-    Parameters
-    ----------
-    context
-        The instance.
-    """
+    """Test whether all workers find a place where no load of a GPU, link or job exceeds the objective."""
 
     def __init__(self, context: BoundContext) -> None:
         self._operations = context.operations
         self._places = [places for places in server_partitions(self._operations.cluster) if not places.shared]
 
     def refutes(self, limit: int, budget: BoundBudget) -> Proof | None:
-        """Return why no plan has an objective of at most `limit`; None where that stays open.
-
-        Parameters
-        ----------
-        limit
-            The objective that is tried, in microseconds.
-        budget
-            Charged for the deterministic time of CP-SAT.
-        """
+        """Return why no plan has an objective of at most `limit`; None where that stays open."""
         from ortools.sat.python import cp_model
 
         always = self._operations.horizon == "cyclic"  # On the finite horizon jobs may follow one another.

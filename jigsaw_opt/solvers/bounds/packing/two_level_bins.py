@@ -57,12 +57,8 @@ _FINEST = 2**20
 class TwoLevelPacking:
     """Test whether links of groups of servers, and of groups in these, can carry all jobs that need several groups.
 
-    Parameters
-    ----------
-    context
-        The instance, and what is known of its jobs and GPUs.
-    outer, inner
-        Groups of servers, and smaller ones in them; no two share a link.
+    `context`: the instance, and what is known of its jobs and GPUs. `outer, inner`: groups of servers, and smaller ones
+    in them; no two share a link.
     """
 
     def __init__(self, context: BoundContext, outer: ServerPartition, inner: ServerPartition) -> None:
@@ -81,15 +77,7 @@ class TwoLevelPacking:
         self._sentence = f"jobs too wide for one server packed onto the links of {places}"
 
     def refutes(self, limit: int, budget: BoundBudget) -> Proof | None:
-        """Return why no plan has an objective of at most `limit`; None where that stays open.
-
-        Parameters
-        ----------
-        limit
-            The objective that is tried, in microseconds.
-        budget
-            Charged for the packing.
-        """
+        """Return why no plan has an objective of at most `limit`; None where that stays open."""
         packing = self.packing(limit)
         if packing is None:
             return None
@@ -123,14 +111,8 @@ class TwoLevelPacking:
 class TwoLevelBinType:
     """Equivalent groups with smaller ones in them, as bins that hold workers of multi-server jobs.
 
-    Parameters
-    ----------
-    bins
-        The groups.
-    asked
-        Classes of jobs that no smaller group has room for, each with the classes of GPUs that are fast enough.
-    capacity
-        Time of every link, in microseconds.
+    `asked`: classes of jobs that no smaller group has room for, each with the classes of GPUs that are fast enough.
+    `capacity`: time of every link, in microseconds.
     """
 
     def __init__(

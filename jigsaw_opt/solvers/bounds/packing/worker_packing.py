@@ -104,12 +104,7 @@ def fullest(loads: Sequence[int], gpus: int) -> Iterator[tuple[int, int, int, in
     The other numbers are how many GPUs these are, and the first and last of the items of which they hold at least as
     many.
 
-    Parameters
-    ----------
-    loads
-        What each item adds to the GPU that it is on, the largest first.
-    gpus
-        Number of GPUs.
+    `loads`: what each item adds to the GPU that it is on, the largest first.
     """
     sums = [0, *accumulate(loads)]
     bins = 1

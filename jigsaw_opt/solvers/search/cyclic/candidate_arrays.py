@@ -41,16 +41,7 @@ class Choices:
 class CandidateArrays:
     """The candidate server sets of all classes in flat lists.
 
-    Parameters
-    ----------
-    job_class
-        By job, the number of its class.
-    choices
-        By class.
-    groups
-        Groups of servers.
-    servers
-        Number of servers.
+    `job_class`: by job, the number of its class.
     """
 
     def __init__(

@@ -44,27 +44,13 @@ class InsertionPolicy(Protocol):
 
 
 class FixedPolicy:
-    """Every job has one assignment.
-
-    Parameters
-    ----------
-    assignments
-        Where every job is.
-    """
+    """Every job has one assignment."""
 
     def __init__(self, assignments: Sequence[Assignment]) -> None:
         self._assignments = assignments
 
     def assignments(self, placement: PartialPlacement, index: int) -> Iterable[Assignment]:
-        """Return the one assignment of a job.
-
-        Parameters
-        ----------
-        placement
-            The jobs that are placed so far.
-        index
-            Index of the job.
-        """
+        """Return the one assignment of a job."""
         return (self._assignments[index],)
 
     def target(self, index: int) -> Assignment:
@@ -75,14 +61,8 @@ class FixedPolicy:
 class CandidateSet(NamedTuple):
     """Servers for a job, and the job there if it is alone on them.
 
-    Parameters
-    ----------
-    servers
-        Numbers of the servers.
-    alone
-        The job on their first GPUs.
-    length, exchange
-        Time of all its iterations, and of all its transfers, in microseconds.
+    `alone`: the job on their first GPUs. `length, exchange`: time of all its iterations, and of all its transfers, in
+    microseconds.
     """
 
     servers: tuple[int, ...]
@@ -92,13 +72,7 @@ class CandidateSet(NamedTuple):
 
 
 class CandidateTable:
-    """All candidate server sets of all jobs: single servers, or buddy-allocated blocks of them for a job that is wider.
-
-    Parameters
-    ----------
-    data
-        The instance.
-    """
+    """All candidate server sets of all jobs: single servers, or buddy-allocated blocks of them for a wider job."""
 
     def __init__(self, data: ProblemData) -> None:
         self.data = data
@@ -128,16 +102,7 @@ class CandidateTable:
     ) -> Assignment | None:
         """Return the job on the least loaded GPUs of a candidate set; None where they lack the memory or the time.
 
-        Parameters
-        ----------
-        placement
-            The jobs that are placed so far.
-        index
-            Index of the job.
-        candidate_set
-            The servers.
-        period
-            Largest load of a GPU, in microseconds.
+        `period`: largest load of a GPU, in microseconds.
         """
         inside, load = self.data.layout.on_server, placement.gpu_us
         gpus = [gpu for server in candidate_set.servers for gpu in sorted(inside[server], key=load.__getitem__)]
@@ -165,14 +130,7 @@ class BestFitPolicy:
     What is left then is whole: empty links, and fast GPUs for those jobs that need them. A job of many servers is
     offered buddy-allocated blocks of them, so that jobs lie inside one another or apart.
 
-    Parameters
-    ----------
-    candidate_table
-        All candidate server sets.
-    period
-        The period in microseconds: nothing is offered that takes longer, or that is fuller.
-    rng
-        Source of random numbers.
+    `period`: the period in microseconds: nothing is offered that takes longer, or that is fuller.
     """
 
     def __init__(self, candidate_table: CandidateTable, period: int, rng: random.Random) -> None:
@@ -180,15 +138,7 @@ class BestFitPolicy:
         self._fast: dict[int, list[CandidateSet]] = {}
 
     def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:
-        """Yield the best few assignments with room for a job, blurred by chance, then the emptiest few.
-
-        Parameters
-        ----------
-        placement
-            The jobs that are placed so far.
-        index
-            Index of the job.
-        """
+        """Yield the best few assignments with room for a job, blurred by chance, then the emptiest few."""
         link_us, blur = placement.link_us, _FIT_BLUR * self.period
         fitting: list[tuple[float, int, CandidateSet]] = []
         emptiest: list[tuple[float, int, CandidateSet]] = []

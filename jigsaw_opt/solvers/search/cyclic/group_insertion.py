@@ -34,27 +34,11 @@ NoGood = tuple[tuple[int, int], ...]
 class DecomposedInsertion:
     """One attempt at a period.
 
-    Parameters
-    ----------
-    candidate_table
-        All candidate server sets.
-    hierarchy
-        Where jobs go; it changes as groups exchange jobs.
-    period
-        The period in microseconds.
-    rng
-        Source of random numbers.
-    engine
-        Times the wide jobs of a group together where inserting them one by one leaves some without room.
-    weights
-        Of all jobs; the heaviest of a group are inserted first.
-    stop
-        Asked after every job and every try; once it holds, the attempt is given up.
-    no_goods
-        Wide jobs that were not timed together, with the longest period of which that is known; it grows. Groups are not
-        given such jobs by an exchange.
-    count
-        Told, job by job, for how many blocks and transfers room was looked for.
+    `hierarchy`: where jobs go; it changes as groups exchange jobs. `engine`: times the wide jobs of a group together
+    where inserting them one by one leaves some without room. `weights`: of all jobs; the heaviest of a group are
+    inserted first. `stop`: asked after every job and every try; once it holds, the attempt is given up. `no_goods`:
+    wide jobs that were not timed together, with the longest period of which that is known; it grows. Groups are not
+    given such jobs by an exchange. `count`: told, job by job, for how many blocks and transfers room was looked for.
     """
 
     def __init__(
@@ -75,15 +59,7 @@ class DecomposedInsertion:
         self._across: frozenset[int] = frozenset()
 
     def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:
-        """Yield the job on the least loaded GPUs of its candidate set.
-
-        Parameters
-        ----------
-        placement
-            The jobs that are placed so far.
-        index
-            Index of the job.
-        """
+        """Yield the job on the least loaded GPUs of its candidate set."""
         assignment = self.candidate_table.assignment(placement, index, self.hierarchy.candidate_set(index), self.period)
         if assignment is not None:
             yield assignment
@@ -95,10 +71,8 @@ class DecomposedInsertion:
     def insert_all(self, patience: int) -> Timetable | None:
         """Return the plan with all jobs inserted, or None where some found no room.
 
-        Parameters
-        ----------
-        patience
-            Number of exchanges in a row, without fewer groups failing than ever before, after which it is given up.
+        `patience`: number of exchanges in a row, without fewer groups failing than ever before, after which it is given
+        up.
         """
         inside: dict[int | None, list[int]] = {}
         for index in range(len(self.weights)):

@@ -12,12 +12,8 @@ __all__ = ["Hierarchies"]
 class Hierarchies:
     """The hierarchical assignment that is in use, and when to replace it.
 
-    Parameters
-    ----------
-    make
-        A new assignment, from its target and the longest that a job may take.
-    stop
-        Asked now and then; once it holds, nothing fits.
+    `make`: A new assignment, from its target and the longest that a job may take. `stop`: asked now and then; once it
+    holds, nothing fits.
     """
 
     def __init__(self, make: Callable[[int, int], HierarchicalAssignment], stop: Callable[[], bool]) -> None:
@@ -26,13 +22,7 @@ class Hierarchies:
         self._ambitious, self._misfit = True, False
 
     def fitting(self, period: int, bound: int) -> HierarchicalAssignment | None:
-        """Return an assignment of which all loads and all jobs are within a period; None where this one is not.
-
-        Parameters
-        ----------
-        period, bound
-            In microseconds.
-        """
+        """Return an assignment of which all loads and all jobs are within a period; None where this one is not."""
         hierarchy, known = self._hierarchy, True
         if hierarchy is None or hierarchy.longest > period:
             hierarchy, known = self._make(bound, bound if self._ambitious else period), False

@@ -53,25 +53,10 @@ _SAMPLE = 64
 class HierarchicalAssignment:
     """An assignment of jobs to candidate server sets.
 
-    Parameters
-    ----------
-    candidate_table
-        All candidate server sets. Every job has one.
-    target
-        Load in microseconds above which a link or a server counts as too full.
-    longest
-        Candidate sets at which a job takes longer are left out, in microseconds, but not its fastest ones.
-    rng
-        Source of random numbers.
-    threads
-        Number of pairs of groups that reassign their jobs at once.
-    count
-        Told the number of steps of every annealing.
-
-    Attributes
-    ----------
-    groups
-        Groups of servers.
+    `candidate_table`: all candidate server sets. Every job has one. `target`: load in microseconds above which a link
+    or a server counts as too full. `longest`: candidate sets at which a job takes longer are left out, in microseconds,
+    but not its fastest ones. `threads`: number of pairs of groups that reassign their jobs at once. `count`: told the
+    number of steps of every annealing.
     """
 
     def __init__(
@@ -151,17 +136,7 @@ class HierarchicalAssignment:
     def takes(self, index: int, candidate_set: CandidateSet) -> Iterator[tuple[int, float]]:
         """Yield what a job takes at a candidate set: shares of links' time, and of servers' time and memory.
 
-        Parameters
-        ----------
-        index
-            Index of the job.
-        candidate_set
-            Where it would be.
-
-        Returns
-        -------
-        Iterator[tuple[int, float]]
-            Number of the resource, and the share of it. The numbers are as in `CandidateSets`.
+        Number of the resource, and the share of it. The numbers are as in `CandidateSets`.
         """
         layout, job = self.data.layout, self.data.operations.jobs[index]
         for link in candidate_set.alone.links:
@@ -207,15 +182,7 @@ class HierarchicalAssignment:
         return [int(self._state.chosen[index]) for index in jobs]
 
     def restore(self, jobs: Iterable[int], numbers: Iterable[int]) -> None:
-        """Put some jobs back on former candidates.
-
-        Parameters
-        ----------
-        jobs
-            Indices of the jobs.
-        numbers
-            Their candidates, as `numbers` returned them.
-        """
+        """Put some jobs back on former candidates."""
         own = list(jobs)
         for index in own:
             remove(self._options, self._amount, self._load, self._state, index)
@@ -233,15 +200,7 @@ class HierarchicalAssignment:
                 break
 
     def fit(self, period: int, stop: Callable[[], bool]) -> bool:
-        """Let pairs of groups reassign jobs until loads are well within a period; return whether they are within it.
-
-        Parameters
-        ----------
-        period
-            In microseconds.
-        stop
-            Asked now and then; once it holds, it is given up.
-        """
+        """Let pairs of groups reassign jobs until loads are well within a period; return whether they are within it."""
         groups, ample = range(len(self.groups)), (self.target + period) // 2
         for number in range(_REASSIGNMENTS * len(groups)):
             enough = ample if number < _REASSIGNMENTS * len(groups) // 10 else period
@@ -256,10 +215,7 @@ class HierarchicalAssignment:
 
         A pair keeps its new assignment where the excess of both is no larger than before.
 
-        Parameters
-        ----------
-        most
-            Load above which a link or a server counts as too full here, as a share of the target.
+        `most`: load above which a link or a server counts as too full here, as a share of the target.
         """
         self.rng.shuffle(self._families)
         # Each with two groups at least.
@@ -292,20 +248,7 @@ class HierarchicalAssignment:
         )
 
     def anneal(self, jobs: Sequence[int], groups: Sequence[int], steps: int, hot: float, cold: float) -> None:
-        """Move jobs within some groups, so that the sum of squared excesses falls.
-
-        Parameters
-        ----------
-        jobs
-            Jobs that are there.
-        groups
-            Numbers of the groups.
-        steps
-            Number of steps.
-        hot, cold
-            By how much the sum of squared excesses, as shares of the target, may well rise in the beginning and in the
-            end.
-        """
+        """Move jobs within some groups, so that the sum of squared excesses falls."""
         self._anneal_parts([(jobs, groups, steps)], hot, cold)
 
     def _anneal_parts(self, parts: Sequence[tuple[Sequence[int], Sequence[int], int]], hot: float, cold: float) -> None:

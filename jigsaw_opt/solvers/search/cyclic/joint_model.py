@@ -25,16 +25,7 @@ def jointly_timed(
     Deep levels are at the fastest GPUs, and where GPUs are alike at the first servers of one job and the last of the
     next; all blocks of a job on a server begin together.
 
-    Parameters
-    ----------
-    schedule
-        The partial schedule, with other jobs.
-    groups
-        Where the jobs of each group are.
-    engine
-        Solves the models.
-    work
-        Limit in the engine's deterministic seconds for each group.
+    `work`: limit in the engine's deterministic seconds for each group.
     """
     data = schedule.data
     models: dict[int, cpsat_cyclic_timing.CpSatCyclicTiming] = {}

@@ -28,18 +28,8 @@ _MOST_UNASSIGNED = 0.25
 class ModuloInsertion:
     """One attempt at a period.
 
-    Parameters
-    ----------
-    data
-        The instance.
-    policy
-        Where the jobs may be inserted.
-    period
-        The period in microseconds.
-    rng
-        Source of random numbers.
-    count
-        Told, job by job, for how many blocks and transfers room was looked for.
+    `policy`: where the jobs may be inserted. `count`: told, job by job, for how many blocks and transfers room was
+    looked for.
     """
 
     def __init__(
@@ -59,16 +49,7 @@ class ModuloInsertion:
     ) -> Timetable | None:
         """Return the plan with all jobs inserted, or None where some found no room.
 
-        Parameters
-        ----------
-        jobs
-            Jobs that are not scheduled yet.
-        weights
-            Weights of all jobs; the heaviest are inserted first.
-        tries
-            Fruitless tries of ruin and recreate until the attempt is given up.
-        stop
-            Asked after every job and every try; once it holds, the attempt is given up.
+        `stop`: asked after every job and every try; once it holds, the attempt is given up.
         """
         return None if self.insert(jobs, weights, tries, stop) else self.schedule.timetable()
 
@@ -86,18 +67,8 @@ class ModuloInsertion:
         Vanden Berghe, 2020). Other jobs may be left out instead of the unassigned ones, where these have been left out
         more often.
 
-        Parameters
-        ----------
-        jobs
-            Jobs that are not scheduled yet.
-        weights
-            Of all jobs; the heaviest are inserted first.
-        tries
-            Fruitless tries of ruin and recreate, without fewer unassigned jobs, until the attempt is given up.
-        stop
-            Asked after every job and every try; once it holds, the attempt is given up.
-        held
-            Jobs that stay where they are when room is made.
+        `tries`: fruitless tries of ruin and recreate, without fewer unassigned jobs, until the attempt is given up.
+        `stop`: asked after every job and every try; once it holds, the attempt is given up.
         """
         unassigned: list[int] = []
         coming = sorted(jobs, key=lambda index: -weights[index])

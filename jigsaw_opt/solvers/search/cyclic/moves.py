@@ -37,17 +37,9 @@ class BestFitInsertion:
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Try shorter periods.
 
-        Parameters
-        ----------
-        incumbent
-            The best plan so far; not used, since the period is that of the solve state.
-        budget
-            Is told the work, and says when to stop.
+        The plan of the shortest period found, or None.
 
-        Returns
-        -------
-        Candidate | None
-            The plan of the shortest period found, or None.
+        `incumbent`: the best plan so far; not used, since the period is that of the solve state.
         """
         with budget.slice(self._slice * self._length.length):
             found = self._shortened()

@@ -29,12 +29,8 @@ _EXCHANGES_PER_GROUP = 4
 class _Descent(NamedTuple):
     """How periods are tried in a row.
 
-    Parameters
-    ----------
-    first
-        First step down, as a share of the room between bound and objective.
-    failures
-        Periods tried in vain until another move is made.
+    `first`: first step down, as a share of the room between bound and objective. `failures`: periods tried in vain
+    until another move is made.
     """
 
     first: float
@@ -47,13 +43,7 @@ into a much shorter period."""
 
 
 class PeriodSearch:
-    """Periods tried below the best one.
-
-    Parameters
-    ----------
-    context
-        The search.
-    """
+    """Periods tried below the best one."""
 
     def __init__(self, context: Context) -> None:
         self.context, self.solve_state, self.data, self.engine = (

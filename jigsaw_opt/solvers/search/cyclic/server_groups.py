@@ -43,14 +43,7 @@ def repartitioned(groups: Sequence[Sequence[int]], candidate_table: CandidateTab
     Such servers, of as few groups as may be, become a group of their own, and what is left of the others too. Jobs go
     to one as long as their transfers find time there.
 
-    Parameters
-    ----------
-    groups
-        As `groups_of` makes them.
-    candidate_table
-        All candidate server sets.
-    longest
-        How long a job may take, in microseconds; one that nowhere takes so little may go where it is fastest.
+    `longest`: how long a job may take, in microseconds; one that nowhere takes so little may go where it is fastest.
     """
     found = [list(group) for group in groups]
     reach = {server: number for number, group in enumerate(found) for server in group}
@@ -79,15 +72,7 @@ def repartitioned(groups: Sequence[Sequence[int]], candidate_table: CandidateTab
 
 
 def fast_enough(candidate_sets: Sequence[CandidateSet], longest: int) -> list[CandidateSet]:
-    """Return the candidate sets at which a job takes no longer than it may, or else its fastest ones.
-
-    Parameters
-    ----------
-    candidate_sets
-        All candidate sets of a job.
-    longest
-        Largest time that it may take, in microseconds.
-    """
+    """Return the candidate sets at which a job takes no longer than it may, or else its fastest ones."""
     most = max(longest, min((candidate_set.length for candidate_set in candidate_sets), default=0))
     return [candidate_set for candidate_set in candidate_sets if candidate_set.length <= most]
 

@@ -22,19 +22,8 @@ __all__ = ["CpPlacement", "PlacementModel"]
 class PlacementModel:
     """Places all jobs at once.
 
-    Parameters
-    ----------
-    data
-        The instance, for which `cpsat_loads.fits` holds; its objective is makespan or period.
-    engine
-        Solves the models.
-    rng
-        Source of random numbers.
-
-    Attributes
-    ----------
-    failed
-        Largest limit within which no placement was found; 0 before.
+    `data`: the instance, for which `cpsat_loads.fits` holds; its objective is makespan or period. `failed`: largest
+    limit within which no placement was found; 0 before.
     """
 
     def __init__(self, data: ProblemData, engine: Engine, rng: random.Random) -> None:
@@ -87,17 +76,9 @@ class CpPlacement:
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Find a placement by CP-SAT, schedule it, and relocate jobs from it.
 
-        Parameters
-        ----------
-        incumbent
-            The best plan so far; None before there is any.
-        budget
-            Is told the work, and says when to stop.
+        The best plan found, or None.
 
-        Returns
-        -------
-        Candidate | None
-            The best plan found, or None.
+        `incumbent`: the best plan so far; None before there is any.
         """
         context = self.context
         least = max(context.solve_state.bound, self.model.failed)

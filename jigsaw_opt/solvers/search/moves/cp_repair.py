@@ -19,13 +19,7 @@ _WINDOWS = 12
 
 
 class Repair:
-    """Improves plans by timing parts of them anew.
-
-    Parameters
-    ----------
-    context
-        The search.
-    """
+    """Improves plans by timing parts of them anew."""
 
     def __init__(self, context: Context) -> None:
         self.context, self.data, self.rng, self.budget = context, context.data, context.rng, context.budget
@@ -130,18 +124,5 @@ class RepairBest:
         return not (context.cyclic and context.sequenced)
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Repair the best plan.
-
-        Parameters
-        ----------
-        incumbent
-            The best plan so far; None before there is any.
-        budget
-            Is not used: the repair knows that of the search.
-
-        Returns
-        -------
-        Candidate | None
-            The improved plan, or None.
-        """
+        """Repair the best plan."""
         return None if incumbent is None else self.repair.improve(incumbent.timetable)

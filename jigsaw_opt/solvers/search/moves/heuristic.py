@@ -26,15 +26,7 @@ _SHARE_OF_FIRST = 0.2
 class Trials:
     """The trials of the heuristic, made as far as they are asked for.
 
-    Parameters
-    ----------
-    context
-        Takes what they find.
-
-    Attributes
-    ----------
-    gains_in_time
-        Whether a schedule in which jobs follow one another for memory was better than all before it.
+    `gains_in_time`: whether a schedule in which jobs follow one another for memory was better than all before it.
     """
 
     def __init__(self, context: Context) -> None:
@@ -63,10 +55,7 @@ class Trials:
     def make_in_time(self, share: float) -> None:
         """Make the next schedules in which jobs follow one another for memory.
 
-        Parameters
-        ----------
-        share
-            Share of the limits that it may take from the last better one on.
+        `share`: share of the limits that it may take from the last better one on.
         """
         context, work = self.context, self._size * SECONDS_OF_LISTING
         if context.incumbent is not None and work > max(share, _SHARE_OF_FIRST) * context.budget.left[0]:
@@ -98,17 +87,7 @@ class Heuristic:
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Make the trials that are left.
 
-        Parameters
-        ----------
-        incumbent
-            The best plan so far; not used.
-        budget
-            Is not used: the trials know that of the search.
-
-        Returns
-        -------
-        Candidate | None
-            The best plan of the trials, or None.
+        The best plan of the trials, or None.
         """
         trials = self.context.shared(Trials)
         found = trials.make()

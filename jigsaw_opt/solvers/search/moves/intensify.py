@@ -28,17 +28,7 @@ class Intensify:
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Anneal the best list schedule.
 
-        Parameters
-        ----------
-        incumbent
-            The best plan so far; not used.
-        budget
-            Is not used: the annealing knows that of the search.
-
-        Returns
-        -------
-        Candidate | None
-            The best plan found, or None where there is no list schedule.
+        The best plan found, or None where there is no list schedule.
         """
         context = self.context
         if context.best_list is None:

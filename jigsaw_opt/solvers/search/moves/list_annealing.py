@@ -26,15 +26,7 @@ start gains more than a very long annealing."""
 
 
 def draft(context: Context, balancer: LoadBalancer) -> ListSchedule | None:
-    """Return the list schedule of a placement, without factors on its priorities; None where memory admits no levels.
-
-    Parameters
-    ----------
-    context
-        The search.
-    balancer
-        The placement.
-    """
+    """Return the list schedule of a placement, without factors on priorities; None where memory admits no levels."""
     assignments = balancer.placement.resolved()
     if assignments is None:
         return None
@@ -47,12 +39,8 @@ def draft(context: Context, balancer: LoadBalancer) -> ListSchedule | None:
 class ListAnnealing:
     """One annealing.
 
-    Parameters
-    ----------
-    context
-        The search. Every list schedule that is better than all before is proposed to it.
-    balancer
-        Makes the changes of the placement.
+    `context`: the search. Every list schedule that is better than all before is proposed to it. `balancer`: makes the
+    changes of the placement.
     """
 
     def __init__(self, context: Context, balancer: LoadBalancer) -> None:
@@ -62,14 +50,7 @@ class ListAnnealing:
     def run(self, start: ListSchedule, steps: int, initial: float) -> ListSchedule:
         """Return the best list schedule that some steps lead to.
 
-        Parameters
-        ----------
-        start
-            Where to begin.
-        steps
-            Number of steps.
-        initial
-            Share of the objective that the first steps may lose; it falls to 0.
+        `initial`: share of the objective that the first steps may lose; it falls to 0.
         """
         self.balancer.adopt(start.assignments)
         best = current = start
@@ -129,30 +110,14 @@ class ListAnnealing:
 
 
 class Annealer:
-    """All annealings of a search, each as long as the ones before were in vain.
-
-    Parameters
-    ----------
-    context
-        The search.
-    """
+    """All annealings of a search, each as long as the ones before were in vain."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self._effort = Effort(context.params.driver.longest if context.cyclic else _LONGEST)
 
     def run(self, balancer: LoadBalancer, start: ListSchedule, brief: bool = False) -> Candidate:
-        """Anneal a list schedule, then the sequence of its operations, and return the best plan.
-
-        Parameters
-        ----------
-        balancer
-            Makes the changes of the placement.
-        start
-            The list schedule to begin with.
-        brief
-            Whether the annealing of the list schedule is short.
-        """
+        """Anneal a list schedule, then the sequence of its operations, and return the best plan."""
         context, params = self.context, self.context.params.list_annealing
         context.propose_list(start)
         steps = max(5, min(_MOST_STEPS, params.operations // context.evaluator.operations_a_look))

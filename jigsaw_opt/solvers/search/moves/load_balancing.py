@@ -27,22 +27,9 @@ _LENGTH_WEIGHT = 20.0
 class LoadBalancer:
     """Local search over placements.
 
-    Parameters
-    ----------
-    data
-        The instance.
-    rng
-        Source of random numbers.
-    target_us
-        Load or length that GPUs, links and jobs should keep to.
-    link_weight
-        What it costs to use a link for as long as the target, beside its load. Jobs that use few links lie inside
-        one another or apart, and are timed without idle links.
-
-    Attributes
-    ----------
-    placement
-        The placement.
+    `target_us`: load or length that GPUs, links and jobs should keep to. `link_weight`: what it costs to use a link for
+    as long as the target, beside its load. Jobs that use few links lie inside one another or apart, and are timed
+    without idle links.
     """
 
     def __init__(self, data: ProblemData, rng: random.Random, target_us: int, link_weight: float = 1.0) -> None:
@@ -79,15 +66,7 @@ class LoadBalancer:
         return [assignment for assignment in self.placement.assignments if assignment is not None]
 
     def anneal(self, steps: int, temperature: float) -> None:
-        """Take some steps, at a temperature that falls to 0.
-
-        Parameters
-        ----------
-        steps
-            Number of steps.
-        temperature
-            Temperature of the first step, in units of the cost.
-        """
+        """Take some steps, at a temperature that falls to 0."""
         for step in range(steps):
             self.step(temperature * (1 - step / steps) ** 2)
 
@@ -140,15 +119,7 @@ class LoadBalancer:
         return assignment
 
     def place(self, index: int, assignment: Assignment) -> None:
-        """Put a job on an assignment.
-
-        Parameters
-        ----------
-        index
-            Index of the job.
-        assignment
-            Where it goes.
-        """
+        """Put a job on an assignment."""
         plan = assignment.plan
         fixed = [max(column) for column in zip(*plan.rows, strict=True)] if plan.fixed else None
         self.placement.place(index, assignment, fixed or assignment.demand.need)
@@ -287,17 +258,7 @@ def _over(length: int, target: int) -> float:
 def random_order(jobs: Sequence[Demand], rng: random.Random) -> list[int]:
     """Return jobs by decreasing work, length, width, or memory times length; which of them is random, as is a blur.
 
-    Parameters
-    ----------
-    jobs
-        Demand of each job.
-    rng
-        Source of random numbers.
-
-    Returns
-    -------
-    list[int]
-        Indices of the jobs.
+    Indices of the jobs.
     """
     load = [max(d.slot_us.values()) * rng.uniform(0.8, 1.25) for d in jobs]
     weight = rng.choice(("work", "length", "width", "memory"))

@@ -35,14 +35,7 @@ _STEP_VISITS = 500
 class _Inserted:
     """Jobs inserted in an order.
 
-    Parameters
-    ----------
-    order
-        All jobs.
-    choices
-        By job, which level profile it asks for.
-    partial
-        By position, the objective of the jobs up to there.
+    `choices`: by job, which level profile it asks for. `partial`: by position, the objective of the jobs up to there.
     """
 
     order: list[int]
@@ -78,17 +71,7 @@ class AnnealOrder:
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Anneal the order, then the sequence of the resulting plan.
 
-        Parameters
-        ----------
-        incumbent
-            The best plan so far; its order is one to begin with.
-        budget
-            Is told the work, and says when to stop.
-
-        Returns
-        -------
-        Candidate | None
-            The best plan found, or None where no order finds room for all jobs.
+        The best plan found, or None where no order finds room for all jobs.
         """
         before = self._start(incumbent)
         if before is None:

@@ -34,15 +34,7 @@ def twin(operations: Operations) -> Operations:
 
 
 def brought_over(plan: Timetable, context: Context) -> Candidate:
-    """Return a finite plan as one of a cyclic search, and propose it there.
-
-    Parameters
-    ----------
-    plan
-        The finite plan.
-    context
-        The cyclic search.
-    """
+    """Return a finite plan as one of a cyclic search, and propose it there."""
     return context.shared(SequenceAnnealing).compressed(repeated(plan))
 
 
@@ -73,17 +65,9 @@ class OtherHorizon:
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Make moves on the other horizon as long as they find better plans.
 
-        Parameters
-        ----------
-        incumbent
-            The best plan so far; brought over to the other search where it is new.
-        budget
-            Is told the work, and says when to stop.
+        The last plan that improved on the incumbent, or None.
 
-        Returns
-        -------
-        Candidate | None
-            The last plan that improved on the incumbent, or None.
+        `incumbent`: the best plan so far; brought over to the other search where it is new.
         """
         found = None
         if self._more and incumbent is not None and incumbent.value != self._known:

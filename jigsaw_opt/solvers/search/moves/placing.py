@@ -24,13 +24,7 @@ _STRETCH = 50
 
 
 class Placing:
-    """Makes placements for one search.
-
-    Parameters
-    ----------
-    context
-        The search.
-    """
+    """Makes placements for one search."""
 
     def __init__(self, context: Context) -> None:
         self.context, self.rng, self.params = context, context.rng, context.params.load_balancing

@@ -31,13 +31,7 @@ _LONGEST = 8.0
 
 
 class Rebalance:
-    """Makes the largest load of the best plan less, and takes jobs off its critical circuit.
-
-    Parameters
-    ----------
-    context
-        The search.
-    """
+    """Makes the largest load of the best plan less, and takes jobs off its critical circuit."""
 
     name: ClassVar[str] = "rebalance"
 
@@ -59,17 +53,9 @@ class Rebalance:
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Schedule all jobs anew at similar loads, then change the better plan repeatedly.
 
-        Parameters
-        ----------
-        incumbent
-            The best plan so far; None before there is any.
-        budget
-            Is told the work, and says when to stop.
+        The improved plan, or None.
 
-        Returns
-        -------
-        Candidate | None
-            The improved plan, or None.
+        `incumbent`: the best plan so far; None before there is any.
         """
         if incumbent is None:
             return None

@@ -28,17 +28,9 @@ class Relocate:
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Relocate jobs from the best plan repeatedly, for a limited work.
 
-        Parameters
-        ----------
-        incumbent
-            The best plan so far; not used, since each round asks the solve state.
-        budget
-            Is told the work, and says when to stop.
+        The best plan found, or None.
 
-        Returns
-        -------
-        Candidate | None
-            The best plan found, or None.
+        `incumbent`: the best plan so far; not used, since each round asks the solve state.
         """
         context, sequences, found = self.context, self.sequences, None
         enough = sequences.work + context.params.relocation.work

@@ -24,14 +24,7 @@ _CHANGE_OPERATIONS = 10_000
 class Relocation:
     """Moves jobs from a schedule to a better one.
 
-    Parameters
-    ----------
-    balancer
-        Makes the changes of the placement.
-    sequencing
-        Repairs the sequence of operations.
-    rng
-        Source of random numbers.
+    `balancer`: makes the changes of the placement.
     """
 
     def __init__(self, balancer: LoadBalancer, sequencing: SequenceSearch, rng: random.Random) -> None:
@@ -49,18 +42,8 @@ class Relocation:
     ) -> SequencedSchedule:
         """Return the best schedule that some steps lead to.
 
-        Parameters
-        ----------
-        start
-            Where to begin.
-        steps
-            Number of placements that are tried.
-        temperature
-            Share of the objective that the first steps may lose; it falls to 0.
-        watch
-            Receives every schedule that is better than all before.
-        stop
-            Called now and then with the number of operations swept since; true ends the run.
+        `temperature`: share of the objective that the first steps may lose; it falls to 0. `stop`: called now and then
+        with the number of operations swept since; true ends the run.
         """
         self.balancer.adopt(start.assignments)
         best = current = start

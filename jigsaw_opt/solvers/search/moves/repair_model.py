@@ -21,50 +21,18 @@ _MOST_READINESS = 500_000
 
 
 class RepairModel:
-    """Improves a plan around some of its jobs.
-
-    Parameters
-    ----------
-    solve_state
-        The solve under way.
-    data
-        The instance.
-    engine
-        Solves the models.
-    """
+    """Improves a plan around some of its jobs."""
 
     def __init__(self, solve_state: SolveState, data: ProblemData, engine: Engine) -> None:
         self.solve_state, self.data, self.engine = solve_state, data, engine
 
     def improve(self, plan: Timetable, jobs: Sequence[int], work: float) -> Timetable | None:
-        """Return a better plan of a finite horizon in which only some jobs differ, or None where none was found.
-
-        Parameters
-        ----------
-        plan
-            The plan.
-        jobs
-            Numbers of the jobs that may change.
-        work
-            Limit in the engine's deterministic seconds.
-        """
+        """Return a better plan of a finite horizon in which only some jobs differ, or None where none was found."""
         frame = self._weighted_frame(plan, jobs) if self._weighted else self._latest_frame(plan, jobs)
         return None if frame.limit < frame.bound else self._solve(plan, jobs, frame, work)
 
     def at_period(self, plan: Timetable, jobs: Sequence[int], period: int, work: float) -> Timetable | None:
-        """Return a plan of a given period in which only some jobs differ, or None where none was found.
-
-        Parameters
-        ----------
-        plan
-            The plan; the other jobs keep to the period already.
-        jobs
-            Numbers of the jobs that may change.
-        period
-            The period, in microseconds.
-        work
-            Limit in the engine's deterministic seconds.
-        """
+        """Return a plan of a given period in which only some jobs differ, or None where none was found."""
         return self._solve(plan, jobs, cpsat_retiming.Frame(period), work)
 
     @property

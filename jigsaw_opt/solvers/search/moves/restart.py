@@ -29,17 +29,7 @@ class Restart:
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Place all jobs anew, balance the loads, and anneal.
 
-        Parameters
-        ----------
-        incumbent
-            The best plan so far; not used here, but passed on to `Intensify`.
-        budget
-            Budget of the search; passed on likewise.
-
-        Returns
-        -------
-        Candidate | None
-            The best plan found, or None where memory admits no levels.
+        The best plan found, or None where memory admits no levels.
         """
         context = self.context
         balancer = context.shared(Placing).balanced()

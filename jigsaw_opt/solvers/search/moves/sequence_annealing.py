@@ -25,17 +25,7 @@ _PLACEMENTS = 300
 class SequenceAnnealing:
     """Plans of a finite horizon made better by another order of their operations.
 
-    Parameters
-    ----------
-    context
-        The search.
-
-    Attributes
-    ----------
-    work
-        Deterministic seconds so far.
-    fits
-        Whether sequences are annealed at all: there are not too many operations.
+    `fits`: whether sequences are annealed at all: there are not too many operations.
     """
 
     def __init__(self, context: Context) -> None:
@@ -69,15 +59,7 @@ class SequenceAnnealing:
         return self.proposed(self.sequencing.anneal(start, start.assignments, 1, 0.0, self.swept))
 
     def relocate(self, balancer: LoadBalancer, plan: Timetable) -> Candidate:
-        """Return a plan with some of its jobs elsewhere; each call without success makes the next one longer.
-
-        Parameters
-        ----------
-        balancer
-            Makes the changes of the placement.
-        plan
-            The plan to begin with.
-        """
+        """Return a plan with some of its jobs elsewhere; each call without success makes the next one longer."""
         before, relocation = self.context.incumbent, Relocation(balancer, self.sequencing, self.rng)
         steps = round(self._effort.length * _PLACEMENTS)
         temperature, start = self.rng.choice(self.context.params.relocation.temperatures), self.sequencing.given(plan)

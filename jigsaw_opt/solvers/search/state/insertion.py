@@ -18,16 +18,8 @@ __all__ = ["FrozenPrefix", "ScheduledJob", "insert_job", "least_length", "uncont
 class ScheduledJob:
     """A job with all its operations scheduled.
 
-    Parameters
-    ----------
-    job
-        Its operations.
-    assignment
-        Where it is.
-    levels, blocks, transfers
-        Levels of the slots, starts of the blocks and of the transfers, by iteration.
-    start, end
-        Earliest block of the first iteration, latest end of the last one, in microseconds.
+    `levels, blocks, transfers`: levels of the slots, starts of the blocks and of the transfers, by iteration. `start,
+    end`: earliest block of the first iteration, latest end of the last one, in microseconds.
     """
 
     job: OperationGraph
@@ -43,12 +35,8 @@ class ScheduledJob:
 class FrozenPrefix:
     """A job some of whose operations are history: what started before a moment stays, the rest comes later.
 
-    Parameters
-    ----------
-    moment
-        In microseconds.
-    scheduled
-        The job as it was scheduled. The levels of an iteration of which any operation has started stay as well.
+    `scheduled`: the job as it was scheduled. The levels of an iteration of which any operation has started stay as
+    well.
     """
 
     moment: int
@@ -78,24 +66,11 @@ def insert_job(
 ) -> ScheduledJob | None:
     """Return the job inserted at an assignment, each operation as early as the free times permit.
 
-    Parameters
-    ----------
-    job, assignment
-        The job, and where it is inserted.
-    gpus, channel
-        Timelines of the assignment's GPUs, by slot, and of its links together.
-    begin
-        No block starts earlier.
-    latest
-        Give up where the job ends later; None for no such limit. On the cyclic horizon also where it takes more than
-        the period.
-    frozen
-        What stays of it; those operations are on the timelines already. `assignment` has their levels.
+    None where it was given up, or where what stays breaks an order.
 
-    Returns
-    -------
-    ScheduledJob or None
-        None where it was given up, or where what stays breaks an order.
+    `latest`: give up where the job ends later; None for no such limit. On the cyclic horizon also where it takes more
+    than the period. `frozen`: what stays of it; those operations are on the timelines already. `assignment` has their
+    levels.
     """
     scheduled = ScheduledJob(job, assignment, [], [], [], begin, begin)
     barrier = begin
@@ -132,17 +107,7 @@ def uncontended_profile(assignment: Assignment) -> list[tuple[list[int], int]]:
 def least_length(
     assignment: Assignment, profile: Sequence[tuple[list[int], int]], channel: Calendar, begin: int
 ) -> int | None:
-    """Return the least time that a job takes from a moment on, as far as its links are free; None without room there.
-
-    Parameters
-    ----------
-    assignment, profile
-        Where it is, and its `uncontended_profile` there.
-    channel
-        Timeline of the assignment's links together.
-    begin
-        The moment.
-    """
+    """Return the least time that a job takes from a moment on, as far as its links are free; None without room."""
     barrier = begin
     for (ready, end), exchange in zip(profile, assignment.exchange, strict=True):
         moment = barrier

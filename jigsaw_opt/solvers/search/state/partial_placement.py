@@ -16,23 +16,10 @@ __all__ = ["PartialPlacement", "fullest_us"]
 class PartialPlacement:
     """A placement under construction.
 
-    Parameters
-    ----------
-    data
-        The instance.
-    rigid
-        Whether placed jobs keep their levels; else those that one more job leaves room for will do.
-
-    Attributes
-    ----------
-    demands
-        Demand of each job, with the level profile that it has at present.
-    assignments
-        Spot of each job, or None.
-    gpu_us, link_us
-        Expected busy time over the horizon of every GPU and link.
-    on_gpu, on_link
-        Jobs on every GPU, with the bytes of their activations, and on every link.
+    `rigid`: whether placed jobs keep their levels; else those that one more job leaves room for will do. `demands`:
+    demand of each job, with the level profile that it has at present. `assignments`: spot of each job, or None.
+    `gpu_us, link_us`: expected busy time over the horizon of every GPU and link. `on_gpu, on_link`: jobs on every GPU,
+    with the bytes of their activations, and on every link.
     """
 
     def __init__(self, data: ProblemData, rigid: bool = True) -> None:
@@ -48,15 +35,7 @@ class PartialPlacement:
         self.on_link: list[dict[int, None]] = [{} for _ in range(data.layout.links)]
 
     def cap(self, index: int, gpu: int) -> int:
-        """Return the deepest level of one more worker of a job that the memory of a GPU admits; 0 for none.
-
-        Parameters
-        ----------
-        index
-            Index of the job.
-        gpu
-            Number of the GPU.
-        """
+        """Return the deepest level of one more worker of a job that the memory of a GPU admits; 0 for none."""
         job, inside = self.data.operations.jobs[index], self.on_gpu[gpu]
         room = self.data.layout.memory[gpu] - self._state[gpu] - job.state_bytes
         if inside and not self._in_time and room < max(inside.values()):
@@ -84,15 +63,7 @@ class PartialPlacement:
         return self.data.levels(assignment.demand, caps)
 
     def assignment(self, index: int, gpus: Sequence[int]) -> Assignment | None:
-        """Return a job on GPUs as memory is now; None where their types, memory or routes do not admit it.
-
-        Parameters
-        ----------
-        index
-            Index of the job.
-        gpus
-            GPUs by slot.
-        """
+        """Return a job on GPUs as memory is now; None where their types, memory or routes do not admit it."""
         demand, type_of = self.demands[index], self.data.layout.type_of
         times = demand.slot_us
         if not all(type_of[gpu] in times for gpu in gpus):
@@ -107,30 +78,12 @@ class PartialPlacement:
         return assignment if not others or self._yield(others, gpus, taken) else None
 
     def admits(self, index: int, assignment: Assignment) -> bool:
-        """Return whether memory as it is now admits a job at an assignment with its levels as they are.
-
-        Parameters
-        ----------
-        index
-            Index of the job.
-        assignment
-            Where the job would be.
-        """
+        """Return whether memory as it is now admits a job at an assignment with its levels as they are."""
         deepest = [max(column) for column in zip(*assignment.plan.rows, strict=True)]
         return all(self.cap(index, gpu) >= level for gpu, level in zip(assignment.gpus, deepest, strict=True))
 
     def place(self, index: int, assignment: Assignment, deepest: Sequence[int]) -> None:
-        """Put a job on its assignment.
-
-        Parameters
-        ----------
-        index
-            Index of the job.
-        assignment
-            Where it goes.
-        deepest
-            By slot: its largest level.
-        """
+        """Put a job on its assignment."""
         self.assignments[index] = assignment
         self.demands[index] = assignment.demand
         job = self.data.operations.jobs[index]
@@ -170,15 +123,7 @@ class PartialPlacement:
         return resolved
 
     def colocated(self, server: int, index: int) -> list[int]:
-        """Return the jobs on a server that share no GPU with a job.
-
-        Parameters
-        ----------
-        server
-            Number of the server.
-        index
-            Index of the job.
-        """
+        """Return the jobs on a server that share no GPU with a job."""
         assignment = self.assignments[index]
         inside = self.data.layout.on_server[server]
         found = dict.fromkeys(job for gpu in inside for job in self.on_gpu[gpu])

@@ -18,25 +18,9 @@ __all__ = ["PartialSchedule"]
 class PartialSchedule:
     """A timetable under construction.
 
-    Parameters
-    ----------
-    data
-        The instance.
-    period
-        The period in microseconds, or None on the finite horizon.
-    moment
-        What starts earlier is history: once on the timelines it never leaves them.
-
-    Attributes
-    ----------
-    placement
-        GPUs and levels of the jobs.
-    scheduled
-        Each job as it is scheduled, or None.
-    frozen
-        Past operations of each job, or None.
-    gpus, links
-        Timelines.
+    `period`: the period in microseconds, or None on the finite horizon. `moment`: what starts earlier is history: once
+    on the timelines it never leaves them. `placement`: GPUs and levels of the jobs. `scheduled`: each job as it is
+    scheduled, or None. `frozen`: past operations of each job, or None.
     """
 
     def __init__(self, data: ProblemData, period: int | None, moment: int = 0) -> None:
@@ -61,18 +45,7 @@ class PartialSchedule:
     ) -> ScheduledJob | None:
         """Return the job as it would be inserted, None where it finds no room; nothing changes.
 
-        Parameters
-        ----------
-        index
-            Index of the job.
-        assignment
-            Where it goes.
-        begin
-            Earliest start, in microseconds.
-        latest
-            Latest end, in microseconds; None for no limit.
-        channel
-            Calendar of its links together, where it is known already.
+        `latest`: latest end, in microseconds; None for no limit.
         """
         gpus = [self.gpus[gpu] for gpu in assignment.gpus]
         link = self.channel(assignment) if channel is None else channel
@@ -108,15 +81,7 @@ class PartialSchedule:
         return None
 
     def add(self, index: int, scheduled: ScheduledJob) -> None:
-        """Add a scheduled job.
-
-        Parameters
-        ----------
-        index
-            Index of the job.
-        scheduled
-            The job with its starts.
-        """
+        """Add a scheduled job."""
         self.scheduled[index] = scheduled
         self.placement.place(
             index, scheduled.assignment, [max(column) for column in zip(*scheduled.levels, strict=True)]
@@ -142,15 +107,7 @@ class PartialSchedule:
         )
 
     def freeze(self, index: int, scheduled: ScheduledJob) -> bool:
-        """Make what a job has started before the moment busy for good; return False where that overlaps something.
-
-        Parameters
-        ----------
-        index
-            Index of the job.
-        scheduled
-            The job with its starts.
-        """
+        """Make what a job has started before the moment busy for good; return False where that overlaps something."""
         self.frozen[index] = FrozenPrefix(self.moment, scheduled)
         free = True
         for calendar, start, end in self._intervals(scheduled):
@@ -188,27 +145,11 @@ class PartialSchedule:
         return Timetable(assemble(self.data.operations, decisions), self.period)
 
     def adopt(self, index: int, plan: JobPlan) -> None:
-        """Add a job as a plan has it; the plan must keep to the rules together with the scheduled jobs.
-
-        Parameters
-        ----------
-        index
-            Index of the job.
-        plan
-            The job in the plan.
-        """
+        """Add a job as a plan has it; the plan must keep to the rules together with the scheduled jobs."""
         self.add(index, self.read(index, plan))
 
     def read(self, index: int, plan: JobPlan) -> ScheduledJob:
-        """Return a job as a plan has it, with its levels as they are; nothing changes.
-
-        Parameters
-        ----------
-        index
-            Index of the job.
-        plan
-            The job in the plan.
-        """
+        """Return a job as a plan has it, with its levels as they are; nothing changes."""
         data = self.data
         job = data.operations.jobs[index]
         gpus = [data.number[name] for name in plan.gpus]
