@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections import UserDict, namedtuple
 from dataclasses import dataclass
 from threading import Event
@@ -242,7 +244,8 @@ def test_a_process_that_ends_waits_a_little_for_its_transfers() -> None:
     assert not sent.done()
     free.set()
     thread.finish(longest_s=60)
-    assert sent.done()
+    assert sent.done() and thread._thread is not None and not thread._thread.is_alive()
+    assert thread.submit(free.is_set).result()
 
 
 def test_wrappers_of_one_network_train_it_in_turn() -> None:
@@ -288,3 +291,21 @@ def test_distributed_checkpoints_have_the_names_of_the_module() -> None:
     missed = state_dicts.set_model_state_dict(other, held)
     assert not missed.missing_keys and torch.equal(other.shift, network.shift)
     state_dicts.set_state_dict(model, optimiser, model_state_dict=held, optim_state_dict=states)
+
+
+def raise_output(module: nn.Module, inputs: Any, output: Tensor) -> None:
+    output.requires_grad_(True)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_of_a_module_that_makes_its_output_require_a_gradient_train_by_themselves(copied: Any) -> None:
+    network = nn.Sequential(nn.Linear(6, 6).requires_grad_(False), *pooled())
+    network[0].register_forward_hook(raise_output)
+    model = PartialBackprop(network, ["2"])
+    model(torch.ones(2, 6)).sum().backward()
+    whole = [p.grad.clone() for p in network.parameters() if p.grad is not None]
+    model.zero_grad()
+    for other in (copied(model), copied(network)):
+        other(torch.ones(2, 6)).sum().backward()
+        found = [p.grad for p in other.parameters() if p.grad is not None]
+        assert len(found) == 4 and all(map(torch.equal, found, whole))

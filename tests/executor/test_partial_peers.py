@@ -150,6 +150,22 @@ def early_ends() -> str:
     return ""
 
 
+def without_a_batch(prepared: bool) -> list[float] | str:
+    """What is said, or the parameters at the end; rank 1 has no batch at all."""
+    model = PartialBackprop(Counting(), ["late"], "full")
+    if prepared:
+        model.prepare(torch.ones(1, 1))
+    try:
+        with model.join():
+            for _ in range(1 - dist.get_rank()):
+                model(torch.ones(1, 1)).sum().backward()
+                with torch.no_grad():
+                    model.late.weight += 1
+    except UsageError as error:
+        return str(error)
+    return [float(p) for p in model.parameters()]
+
+
 def peers() -> dict[str, Any]:
     hooks = {
         name: getattr(default_hooks, name) for name in ("allreduce_hook", "fp16_compress_hook", "bf16_compress_hook")
@@ -160,6 +176,7 @@ def peers() -> dict[str, Any]:
         "refused": refused_hooks(),
         "uneven": [uneven(), uneven(default_hooks.allreduce_hook)],
         "early": early_ends(),
+        "without a batch": [without_a_batch(prepared=True), without_a_batch(prepared=False)],
         "sharded": sharded(),
     }
 
@@ -201,6 +218,15 @@ def test_uneven_batches_train_on_the_workers_that_have_some(found: list[dict[str
         for held, batches, iterations, seen in rank["uneven"]:
             assert (held, batches, iterations) == ([1, 2], [4], 4)
             assert seen == rows[:count]
+
+
+def test_a_process_without_any_batch_follows_if_the_parts_are_known_and_else_all_say_so(
+    found: list[dict[str, Any]],
+) -> None:
+    for rank in found:
+        held, told = rank["without a batch"]
+        assert held == [1, 2]
+        require_data(told, "ranks 1 have had no batch", "prepare")
 
 
 def test_an_early_end_is_told_with_iteration_and_rank_where_that_is_asked_for(found: list[dict[str, Any]]) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from jigsaw_opt.errors import RunFailedError, UsageError
 
-__all__ = ["model_facts", "require_equal_parameters", "require_equal_passes", "require_equal_shapes"]
+__all__ = ["model_facts", "require_batches", "require_equal_parameters", "require_equal_passes", "require_equal_shapes"]
 
 _ENDED = -1
 """Stands for a fact of a process that has no batch left; digests are not negative."""
@@ -62,6 +62,28 @@ def require_equal_parameters(model: nn.Module, iteration: int, group: dist.Proce
         if others:
             ranks = ", ".join(map(str, others))
             raise RunFailedError(f"after {iteration} iterations {name} differs from that of rank 0 on ranks {ranks}")
+
+
+def require_batches(model: nn.Module, group: dist.ProcessGroup | None, has_batch: bool) -> None:
+    """Raise `UsageError` in all processes, where some have no batch to find the parts of the model with.
+
+    Parameters
+    ----------
+    model
+        The same in all processes.
+    group
+        All processes that train it.
+    has_batch
+        Whether this process has one.
+    """
+    found = _gathered([int(has_batch)], next(model.parameters()).device, group)
+    without = ", ".join(str(rank) for rank, (has,) in enumerate(found) if not has)
+    if without:
+        raise UsageError(
+            f"ranks {without} have had no batch at all within join(): call prepare(inputs) before, in all processes",
+            code="empty",
+            path="batches",
+        )
 
 
 def model_facts(model: nn.Module) -> dict[str, str]:

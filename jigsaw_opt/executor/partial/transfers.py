@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from itertools import count
 from queue import SimpleQueue
 from threading import Thread
@@ -31,9 +31,8 @@ class _TransferThread:
     """A thread that does what it is given, one after the other; it does not keep the process alive."""
 
     def __init__(self) -> None:
-        self._tasks: SimpleQueue[_Task] = SimpleQueue()
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._thread: Thread | None = None
-        self._last: Future[Any] | None = None
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         if self._thread is None or not self._thread.is_alive():  # as in a process that was forked
@@ -42,25 +41,34 @@ class _TransferThread:
             self._thread.start()
         future: Future[T] = Future()
         self._tasks.put((future, work))
-        self._last = future
         return future
 
     def finish(self, longest_s: float = 2) -> None:
-        """Return when all is done, or after `longest_s` seconds; a thread that sends while Python ends aborts it."""
-        if self._last is not None and self._thread is not None and self._thread.is_alive():
-            wait([self._last], longest_s)
+        """End the thread when all is done, or return after `longest_s` seconds.
+
+        Python stops threads where they wait for its lock, which aborts the process if that is within code of torch, as
+        where the thread sends something or lets go of what it has sent.
+        """
+        if self._thread is not None and self._thread.is_alive():
+            self._tasks.put(None)
+            self._thread.join(longest_s)
 
 
-def _do_all(tasks: SimpleQueue[_Task]) -> None:
-    while True:
-        _do(*tasks.get())
+def _do_all(tasks: SimpleQueue[_Task | None]) -> None:
+    while _is_done(tasks.get()):
+        pass
 
 
-def _do(future: Future[Any], work: Callable[[], Any]) -> None:
+def _is_done(task: _Task | None) -> bool:
+    """Do a task and return True, or return False if there is to be none any more."""
+    if task is None:
+        return False
+    future, work = task
     try:
         future.set_result(work())
     except BaseException as error:  # noqa: BLE001 - who waits for it gets it
         future.set_exception(error)
+    return True
 
 
 _thread = _TransferThread()

@@ -14,6 +14,7 @@ from jigsaw_opt.errors import RunFailedError, UsageError
 from jigsaw_opt.executor.exchange import GradientExchange
 from jigsaw_opt.executor.partial.agreement import (
     model_facts,
+    require_batches,
     require_equal_parameters,
     require_equal_passes,
     require_equal_shapes,
@@ -75,9 +76,10 @@ class Workers:
         self.hook = CommunicationHook(state, hook)
 
     def split(self, module: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> ModelParts:
-        """Cut the module alike on all workers; raises as `parts.split`."""
+        """Cut the module alike on all workers; raise as `parts.split`, or where some have no batch."""
         if self.count == 1:
             return split(module, order, cuts)
+        require_batches(module, self.group, has_batch=True)
         own_group(self.group)  # all processes make it now, and none in a backward pass
         return split_alike(module, order, cuts, self.group)
 
@@ -158,10 +160,10 @@ class Workers:
         Raises
         ------
         UsageError
-            This worker has had no batch at all, or an early end is to be raised.
+            This worker has had neither a batch nor parts, or an early end is to be raised.
         """
         if not self._runs:
-            raise UsageError("this process has had no batch at all within join()", code="empty", path="batches")
+            require_batches(module, self.group, has_batch=False)
         ended = send(partial(self._follow, module, iteration, levels), self._runs[0].stream).result()
         if len(ended) < self.count:
             self._ended = ended

@@ -33,6 +33,7 @@ from jigsaw_opt.executor.partial.passes import BackwardPass, ForwardPass, of_uns
 from jigsaw_opt.executor.partial.requirements import require_outermost, require_trainable
 from jigsaw_opt.executor.partial.sharing import sharing
 from jigsaw_opt.executor.partial.turns import turns_of
+from jigsaw_opt.executor.partial.weak_call import WeakCall
 from jigsaw_opt.executor.partial.workers import Workers
 
 __all__ = ["PartialBackprop"]
@@ -173,8 +174,7 @@ class PartialBackprop(ModuleWrapper):
             finally:
                 self._entered = None
         if beyond:
-            hook = partial(_accumulated, weakref.ref(self))
-            outputs = self._needs.anchored(self.module, args, kwargs, outputs, hook)
+            outputs = self._needs.anchored(self.module, args, kwargs, outputs, WeakCall(self._accumulated))
         else:
             self._needs.learn(self.module, (args, kwargs), outputs)
         for value in tensors(outputs):
@@ -194,7 +194,7 @@ class PartialBackprop(ModuleWrapper):
             order = observe(self.module, args, kwargs)
             self._parts = self._peers.split(self.module, order, self._cuts)
             for module in order.raising:
-                module.register_forward_hook(partial(_lower, weakref.ref(self)))
+                module.register_forward_hook(WeakCall(self._lower))
         return self._parts
 
     def describe(self) -> Description:
@@ -247,7 +247,7 @@ class PartialBackprop(ModuleWrapper):
         hold = [(id(p), p.dtype, p.device) for p in trained]
         if hold == self._runs_hold:
             return
-        hook = partial(_accumulated, weakref.ref(self))  # autograd's hooks keep what they know, unseen by Python
+        hook = WeakCall(self._accumulated)  # autograd's hooks keep what they know, unseen by Python
         for parameter in trained:
             if parameter not in self._hooked:
                 parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
@@ -256,7 +256,7 @@ class PartialBackprop(ModuleWrapper):
         self._needs = GradientNeeds()
         self._peers.train(self.module, parts)
 
-    def _lower(self, module: nn.Module, outputs: Any) -> None:
+    def _lower(self, module: nn.Module, _: object, outputs: Any) -> None:
         """Let what `module` made require a gradient require none, where the level does not reach the module."""
         if self._entered is not None:
             forward, inputs = self._entered
@@ -322,13 +322,15 @@ class PartialBackprop(ModuleWrapper):
         Raises
         ------
         UsageError
-            This process has had no batch at all, or the processes follow a plan.
+            A process has had neither a batch nor a call of `prepare`, or the processes follow a plan.
         """
         if turns_of(self._levels) is not None:
             raise UsageError("processes that follow a plan have equally many batches", code="not-together", path="join")
         with self._peers.joined(throw_on_early_termination):
             yield
             if self.workers > 1:
+                if self._parts is not None:  # there may have been no forward pass
+                    self._follow_frozen(self._parts)
                 while self._peers.follow(self.module, self.iteration, self._rule(self.iteration)):
                     self.iteration += 1
 
@@ -383,15 +385,3 @@ def _end(wrapper: weakref.ref[PartialBackprop], running: BackwardPass) -> None:
         owner._running = None
         if running.average is not None and running.average.abandon():
             owner._runs_hold = None  # exchanges may still be under way in the memory of these runs
-
-
-def _lower(wrapper: weakref.ref[PartialBackprop], module: nn.Module, _: object, outputs: Any) -> None:
-    owner = wrapper()
-    if owner is not None:
-        owner._lower(module, outputs)
-
-
-def _accumulated(wrapper: weakref.ref[PartialBackprop], parameter: Tensor) -> None:
-    owner = wrapper()
-    if owner is not None:
-        owner._accumulated(parameter)
