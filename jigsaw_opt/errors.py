@@ -232,12 +232,7 @@ class OutOfTimeError(JigsawError):
 class MissingEngineError(JigsawError):
     """An optional library is not installed.
 
-    Parameters
-    ----------
-    what
-        What was asked for.
-    install
-        The ``pip install`` argument that brings it.
+    `install`: the ``pip install`` argument that brings it.
     """
 
     exit_code = 6
@@ -254,12 +249,7 @@ class MissingEngineError(JigsawError):
 class EngineDiedError(JigsawError):
     """The process of an engine ended before its work did: it was killed, or it crashed.
 
-    Parameters
-    ----------
-    engine
-        Its name.
-    code
-        Its exit code, or minus the number of the signal that ended it; None where nobody knows.
+    `code`: its exit code, or minus the number of the signal that ended it; None where nobody knows.
     """
 
     def __init__(self, engine: str, code: int | None) -> None:
@@ -314,12 +304,7 @@ class Problems:
     def of(self, where: str, argument: str = "") -> Iterator[None]:
         """Keep what the block raises.
 
-        Parameters
-        ----------
-        where
-            What tells a usage error, or a path within a document, from others.
-        argument
-            Path of a usage error, whose message then begins with `where`; empty for `where` as the path.
+        `argument`: path of a usage error, whose message then begins with `where`; empty for `where` as the path.
         """
         try:
             yield
@@ -338,13 +323,7 @@ class Problems:
         self._of_inputs |= other._of_inputs
 
     def tell(self) -> None:
-        """Raise what was kept, if anything: one error, that of invalid input where any of it is invalid input.
-
-        Raises
-        ------
-        InvalidInputError, UsageError
-            With every problem, the few of the call before those of what may be a long file.
-        """
+        """Raise what was kept, if anything: one error, that of invalid input where any of it is invalid input."""
         if self._of_inputs:
             raise InvalidInputError([*self._of_calls, *self._of_inputs])
         if self._of_calls:
@@ -354,12 +333,7 @@ class Problems:
 def argument(name: str, value: object = None) -> str:
     """Return how an argument is written, with its value if any: as in ``too_wide='skip'``, or as `spelled_by` says.
 
-    Parameters
-    ----------
-    name
-        Its name in Python.
-    value
-        Its value; None for the name alone.
+    `value`: its value; None for the name alone.
     """
     spelling = _SPELLING.get()
     if spelling is not None:
@@ -380,19 +354,7 @@ def spelled_by(spelling: Callable[[str, object], str]) -> Iterator[None]:
 def require_a(kinds: type | tuple[type, ...], given: object, name: str = "") -> None:
     """Refuse an argument of another type, such as the name of an instance in its place.
 
-    Parameters
-    ----------
-    kinds
-        Types that are taken.
-    given
-        The argument.
-    name
-        Its name; empty where it is called as its type is, in lower case.
-
-    Raises
-    ------
-    UsageError
-        It is of none of the types; the message says what gives one.
+    `name`: its name; empty where it is called as its type is, in lower case.
     """
     if not isinstance(given, kinds):
         names = [kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]

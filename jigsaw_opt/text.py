@@ -41,19 +41,7 @@ def printable(text: str) -> str:
 def json_text(value: object, indent: int | None = None, allow_nan: bool = False) -> str:
     """Return `value` as JSON in which every character is visible, but for the line ends of an indented text.
 
-    Parameters
-    ----------
-    value
-        What JSON can hold.
-    indent
-        Spaces of a level; None for one line.
-    allow_nan
-        Whether numbers may be not finite.
-
-    Raises
-    ------
-    ValueError
-        A number in it is not finite, and that is not allowed.
+    `indent`: spaces of a level; None for one line.
     """
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=allow_nan)
     if text.isprintable():
@@ -74,42 +62,19 @@ def html_table(facts: Mapping[str, object]) -> str:
 
 
 def counted(number: int, one: str, ending: str = "s") -> str:
-    """Return a number with its noun: ``1 job``, ``1,200 jobs``; see `agreeing` for the verb.
-
-    Parameters
-    ----------
-    number
-        The number.
-    one
-        The noun in the singular.
-    ending
-        What the plural adds.
-    """
+    """Return a number with its noun: ``1 job``, ``1,200 jobs``; see `agreeing` for the verb."""
     return f"{number:,} {one}" if number == 1 else f"{number:,} {one}{ending}"
 
 
 def agreeing(number: int, one: str = "is", several: str = "are") -> str:
-    """Return the verb that goes with a number of things: ``1 job is``, ``2 jobs are``.
-
-    Parameters
-    ----------
-    number
-        The number.
-    one, several
-        The verb of one thing and of several.
-    """
+    """Return the verb that goes with a number of things: ``1 job is``, ``2 jobs are``."""
     return one if number == 1 else several
 
 
 def named(names: Sequence[str], most: int = 4) -> str:
     """Return names, printable; the first of them, with the number of the others, where there are many.
 
-    Parameters
-    ----------
-    names
-        The names.
-    most
-        How many are shown where there are at least two more.
+    `most`: how many are shown where there are at least two more.
     """
     more = len(names) - most
     shown = ", ".join(map(printable, names[:most] if more > 1 else names))
@@ -122,15 +87,7 @@ def readable(name: str) -> str:
 
 
 def similar(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that was most likely meant by a misspelt one; None where none is close.
-
-    Parameters
-    ----------
-    word
-        The misspelt word.
-    known
-        The words that there are.
-    """
+    """Return the known word that was most likely meant by a misspelt one; None where none is close."""
     import difflib
 
     near = difflib.get_close_matches(word[:_LONGEST_WORD], list(known), n=1)
@@ -138,29 +95,13 @@ def similar(word: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return what may have been meant by an unknown word; empty where nothing is close.
-
-    Parameters
-    ----------
-    word
-        The unknown word.
-    known
-        The words that there are.
-    """
+    """Return what may have been meant by an unknown word; empty where nothing is close."""
     near = similar(word, known)
     return "" if near is None else f"did you mean {near!r}?"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return what may have been meant by an unknown word, or else what there is.
-
-    Parameters
-    ----------
-    word
-        The unknown word.
-    known
-        The words that there are.
-    """
+    """Return what may have been meant by an unknown word, or else what there is."""
     known = tuple(known)
     return suggestion(word, known) or f"there are {', '.join(known) or 'none'}"
 
@@ -173,13 +114,5 @@ def duration(time_us: float) -> str:
 
 
 def called(kind: str, name: str) -> str:
-    """Return a name behind its kind, which is left out where the name begins with it, as in ``job0``.
-
-    Parameters
-    ----------
-    kind
-        What it is the name of, in lower case.
-    name
-        The name.
-    """
+    """Return a name behind its kind, which is left out where the name begins with it, as in ``job0``."""
     return name if name.casefold().startswith(kind) else f"{kind} {name}"

@@ -15,11 +15,8 @@ __all__ = ["parser_of"]
 def parser_of(names: Iterable[str]) -> argparse.ArgumentParser:
     """Return the parser of all arguments.
 
-    Parameters
-    ----------
-    names
-        Subcommands: modules of this package with ``HELP``, ``configure(parser)`` and ``run(arguments) -> exit code``,
-        some with an ``EXAMPLE``.
+    `names`: subcommands: modules of this package with ``HELP``, ``configure(parser)`` and ``run(arguments) -> exit
+    code``, some with an ``EXAMPLE``.
     """
     parser = Parser(
         prog="jigsaw", description="Schedule deep-learning training by mathematical optimisation.", allow_abbrev=False

@@ -37,21 +37,8 @@ def configure_gate(parser: argparse.ArgumentParser) -> None:
 class Gate:
     """Older runs, and how new ones compare with them.
 
-    Parameters
-    ----------
-    folder
-        Where the older runs are: their folder, or a file of rows.
-    level
-        Level of significance.
-    measures
-        Names of what is compared, with commas between them; None for all.
-
-    Raises
-    ------
-    UsageError
-        A level that is no share, or no such measure.
-    InvalidInputError
-        There are no runs, or lines that are none.
+    `folder`: where the older runs are: their folder, or a file of rows. `measures`: names of what is compared, with
+    commas between them; None for all.
     """
 
     def __init__(self, folder: Path, level: float, measures: str | None) -> None:
@@ -83,15 +70,7 @@ class Gate:
     def require(self, new: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Refuse runs none of which has an older one of the same task.
 
-        Parameters
-        ----------
-        new
-            Key of each run, and the columns that say of what it is.
-
-        Raises
-        ------
-        InvalidInputError
-            There is none.
+        `new`: key of each run, and the columns that say of what it is.
         """
         if not any(key in self._old for key, _ in new):
             what = f"none of its {len(self._old)} runs has the instance, solver, seed, limits and threads of a new one"

@@ -22,19 +22,7 @@ T = TypeVar("T")
 def tasks_of(arguments: argparse.Namespace, problems: Problems) -> tuple[SweepTask, ...]:
     """Return the tasks that the arguments ask for.
 
-    Parameters
-    ----------
-    arguments
-        The arguments as they were given.
-    problems
-        What is wrong with other arguments; raised together with what is wrong with these.
-
-    Raises
-    ------
-    UsageError, InvalidInputError
-        Everything that is wrong with them.
-    MissingEngineError
-        The engine of a solver is not installed.
+    `problems`: what is wrong with other arguments; raised together with what is wrong with these.
     """
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.sweeps.bench.trials import Design, trials

@@ -17,15 +17,7 @@ __all__ = ["add_depth", "warn_of_levels", "warn_of_policies", "warn_of_spb"]
 
 
 def add_depth(parser: argparse._ActionsContainer, default: str) -> None:
-    """Add the option `--depth` to a parser.
-
-    Parameters
-    ----------
-    parser
-        The parser, or a group of it.
-    default
-        The rule without the option.
-    """
+    """Add the option `--depth` to a parser."""
     parser.add_argument("--depth", default=default, metavar="RULE", help=f"{_RULES} (default: {default})")
 
 
@@ -42,15 +34,7 @@ def warn_of_policies(policies: Sequence[str]) -> None:
 
 
 def warn_of_levels(instance: Instance, plan: Plan) -> None:
-    """Warn of the jobs of a plan in which some level is below the deepest.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    plan
-        A plan of it.
-    """
+    """Warn of the jobs of a plan in which some level is below the deepest."""
     from jigsaw_opt.problem import Job
     from jigsaw_opt.problem.plan import JobPlan
 

@@ -24,20 +24,7 @@ def add_effort_of_all(parser: argparse._ActionsContainer) -> None:
 
 
 def effort(arguments: argparse.Namespace, **others: Any) -> Options:
-    """Return the options of a solve, of what was given: limits, seed and threads.
-
-    Parameters
-    ----------
-    arguments
-        The command line, with ``time_limit``, ``work_limit``, ``seed`` and ``workers``.
-    others
-        Other options, and what takes the place of the command line's.
-
-    Raises
-    ------
-    UsageError
-        An option is out of its range.
-    """
+    """Return the options of a solve, of what was given: limits, seed and threads."""
     from jigsaw_opt.solvers.options import Options
 
     threads = {"threads": arguments.workers} if arguments.workers is not None else {}

@@ -43,18 +43,7 @@ def as_json(
 ) -> dict[str, Any]:
     """Return the explanation of a plan as values of JSON.
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    plan
-        The plan.
-    jobs
-        Explanations of its jobs.
-    gains
-        What changes alone gain; None where these were not asked for.
-    reason
-        The bound with its proof.
+    `gains`: what changes alone gain; None where these were not asked for.
     """
     told = {
         "objective": instance.objective,
@@ -70,19 +59,7 @@ def _job_as_json(job: JobExplanation) -> dict[str, Any]:
 
 
 def print_overview(instance: Instance, plan: Plan, jobs: Sequence[JobExplanation], reason: Bound) -> None:
-    """Print a line for each job: the shares of its critical chain.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    plan
-        The plan.
-    jobs
-        Explanations of its jobs.
-    reason
-        The bound with its proof.
-    """
+    """Print a line for each job: the shares of its critical chain."""
     shown = [kind for kind in KINDS if any(job.time_us[kind] for job in jobs)]
     ends = "end us" if instance.horizon == "finite" else "period us"
     headers = ["job", ends, *(TITLES[kind] for kind in shown), "longest wait"]
@@ -98,21 +75,7 @@ def print_overview(instance: Instance, plan: Plan, jobs: Sequence[JobExplanation
 
 
 def print_job(instance: Instance, plan: Plan, job: JobExplanation, gains: Sequence[JobChange], reason: Bound) -> None:
-    """Print everything about one job.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    plan
-        The plan.
-    job
-        Explanation of the job.
-    gains
-        What changes alone gain.
-    reason
-        The bound with its proof.
-    """
+    """Print everything about one job."""
     if instance.horizon == "finite":
         _print_end(job)
     else:
@@ -214,15 +177,7 @@ def _print_bound(instance: Instance, plan: Plan, reason: Bound) -> None:
 
 
 def phases_as_json(plan: Plan, jobs: Sequence[JobStretches]) -> dict[str, Any]:
-    """Return the explanation of a phased plan as values of JSON.
-
-    Parameters
-    ----------
-    plan
-        The plan.
-    jobs
-        Stretches of time of each job.
-    """
+    """Return the explanation of a phased plan as values of JSON."""
     return {"value": plan.objective, "bound": plan.bound, "jobs": [_stretches_as_json(job) for job in jobs]}
 
 

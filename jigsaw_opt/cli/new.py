@@ -131,13 +131,7 @@ def _ask(arguments: argparse.Namespace) -> None:
 
 
 def _request(arguments: argparse.Namespace) -> OwnRequest:
-    """Return the words as they were parsed.
-
-    Raises
-    ------
-    InvalidInputError
-        Words or files cannot be read; the error lists them all.
-    """
+    """Return the words as they were parsed."""
     from jigsaw_opt.errors import InvalidInputError
     from jigsaw_opt.simulation.own_jobs import OwnRequest, own_job, with_deadlines
 

@@ -50,16 +50,7 @@ def print_table(
 ) -> None:
     """Print rows as columns.
 
-    Parameters
-    ----------
-    headers
-        Names of the columns.
-    rows
-        Cells of each row; None is shown as a dash.
-    right
-        Names of the columns that are set to the right.
-    stderr
-        Whether to print to standard error.
+    `rows`: cells of each row; None is shown as a dash. `right`: names of the columns that are set to the right.
     """
     from rich.console import Console
     from rich.table import Table
@@ -101,17 +92,7 @@ def _list(lines: Sequence[object], where: str) -> None:
 
 
 def ended(interrupted: bool, kept: str, code: int = 0) -> int:
-    """Return the exit code of a command that computed; after a signal, say what it kept.
-
-    Parameters
-    ----------
-    interrupted
-        Whether a signal ended it early.
-    kept
-        What is printed or written all the same.
-    code
-        The exit code without a signal.
-    """
+    """Return the exit code of a command that computed; after a signal, say what it kept."""
     if not interrupted:
         return code
     note(f"interrupted: {kept}")
@@ -129,17 +110,7 @@ def goes_on_from(path: Path) -> None:
 def require_output(path: Path | None, *inputs: str | Path | None) -> None:
     """Refuse an output file that cannot be written, before any work is done for it.
 
-    Parameters
-    ----------
-    path
-        The file, or None for standard output.
-    *inputs
-        What the command reads: files, or names of bundled instances.
-
-    Raises
-    ------
-    UsageError
-        It cannot be written, or is one of the inputs, or ``-``.
+    `path`: the file, or None for standard output.
     """
     if path == Path("-"):
         raise UsageError("'-' is standard output, and this goes to a file: name one", code="unwritable", path="-o")
@@ -152,12 +123,7 @@ def require_output(path: Path | None, *inputs: str | Path | None) -> None:
 def emit(data: bytes, path: Path | None) -> None:
     """Write data to a file as a whole, or to standard output.
 
-    Parameters
-    ----------
-    data
-        Text in UTF-8.
-    path
-        The file; None for standard output.
+    `path`: the file; None for standard output.
     """
     if path is None:
         sys.stdout.write(data.decode())
@@ -169,13 +135,7 @@ def emit(data: bytes, path: Path | None) -> None:
 
 
 def flush() -> None:
-    """Bring to standard output all that was printed.
-
-    Raises
-    ------
-    OSError
-        The stream takes no more, as on a full disk, or its reader has gone.
-    """
+    """Bring to standard output all that was printed."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -26,13 +26,7 @@ class Parser(argparse.ArgumentParser):
 
     # Typeshed has the overloads of the base.
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse once every option is known: one that is misspelt would leave its value to another argument.
-
-        Parameters
-        ----------
-        args, namespace
-            As those of argparse.
-        """
+        """Parse once every option is known: one that is misspelt would leave its value to another argument."""
         self._require_options(sys.argv[1:] if args is None else args)
         return super().parse_known_args(args, namespace)
 
@@ -79,15 +73,7 @@ def file_or_stdout(text: str) -> Path | None:
 
 
 def add_threads(parser: argparse._ActionsContainer, told: str) -> None:
-    """Add ``--threads``, in the field ``workers``, and its former name, which says what it is called now.
-
-    Parameters
-    ----------
-    parser
-        The parser, or a group of it.
-    told
-        Help text of the option.
-    """
+    """Add ``--threads``, in the field ``workers``, and its former name, which says what it is called now."""
     parser.add_argument("--threads", dest="workers", type=int, metavar="N", help=told)
     add_former_option(parser, "--workers", "--threads", dest="workers", type=int)
 
@@ -95,14 +81,7 @@ def add_threads(parser: argparse._ActionsContainer, told: str) -> None:
 def add_former_option(parser: argparse._ActionsContainer, old: str, new: str, **keywords: Any) -> None:
     """Add an option under a name that it has no more, which says what it is called now.
 
-    Parameters
-    ----------
-    parser
-        The parser, or a group of it.
-    old, new
-        The names of the option then and now.
-    keywords
-        More of ``add_argument``; the field is called as by the new name unless ``dest`` says otherwise.
+    `keywords`: more of ``add_argument``; the field is called as by the new name unless ``dest`` says otherwise.
     """
     field = new.removeprefix("--").replace("-", "_")
     keywords = {"dest": field, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS, **keywords}
@@ -126,22 +105,7 @@ class _FormerName(argparse.Action):
 
 
 def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
-    """Refuse options that say nothing here.
-
-    Parameters
-    ----------
-    arguments
-        All of a command.
-    why
-        What they say nothing to, as the begin of a sentence.
-    names
-        Options, as attributes of `arguments`; a switch that is off is not given.
-
-    Raises
-    ------
-    UsageError
-        Some are given.
-    """
+    """Refuse options that say nothing here."""
     from jigsaw_opt.errors import UsageError
 
     values = {name: getattr(arguments, name) for name in names}

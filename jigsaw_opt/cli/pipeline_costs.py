@@ -40,13 +40,7 @@ def configure_costs(group: argparse._ArgumentGroup) -> None:
 
 
 def costs_of_options(arguments: argparse.Namespace) -> PipelineCosts:
-    """Return the costs that the options state; a single value is for all stages.
-
-    Raises
-    ------
-    UsageError
-        The options are no lists of numbers, or do not fit together.
-    """
+    """Return the costs that the options state; a single value is for all stages."""
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.pipeline.stages import PipelineCosts
 

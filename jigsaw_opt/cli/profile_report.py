@@ -24,16 +24,8 @@ def print_report(
 ) -> None:
     """Print what was measured, and the times that the model of an instance states.
 
-    Parameters
-    ----------
-    device
-        What it was measured on.
-    profile, model
-        A measured model and what was made of it, or None for both.
-    links
-        Measured all-reduces, or None.
-    as_json
-        One JSON object, with date and versions, instead of tables.
+    `profile, model`: A measured model and what was made of it, or None for both. `links`: measured all-reduces, or
+    None.
     """
     if as_json:
         print_json(_as_json(device, profile, model, links))

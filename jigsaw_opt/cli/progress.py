@@ -30,12 +30,7 @@ def add_progress(parser: argparse.ArgumentParser) -> None:
 def progress(quiet: bool, verbose: bool, limit: float | None = None) -> Iterator[Report | None]:
     """Yield a consumer of progress reports: a live line on a terminal, plain lines if `verbose`, else None.
 
-    Parameters
-    ----------
-    quiet, verbose
-        The options of the command line.
-    limit
-        Seconds after which the solve ends, for the line.
+    `limit`: seconds after which the solve ends, for the line.
     """
     if quiet or not (verbose or sys.stderr.isatty()):
         yield None
@@ -50,15 +45,7 @@ def progress(quiet: bool, verbose: bool, limit: float | None = None) -> Iterator
 
 @contextmanager
 def logged_progress(arguments: argparse.Namespace, what: str) -> Iterator[None]:
-    """Show what the executor logs of its progress in the block: a live line on a terminal, or lines.
-
-    Parameters
-    ----------
-    arguments
-        The command line, with the options of `add_progress`.
-    what
-        What is under way, for the live line before anything is logged.
-    """
+    """Show what the executor logs of its progress in the block: a live line on a terminal, or lines."""
     if arguments.quiet or not (arguments.verbose or sys.stderr.isatty()):
         yield
     elif arguments.verbose:

@@ -16,15 +16,7 @@ _PERIOD = ("period predicted us", "measured us", "error", "block error")
 
 
 def print_replay(replay: Replay, as_json: bool) -> None:
-    """Print predicted against measured: the plan and its baseline, or period and end of all phases.
-
-    Parameters
-    ----------
-    replay
-        What was measured.
-    as_json
-        Whether to print JSON rather than a table.
-    """
+    """Print predicted against measured: the plan and its baseline, or period and end of all phases."""
     if as_json:
         print_json(_phases_as_json(replay) if replay.counts_repeats else _as_json(replay))
     elif replay.counts_repeats:

@@ -117,19 +117,7 @@ def add_too_wide(parser: argparse.ArgumentParser) -> None:
 
 
 def parts_of(arguments: argparse.Namespace, workload: str, policy: str, seed: int) -> dict[str, Any]:
-    """Return the arguments of `jigsaw_opt.simulate` by name.
-
-    Parameters
-    ----------
-    arguments
-        The command line.
-    workload
-        The workload, in words.
-    policy
-        The policy, in words.
-    seed
-        The seed.
-    """
+    """Return the arguments of `jigsaw_opt.simulate` by name."""
     return {
         "workload": workload,
         "cluster": arguments.cluster,
@@ -149,15 +137,7 @@ def parts_of(arguments: argparse.Namespace, workload: str, policy: str, seed: in
 
 
 def tell_reading(settings: Iterable[Setting], waiting: Sequence[TraceJob] = ()) -> None:
-    """Say on standard error what was left out of each workload, what else was decided, and what is not read, once.
-
-    Parameters
-    ----------
-    settings
-        What is simulated.
-    waiting
-        Jobs that are simulated beside those of the workloads.
-    """
+    """Say on standard error what was left out of each workload, what else was decided, and what is not read, once."""
     from jigsaw_opt.cli.output import note
 
     told: dict[str, None] = {}
@@ -175,28 +155,14 @@ def tell_reading(settings: Iterable[Setting], waiting: Sequence[TraceJob] = ()) 
 
 
 def inputs_of(arguments: argparse.Namespace, workloads: Iterable[str]) -> list[str]:
-    """Return the names of the files that a simulation reads, and words that are no files, which do no harm.
-
-    Parameters
-    ----------
-    arguments
-        The command line.
-    workloads
-        The workloads, in words.
-    """
+    """Return the names of the files that a simulation reads, and words that are no files, which do no harm."""
     failures = arguments.failures.partition(",checkpoint=")[0]
     words = (*workloads, arguments.cluster, arguments.performance, failures)
     return [*words, *(word.partition(":")[2] for word in words)]
 
 
 def seeds_of(text: str) -> list[int]:
-    """Return seeds as in ``0,1,2``.
-
-    Raises
-    ------
-    UsageError
-        One is no whole number.
-    """
+    """Return seeds as in ``0,1,2``."""
     try:
         return [int(seed) for seed in text.split(",")]
     except ValueError as error:

@@ -35,17 +35,7 @@ def configure_sweep(parser: argparse.ArgumentParser) -> None:
 def run_simulations(arguments: argparse.Namespace, base: Mapping[str, Any]) -> int:
     """Simulate what has no row yet, write the tables, print the means over the seeds.
 
-    Parameters
-    ----------
-    arguments
-        The command line.
-    base
-        The other arguments of `simulations`, by name.
-
-    Returns
-    -------
-    int
-        The exit code.
+    `base`: the other arguments of `simulations`, by name.
     """
     from jigsaw_opt.cli.output import goes_on_from
     from jigsaw_opt.documents import exists, make_folder

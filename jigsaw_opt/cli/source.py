@@ -29,20 +29,7 @@ __all__ = [
 
 
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
-    """Return an instance, and a plan for it that passes the check.
-
-    Parameters
-    ----------
-    source
-        The instance: a file or a name.
-    plan_path
-        File of the plan.
-
-    Raises
-    ------
-    CheckFailedError
-        The plan breaks a rule, so nothing that is made from it would be right.
-    """
+    """Return an instance, and a plan for it that passes the check."""
     from jigsaw_opt.checking import check
     from jigsaw_opt.documents import load_plan
     from jigsaw_opt.instances.sources import instance_from
@@ -61,17 +48,7 @@ def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
 
 
 def layer_graph(data: bytes, source: str, gpu_type: str | None) -> LayerGraph:
-    """Return the layers that a text states, as `read_layers` does, and tell which sizes it does not know.
-
-    Parameters
-    ----------
-    data
-        The text.
-    source
-        What notes call it.
-    gpu_type
-        As for `read_layers`.
-    """
+    """Return the layers that a text states, as `read_layers` does, and tell which sizes it does not know."""
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents import read_layers
 
@@ -82,15 +59,7 @@ def layer_graph(data: bytes, source: str, gpu_type: str | None) -> LayerGraph:
 
 
 def of_another(instance: Instance, plan: Plan) -> str | None:
-    """Return that a plan is of another instance, by name and content; None where it claims to be of this one.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    plan
-        The plan.
-    """
+    """Return that a plan is of another instance, by name and content; None where it claims to be of this one."""
     from jigsaw_opt.documents import instance_sha256
 
     if plan.instance == instance.name or plan.instance_sha256 == instance_sha256(instance):
@@ -101,14 +70,7 @@ def of_another(instance: Instance, plan: Plan) -> str | None:
 def picture_of(instance: Instance, plan: Plan, replay_path: Path | None = None) -> Picture:
     """Return the lanes of a plan that passes the check, and of a replay of it if there is one; raise as `replay_of`.
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    plan
-        The plan.
-    replay_path
-        File of the replay; None for none.
+    `replay_path`: file of the replay; None for none.
     """
     replay = replay_of(plan, replay_path)
     if replay is None:
@@ -123,17 +85,7 @@ def picture_of(instance: Instance, plan: Plan, replay_path: Path | None = None) 
 def replay_of(plan: Plan, path: Path | None) -> Replay | None:
     """Return the replay of a plan, if one is named.
 
-    Parameters
-    ----------
-    plan
-        The plan.
-    path
-        File of the replay; None for none.
-
-    Raises
-    ------
-    InvalidInputError
-        The replay is one of another plan, or incomplete.
+    `path`: file of the replay; None for none.
     """
     if path is None:
         return None
@@ -148,37 +100,12 @@ def replay_of(plan: Plan, path: Path | None) -> Replay | None:
 def model_parts_of(
     instance: Instance, job: int, stages: int, partition_path: Path, layers_path: Path | None = None
 ) -> ModelParts:
-    """Return the modules of each stage of a pipeline, by the partition that it was made of.
-
-    Parameters
-    ----------
-    instance, job, stages
-        The pipeline.
-    partition_path, layers_path
-        The partition, and the layer profile that was cut, if it says of what modules layers are made.
-
-    Raises
-    ------
-    InvalidInputError
-        Either cannot be read, or is of another pipeline; with every problem.
-    """
+    """Return the modules of each stage of a pipeline, by the partition that it was made of."""
     return _partition_and_parts(instance, job, stages, partition_path, layers_path)[1]
 
 
 def partition_of_pipeline(instance: Instance, job: int, stages: int, path: Path) -> Partition:
-    """Return the partition that a pipeline was made of; raise as `model_parts_of`.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    job
-        Number of the job.
-    stages
-        Number of its stages.
-    path
-        File of the partition.
-    """
+    """Return the partition that a pipeline was made of; raise as `model_parts_of`."""
     return _partition_and_parts(instance, job, stages, path, None)[0]
 
 

@@ -32,15 +32,7 @@ def configure_engine(parser: argparse._ActionsContainer) -> None:
 
 
 def engine_of(arguments: argparse.Namespace) -> SweepEngine:
-    """Return the engine that the arguments ask for.
-
-    Raises
-    ------
-    UsageError
-        A number of jobs below 1, an option of the other engine, or no cluster at the address.
-    MissingEngineError
-        Ray is not installed.
-    """
+    """Return the engine that the arguments ask for."""
     if arguments.engine == "ray":
         from jigsaw_opt.sweeps.engine_ray import RayEngine
 
@@ -73,26 +65,7 @@ def run_sweep(
     show: Callable[[Rows], None],
     picture: Callable[[Rows], None] = lambda _rows: None,
 ) -> int:
-    """Run what has no row yet, write the tables, print the summary; a signal meanwhile skips the rest of the tasks.
-
-    Parameters
-    ----------
-    arguments
-        The command line, with ``output``, ``json`` and ``quiet``.
-    tasks, engine, kind
-        As in `sweep_into`.
-    line
-        What is said of a finished task.
-    show
-        Prints the cells.
-    picture
-        Draws the rows.
-
-    Returns
-    -------
-    int
-        The exit code.
-    """
+    """Run what has no row yet, write the tables, print the summary; a signal meanwhile skips the rest of the tasks."""
     from jigsaw_opt.cli.output import ended, flush, note, print_json
     from jigsaw_opt.sweeps.folder import ROWS, TABLES, sweep_into
     from jigsaw_opt.system.interrupts import interrupt_flag
@@ -120,17 +93,9 @@ def reporter(
 
     What is returned takes the row, how many tasks are finished, and how many there are.
 
-    Parameters
-    ----------
-    arguments
-        The command line.
-    line
-        Makes the line from a row.
+    Takes the row, how many tasks are finished, and how many there are.
 
-    Returns
-    -------
-    callable
-        Takes the row, how many tasks are finished, and how many there are.
+    `line`: makes the line from a row.
     """
     from jigsaw_opt.cli.output import note
 

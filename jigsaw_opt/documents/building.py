@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,7 +11,6 @@ from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Model, Segme
 from jigsaw_opt.problem.instance import FORMAT, Horizon, Objective
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.keyed import plain
-from jigsaw_opt.system.former_names import FormerNameWarning
 
 __all__ = ["InstanceBuilder"]
 
@@ -268,12 +266,6 @@ class InstanceBuilder:
                 **_given(deadline_us=deadline_us, pace_us=pace_us, route_policy=route_policy, restart_us=restart_us),
             }
         )
-
-    def add_shaped_job(self, name: str, shape: TaskGraph, *, iterations: int, **more: Any) -> None:
-        """Add such a job by the name of the release before."""
-        told = "InstanceBuilder.add_shaped_job is add_task_graph_job now"
-        warnings.warn(told, FormerNameWarning, stacklevel=2)
-        self.add_task_graph_job(name, shape, iterations=iterations, **more)
 
     def build(self) -> Instance:
         """Build the instance of all that was added so far.

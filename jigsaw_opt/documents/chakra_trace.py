@@ -49,21 +49,10 @@ _SCALARS += ("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "by
 class ChakraNode:
     """An operation of one rank.
 
-    Parameters
-    ----------
-    number
-        Its ``id``, unique in the trace.
-    name
-        Its name.
-    kind
-        Its type; the constants of this module are some.
-    after, control
-        Numbers of the nodes that it waits for: its ``data_deps``, and its ``ctrl_deps``, which in traces of PyTorch are
-        the calls that it was made by.
-    duration_us, start_us
-        In microseconds; 0 where the trace says nothing.
-    attributes
-        Those with one value, by name. Lists are left out.
+    `number`: its ``id``, unique in the trace. `kind`: its type; the constants of this module are some. `after,
+    control`: numbers of the nodes that it waits for: its ``data_deps``, and its ``ctrl_deps``, which in traces of
+    PyTorch are the calls that it was made by. `duration_us, start_us`: in microseconds; 0 where the trace says nothing.
+    `attributes`: those with one value, by name. Lists are left out.
     """
 
     number: int
@@ -77,25 +66,7 @@ class ChakraNode:
 
 
 def decode_trace(data: bytes, source: str = "trace.et") -> list[ChakraNode]:
-    """Read the trace of a rank; as Chakra's own tools, also one that is packed by gzip.
-
-    Parameters
-    ----------
-    data
-        The content of the file.
-    source
-        What problems call it: usually the name of the file.
-
-    Returns
-    -------
-    list of ChakraNode
-        In the order of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        The file is damaged or no such trace.
-    """
+    """Read the trace of a rank; as Chakra's own tools, also one that is packed by gzip."""
     from google.protobuf.message import DecodeError
 
     metadata, node, _ = _messages()
@@ -115,13 +86,7 @@ def decode_trace(data: bytes, source: str = "trace.et") -> list[ChakraNode]:
 
 
 def encode_trace(nodes: Sequence[ChakraNode]) -> bytes:
-    """Return the trace of a rank; integers become the kind of attribute that Chakra's readers expect of each.
-
-    Parameters
-    ----------
-    nodes
-        Its nodes, each behind those that it waits for.
-    """
+    """Return the trace of a rank; integers become the kind of attribute that Chakra's readers expect of each."""
     metadata, node, attribute = _messages()
     messages = [metadata(version="1.0.0")]
     for each in nodes:

@@ -19,18 +19,6 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     A text that begins as a formula does gets a quote before it, which spreadsheets take for the sign of a text. Texts
     that begin with quotes and then so get one more, so that `restored` gives every text back; numbers stay as they
     are.
-
-    Parameters
-    ----------
-    header
-        Names of the columns.
-    rows
-        Cells of each row, in the order of the columns.
-
-    Returns
-    -------
-    str
-        Lines that end with a line feed.
     """
     lines = _WrittenLines()
     # With both characters as its end, a line has neither in a cell without quotes around it.

@@ -56,13 +56,7 @@ def encode_model(model: Model) -> bytes:
 
 
 def encode_layers(graph: LayerGraph) -> bytes:
-    """Write a layer profile as ``jigsaw-layers/1``, a layer a line; what is not known is left out.
-
-    Raises
-    ------
-    InvalidInputError
-        The profile would not be valid, with every problem.
-    """
+    """Write a layer profile as ``jigsaw-layers/1``, a layer a line; what is not known is left out."""
     tree: Json = {"format": "jigsaw-layers/1"}
     for key in ("gpu_type", "batch", "state_factor"):
         if (value := getattr(graph, key)) is not None:

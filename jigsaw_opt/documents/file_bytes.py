@@ -37,17 +37,7 @@ _PART = 2**20
 def read_file(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     """Return all bytes of a file, which may be a pipe.
 
-    Parameters
-    ----------
-    path
-        The file.
-    most
-        The most bytes that it may have.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be read, or has more bytes. A regular file that is too large is not read at all.
+    `most`: the most bytes that it may have.
     """
     try:
         with Path(path).open("rb", buffering=0) as file:
@@ -84,19 +74,7 @@ def _too_large(path: str | os.PathLike[str], found: str, most: int) -> InvalidIn
 def unpacked(data: bytes, source: str, most: int = _MOST_STREAMED, *, is_text: bool = True) -> bytes:
     """Return what bytes hold that gzip has compressed, a text of UTF-16 with its mark as UTF-8; others as they are.
 
-    Parameters
-    ----------
-    data, source
-        The bytes, and what problems call them.
-    most
-        The most bytes that they may hold.
-    is_text
-        Whether they hold a text.
-
-    Raises
-    ------
-    InvalidInputError
-        They hold more, end too early, are broken, or are a text that something else has compressed.
+    `data, source`: the bytes, and what problems call them. `most`: the most bytes that they may hold.
     """
     data = _inflated(data, source, most) if data.startswith(_GZIP) else data
     if is_text and (form := next((form for mark, form in _PACKED.items() if data.startswith(mark)), None)):
@@ -133,12 +111,7 @@ def _inflated(data: bytes, source: str, most: int) -> bytes:
 def unpacked_head(data: bytes, size: int) -> bytes:
     """Return the first bytes of what `unpacked` would return, as far as it can be read.
 
-    Parameters
-    ----------
-    data
-        The content of a file, which may be compressed.
-    size
-        The most bytes that are returned.
+    `size`: the most bytes that are returned.
     """
     if not data.startswith(_GZIP):
         return data[:size]

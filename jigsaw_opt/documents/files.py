@@ -67,13 +67,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
 
 
 def load_replay(path: str | os.PathLike[str]) -> Replay:
-    """Read a replay from a file.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file cannot be read, or with every problem of the document.
-    """
+    """Read a replay from a file."""
     from jigsaw_opt.documents.replay import decode_replay
 
     data, source = _content(path)
@@ -85,11 +79,6 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay | La
     """Read the document that the ``format`` of a file says it is; an instance where it says none.
 
     That is an instance, a plan or a replay of either kind, or a layer profile.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file cannot be read, or with every problem of the document.
     """
     return decode_document(*_content(path))
 
@@ -101,20 +90,7 @@ def _content(path: str | os.PathLike[str]) -> tuple[bytes, str]:
 
 
 def decode_document(data: bytes, source: str) -> Instance | Plan | Replay | LayerGraph:
-    """Read a document as `load_document` does, from the bytes of a file that is called `source`.
-
-    Parameters
-    ----------
-    data
-        The content of the file.
-    source
-        What problems call it: usually the name of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem of the document.
-    """
+    """Read a document as `load_document` does, from the bytes of a file that is called `source`."""
     match stated_kind(data):
         case "plan" | "phased-plan":
             return decode_plan(data, source)

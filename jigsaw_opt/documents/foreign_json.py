@@ -49,17 +49,7 @@ def parsed_foreign(
 ) -> Any:
     """Return the tree of a document of another program.
 
-    Parameters
-    ----------
-    data, source, check
-        As `parsed` takes them.
-    tell
-        Called with how many faults of which kind are mended, if there are any.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem of the document and its path.
+    `tell`: called with how many faults of which kind are mended, if there are any.
     """
 
     def read(report: Report) -> Any:

@@ -45,38 +45,12 @@ def decode_instance(data: bytes | str, source: str = "$") -> Instance:
 
 
 def decode_model(data: bytes | str, source: str = "$") -> Model:
-    """Read a model as it stands under ``models`` in an instance.
-
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem of the document and its path.
-    """
+    """Read a model as it stands under ``models`` in an instance."""
     return _model(parsed(data, source, _check_model))
 
 
 def decode_instance_tree(tree: Json, repeats: Repeats) -> Instance:
-    """Read an instance from a tree of plain values that was made in Python.
-
-    Parameters
-    ----------
-    tree
-        The document; a depth rule that documents cannot name is the object itself.
-    repeats
-        Keys that stand twice in objects of the tree.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem and its path.
-    """
+    """Read an instance from a tree of plain values that was made in Python."""
 
     def check(tree: Json, report: Report) -> None:
         report_oddities(tree, report, "$", repeats)

@@ -37,15 +37,7 @@ def jsplib_text(instance: Instance) -> str:
 
     A job has an operation for each machine, as many readers want it; those it lacks come first and take no time.
 
-    Parameters
-    ----------
-    instance
-        One job of one iteration, whose edges are chains that visit each slot at most once.
-
-    Raises
-    ------
-    InvalidInputError
-        Everything for which it is no job shop.
+    `instance`: one job of one iteration, whose edges are chains that visit each slot at most once.
     """
     job, problems = _job_of(instance)
     if job is None:
@@ -66,18 +58,7 @@ def jsplib_text(instance: Instance) -> str:
 
 
 def minizinc_text(instance: Instance) -> str:
-    """Return an instance as a model of MiniZinc with its data, whose blocks are numbered as those of the task graph.
-
-    Parameters
-    ----------
-    instance
-        One job of one iteration without transfers and holds, on one server.
-
-    Raises
-    ------
-    InvalidInputError
-        Everything for which blocks on machines do not describe it.
-    """
+    """Return an instance as a model of MiniZinc with its data, whose blocks are numbered as those of the task graph."""
     job, problems = _job_of(instance)
     if job is None or problems:
         raise InvalidInputError(problems)

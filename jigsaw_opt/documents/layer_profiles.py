@@ -55,17 +55,7 @@ def read_layers(data: bytes | str, source: str = "$", gpu_type: str | None = Non
 def decode_layers(data: bytes | str, source: str = "$") -> LayerGraph:
     """Read a layer profile, ``jigsaw-layers/1``.
 
-    Parameters
-    ----------
-    data
-        The document.
-    source
-        What problems with the document as a whole are said of: ``$`` or a file name.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem of the document and its path.
+    `source`: what problems with the document as a whole are said of: ``$`` or a file name.
     """
     tree = parsed(data, source, _check)
     layers = tuple(_decoded(layer) for layer in tree["layers"])
@@ -90,19 +80,7 @@ def layers_of_model(model: Model, gpu_type: str | None, source: str = "the model
 
     What a segment sends onward is not known of a model.
 
-    Parameters
-    ----------
-    model
-        The model.
-    gpu_type
-        Type of GPU whose times are taken; None where there is only one.
-    source
-        What errors call the model.
-
-    Raises
-    ------
-    UsageError
-        There are no times of such a type of GPU, or those of several and `gpu_type` is None.
+    `gpu_type`: type of GPU whose times are taken; None where there is only one.
     """
     known = ", ".join(map(quoted, model.gpu_types)) or "none"
     if gpu_type is None and len(model.gpu_types) != 1:

@@ -39,40 +39,12 @@ def collection_paused() -> Iterator[None]:
 
 
 def parsed(data: bytes | str, source: str, check: Callable[[Any, Report], None], top: str = "{") -> Any:
-    """Return the tree of a document that is right.
-
-    Parameters
-    ----------
-    data, source, top
-        As `parse` takes them.
-    check
-        Reports what is wrong with a tree, which may be any object (or list, where `top` says so).
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem of the document and its path.
-    """
+    """Return the tree of a document that is right."""
     return checked(lambda report: parse(data, source, report, top), source, check)
 
 
 def checked(read: Callable[[Report], Any], source: str, check: Callable[[Any, Report], None]) -> Any:
-    """Return the tree that `read` gives, where it is right; None is no tree.
-
-    Parameters
-    ----------
-    read
-        Reads the document and reports what is wrong with it.
-    source
-        What problems call it: usually the name of the file.
-    check
-        Reports what is wrong with the tree.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem of the document and its path.
-    """
+    """Return the tree that `read` gives, where it is right; None is no tree."""
     report = Report()
     try:
         tree = read(report)
@@ -87,27 +59,12 @@ def checked(read: Callable[[Report], Any], source: str, check: Callable[[Any, Re
 def parse(data: bytes | str, source: str, report: Report, top: str = "{") -> Any:
     """Parse one JSON document whose top is an object, or what `top` says.
 
-    Parameters
-    ----------
-    data
-        The document; bytes are UTF-8 without a byte order mark.
-    source
-        What problems with the document as a whole are said of: ``$`` or a file name.
-    report
-        Receives duplicate keys and lone surrogates, which leave a tree to look at further, and what leaves none: text
-        that is no JSON, or so many values in so few bytes that their tree would take far more memory than the text.
-    top
-        How the document begins: ``{`` for an object, ``[`` for a list.
+    The tree, or None (no document is ``null``) if there is none.
 
-    Returns
-    -------
-    Any
-        The tree, or None (no document is ``null``) if there is none.
-
-    Raises
-    ------
-    RecursionError
-        If values are nested deeper than Python's stack.
+    `data`: the document; bytes are UTF-8 without a byte order mark. `source`: what problems with the document as a
+    whole are said of: ``$`` or a file name. `report`: receives duplicate keys and lone surrogates, which leave a tree
+    to look at further, and what leaves none: text that is no JSON, or so many values in so few bytes that their tree
+    would take far more memory than the text.
     """
     text = _text(data, source, report, top)
     if text is None or _is_too_dense(text, len(data), source, report):

@@ -20,17 +20,8 @@ __all__ = ["decode_plan"]
 def decode_plan(data: bytes | str, source: str = "$") -> Plan:
     """Read a plan document; whether it is right for an instance is for `checking` to say.
 
-    Parameters
-    ----------
-    data
-        The document ``jigsaw-plan/1`` or ``jigsaw-phased-plan/1``, as its ``format`` says; the former if it says none.
-    source
-        What problems with the document as a whole are said of: ``$`` or a file name.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem of the document and its path.
+    `data`: the document ``jigsaw-plan/1`` or ``jigsaw-phased-plan/1``, as its ``format`` says; the former if it says
+    none. `source`: what problems with the document as a whole are said of: ``$`` or a file name.
     """
     kind: Kind = "phased-plan" if stated_kind(data) == "phased-plan" else "plan"
     with collection_paused():

@@ -27,12 +27,7 @@ _STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-([a-z]{1,20}(?:-[a-z]{1,20})?)
 class Form(NamedTuple):
     """A kind of content that a file may have.
 
-    Parameters
-    ----------
-    what
-        What it is called in a sentence.
-    taken
-        The command that takes the file, which stands in it as ``FILE``.
+    `what`: what it is called in a sentence. `taken`: the command that takes the file, which stands in it as ``FILE``.
     """
 
     what: str
@@ -92,20 +87,7 @@ _MARKS: Mapping[str, Callable[[str], int]] = {
 
 @contextmanager
 def expecting(data: bytes | str, source: str, *forms: str) -> Iterator[None]:
-    """Say what a text is where the block cannot read it and it looks like something else.
-
-    Parameters
-    ----------
-    data, source
-        The text, and the name of its file.
-    forms
-        Names of what the block reads, in `FORMS` or aliases of them.
-
-    Raises
-    ------
-    InvalidInputError
-        As the block raises it, or that the text is of another form, and what takes it.
-    """
+    """Say what a text is where the block cannot read it and it looks like something else."""
     try:
         yield
     except InvalidInputError as error:

@@ -54,17 +54,7 @@ def plan_sha256(plan: Plan) -> str:
 def decode_replay(data: bytes | str, source: str = "$") -> Replay:
     """Read a replay document, of the kind that its ``format`` states.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem of the document and its path.
+    `data`: the content of the file; text, or bytes in UTF-8.
     """
     with collection_paused():
         if stated_kind(data) == "phased-replay":
@@ -77,20 +67,7 @@ def _check(kind: Kind, tree: Json, report: Report) -> None:
 
 
 def require_replay_of(plan: Plan, replay: Replay, source: str) -> None:
-    """Refuse a replay of another plan, or one whose timeline is not what carrying out this plan leaves.
-
-    Parameters
-    ----------
-    plan, replay
-        The plan and what is said to be a replay of it.
-    source
-        What problems call the replay.
-
-    Raises
-    ------
-    InvalidInputError
-        With everything that is wrong.
-    """
+    """Refuse a replay of another plan, or one whose timeline is not what carrying out this plan leaves."""
     report = Report()
     planned = list(plan.all_phases())
     same = (replay.instance_sha256, replay.plan_sha256) == (plan.instance_sha256, plan_sha256(plan))

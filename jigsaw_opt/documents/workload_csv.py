@@ -45,13 +45,7 @@ _OURS = tuple(dict.fromkeys((*_HEADER, _DATED, *_RECORDED, *STATED, *_TIMES)))
 
 
 def columns_of(text: str) -> dict[str, str]:
-    """Return what a table calls our columns, by our names, from words such as ``gpus=num_gpu,submit_s=time``.
-
-    Raises
-    ------
-    UsageError
-        It is written otherwise, names a column that there is not or one of another unit, or names one twice.
-    """
+    """Return what a table calls our columns, by our names, from words such as ``gpus=num_gpu,submit_s=time``."""
     columns: dict[str, str] = {}
     for word in text.split(",") if text else ():
         own, equals, theirs = (part.strip() for part in word.partition("="))
@@ -88,20 +82,8 @@ def decode_workload(
 ) -> Workload:
     """Read a workload.
 
-    Parameters
-    ----------
-    data, source
-        The text, and what problems call it.
-    accept
-        Says what is wrong with a job that is well written.
-    columns
-        What the text calls our columns, by our names. Where it is given, columns that are not ours are left aside, and
-        so are lines with 0 GPUs.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong.
+    `columns`: what the text calls our columns, by our names. Where it is given, columns that are not ours are left
+    aside, and so are lines with 0 GPUs.
     """
     table = JobTable(data, source, (), names=columns)
     if not table.has("gpus"):

@@ -62,15 +62,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def unwritable(path: Path, error: OSError | ValueError) -> JigsawError:
-    """Return what is raised for a file that cannot be written: a usage error, unless the disk is full or broken.
-
-    Parameters
-    ----------
-    path
-        The file.
-    error
-        What the operating system said.
-    """
+    """Return what is raised for a file that cannot be written: a usage error, unless the disk is full or broken."""
     told = f"cannot write {path}: {reason_of(error)}"
     if getattr(error, "errno", None) in _DISK:
         return JigsawError(told)
@@ -80,17 +72,7 @@ def unwritable(path: Path, error: OSError | ValueError) -> JigsawError:
 def require_writable(path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str] | None] = ()) -> None:
     """Refuse an output file that cannot be written, before any work is done for it.
 
-    Parameters
-    ----------
-    path
-        Where `write_atomically` is to write.
-    inputs
-        Files that must not be overwritten; a name of no file, as that of a bundled instance, is left out.
-
-    Raises
-    ------
-    UsageError
-        Why it cannot be written: below a file, no permission, a name too long, a folder, one of the inputs.
+    `inputs`: files that must not be overwritten; a name of no file, as that of a bundled instance, is left out.
     """
     target = Path(path)
     try:
@@ -105,20 +87,6 @@ def make_folder(folder: Path, files: Iterable[str], inputs: Iterable[str | os.Pa
     """Make a folder where there is none, with those above it, and see that files can be written in it.
 
     Temporary files that killed processes left there are removed.
-
-    Parameters
-    ----------
-    folder
-        The folder.
-    files
-        Names of the files that are to be written.
-    inputs
-        As in `require_writable`.
-
-    Raises
-    ------
-    UsageError
-        It cannot be made, or one of the files cannot be written, or it is ``-``.
     """
     if folder == Path("-"):
         raise UsageError(
@@ -137,20 +105,7 @@ def make_folder(folder: Path, files: Iterable[str], inputs: Iterable[str | os.Pa
 
 
 def require_alone(descriptor: int, path: Path) -> None:
-    """Lock a file or folder until it is closed.
-
-    Parameters
-    ----------
-    descriptor
-        It, open.
-    path
-        Its name.
-
-    Raises
-    ------
-    JigsawError
-        Another process has locked it.
-    """
+    """Lock a file or folder until it is closed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -282,13 +237,7 @@ def _descriptor(path: Path) -> int | None:
 
 
 def _exists(path: Path) -> bool:
-    """Return whether there is anything at the end of all links.
-
-    Raises
-    ------
-    OSError
-        Nothing can ever be there: the name is too long, or links go in a circle.
-    """
+    """Return whether there is anything at the end of all links."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

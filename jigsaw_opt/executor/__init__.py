@@ -14,12 +14,6 @@ __all__ = ["require_torch"]
 
 
 def require_torch() -> None:
-    """Do nothing where PyTorch is installed; looks it up without importing it.
-
-    Raises
-    ------
-    MissingEngineError
-        PyTorch is not installed.
-    """
+    """Do nothing where PyTorch is installed; looks it up without importing it."""
     if find_spec("torch") is None:
         raise MissingEngineError("PyTorch", "jigsaw-opt[torch]")

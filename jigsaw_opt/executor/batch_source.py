@@ -27,17 +27,8 @@ class BatchSource:
     Its position is the state of all generators of random numbers at the begin of its pass, and how many batches were
     taken since. To return there, the pass begins again from that state and the batches are taken again.
 
-    Parameters
-    ----------
-    loader
-        Any iterable that gives an iterator of its own each time, or a function that does.
-    device
-        Whose generator belongs to the state.
-
-    Raises
-    ------
-    UsageError
-        The loader cannot be gone through a second time, or not at all.
+    `loader`: any iterable that gives an iterator of its own each time, or a function that does. `device`: whose
+    generator belongs to the state.
     """
 
     def __init__(self, loader: Any, device: torch.device) -> None:
@@ -61,13 +52,7 @@ class BatchSource:
         self._begin: dict[str, Any] | None = None
 
     def take(self) -> Any:
-        """Return the next batch.
-
-        Raises
-        ------
-        UsageError
-            A whole pass has none.
-        """
+        """Return the next batch."""
         if self._batches is None:
             self._begin_pass()
         assert self._batches is not None
@@ -90,13 +75,7 @@ class BatchSource:
         return {"passes": 0, "taken": 0, "begin": ANYTHING, "generators": [ANYTHING] * len(self._generators)}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Return to a position; the generators that all share are afterwards as they were.
-
-        Raises
-        ------
-        UsageError
-            The pass has fewer batches than were taken.
-        """
+        """Return to a position; the generators that all share are afterwards as they were."""
         self._batches, self._passes, self._taken = None, state["passes"], 0
         if state["begin"] is not None:
             before = generator_states(self._device)

@@ -19,16 +19,9 @@ Ready = Callable[[int], None]
 class GradientBuckets:
     """The gradients of a model, each a view into the buffer of its bucket, so that a bucket is exchanged in one piece.
 
-    Parameters
-    ----------
-    model
-        Where its parameters will stay; its gradients are this object's from now on.
-
-    Attributes
-    ----------
-    buffers : tuple of Tensor
-        Gradients of buckets 1 to D, one flat tensor for each type of numbers and device in a bucket; an empty one
-        for a bucket without parameters.
+    `model`: where its parameters will stay; its gradients are this object's from now on. `buffers`: gradients of
+    buckets 1 to D, one flat tensor for each type of numbers and device in a bucket; an empty one for a bucket without
+    parameters.
     """
 
     def __init__(self, model: LeveledModel) -> None:
@@ -52,12 +45,7 @@ class GradientBuckets:
     def begin(self, level: int, ready: Ready) -> None:
         """Clear all gradients and announce to `ready` buckets 1 to `level`, in this order, in what follows.
 
-        Parameters
-        ----------
-        level
-            Level at which the backward pass will end.
-        ready
-            Called in the thread of the backward pass, which goes on when it returns.
+        `ready`: called in the thread of the backward pass, which goes on when it returns.
         """
         for buffer in self.buffers:
             buffer.zero_()

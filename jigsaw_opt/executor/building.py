@@ -33,17 +33,7 @@ __all__ = ["Replica", "build", "build_network", "even_segments", "own_network", 
 
 @dataclass(frozen=True)
 class Replica:
-    """A model that trains, and its data.
-
-    Parameters
-    ----------
-    model
-        In segments, on the CPU.
-    network
-        What it was cut from.
-    batch_size
-        Samples a worker and iteration.
-    """
+    """A model that trains, and its data."""
 
     model: SegmentedModel
     network: Network
@@ -54,20 +44,6 @@ class Replica:
 
         All generators of random numbers of this process begin anew (`begin_draws`), so that whatever the batch and
         what follows it draw depends on these numbers alone.
-
-        Parameters
-        ----------
-        seed
-            Seed of the run.
-        worker
-            Number of the worker.
-        iteration
-            Number of the iteration, from 0.
-
-        Raises
-        ------
-        UsageError
-            What the network's function draws is no pair.
         """
         number = draw_number(seed, worker, iteration)
         begin_draws(number)
@@ -123,16 +99,8 @@ def build(name: str, model: Model, trusted: Collection[str] = (), seed: int = 0)
 def replica(network: Network, bounds: Sequence[int], batch_size: int, levels: Sequence[int] = ()) -> Replica:
     """Return the replica of `network` in segments.
 
-    Parameters
-    ----------
-    network
-        What to cut.
-    bounds
-        Indices of units where a segment begins, and their number at the end.
-    batch_size
-        Samples a worker and iteration.
-    levels
-        As in an instance; empty means 1, 2, ..., L.
+    `bounds`: indices of units where a segment begins, and their number at the end. `levels`: as in an instance; empty
+    means 1, 2, ..., L.
     """
     names, units = list(network.units), list(network.units.values())
     if not any(parameter.requires_grad for unit in units for parameter in unit.parameters()):
@@ -179,24 +147,6 @@ def build_network(
 
     Such a function takes the arguments by name and returns a ``torch.nn.Sequential``, a loss of output and
     targets, and a function that draws a batch from its size and a ``torch.Generator``.
-
-    Parameters
-    ----------
-    zoo, arguments
-        As in a document.
-    trusted
-        ``module:function`` that may be imported.
-    seed
-        Seed of the initial parameters.
-    place
-        Where problems are said to be.
-
-    Raises
-    ------
-    InvalidInputError
-        Name or arguments are wrong; the error lists every problem.
-    PluginError
-        Code of the user's own raised; the message has its line.
     """
     report = Report()
     if ":" in zoo:
@@ -292,22 +242,7 @@ def even_segments(network: Network, parts: int) -> tuple[int, ...]:
 
     Operations are counted without doing them. With at least as many `parts` as units, each unit is a segment.
 
-    Parameters
-    ----------
-    network
-        The network, whose units stay whole.
-    parts
-        Number of segments that are wanted.
-
-    Returns
-    -------
-    tuple of int
-        Indices of units: segment k has the units from bound k up to bound k + 1.
-
-    Raises
-    ------
-    UsageError
-        If `parts` is below 1, or a module of the user's own cannot be run on shapes alone.
+    Indices of units: segment k has the units from bound k up to bound k + 1.
     """
     from jigsaw_opt.instances.profiles import even_bounds
 

@@ -71,16 +71,7 @@ _DATA = {"mlp": ("synthetic", "digits"), "gpt": ("synthetic", "text")}
 def resolve(zoo: str, given: Mapping[str, Any], place: Place, report: Report) -> tuple[str, dict[str, Any]]:
     """Return the family of `zoo` and all its arguments.
 
-    Parameters
-    ----------
-    zoo
-        A name in `KNOWN`.
-    given
-        Arguments of the document or the command line, which take precedence over the defaults.
-    place
-        Where they stand.
-    report
-        Takes every problem; where it took one, the result is of no use.
+    `given`: arguments of the document or the command line, which take precedence over the defaults.
     """
     if zoo not in KNOWN:
         report.add_misspelt((place, "zoo"), f"no network is called {quoted(zoo)}", zoo, KNOWN, code="unknown-name")
@@ -103,19 +94,7 @@ def resolve(zoo: str, given: Mapping[str, Any], place: Place, report: Report) ->
 
 
 def check_trust(name: str, trusted: Collection[str], place: Place, report: Report) -> None:
-    """Report a ``module:function`` that may not be imported.
-
-    Parameters
-    ----------
-    name
-        What a document names.
-    trusted
-        What the user trusts.
-    place
-        Where it stands.
-    report
-        Takes the problem.
-    """
+    """Report a ``module:function`` that may not be imported."""
     if name not in trusted:
         report.add(
             place, f"{quoted(name)} is code that nobody has trusted", f"--trust {name} imports it", code="not-allowed"
@@ -178,20 +157,7 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
     A job without an entry takes the function that is trusted, if one alone is that no model names. Models of
     data-parallel jobs must say how they are built.
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    trusted
-        ``module:function`` that may be imported.
-    cuts
-        Where the model is cut, if the job has no entry.
-
-    Raises
-    ------
-    InvalidInputError
-        A job has a task graph that is no pipeline, or there are several, or an asynchronous one is beside other jobs,
-        or an entry is missing or wrong; with every problem.
+    `cuts`: where the model is cut, if the job has no entry.
     """
     task_graph_jobs = {number: job for number, job in enumerate(instance.jobs) if isinstance(job, TaskGraphJob)}
     report = Report()

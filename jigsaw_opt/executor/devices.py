@@ -10,13 +10,7 @@ __all__ = ["device_name", "device_of"]
 
 
 def device_of(kind: str) -> torch.device:
-    """Return the device of a kind, ``cpu`` or ``cuda``.
-
-    Raises
-    ------
-    UsageError
-        There is none.
-    """
+    """Return the device of a kind, ``cpu`` or ``cuda``."""
     if kind == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():

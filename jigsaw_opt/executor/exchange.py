@@ -49,20 +49,7 @@ class Averaging(Enum):
 
 
 def require_full_depth(levels: Sequence[int], depth: int) -> None:
-    """Refuse levels of which none is the full depth: the first segments would get no gradients.
-
-    Parameters
-    ----------
-    levels
-        Level of each worker.
-    depth
-        Depth of the model.
-
-    Raises
-    ------
-    UsageError
-        No worker goes to `depth`.
-    """
+    """Refuse levels of which none is the full depth: the first segments would get no gradients."""
     if max(levels) < depth:
         raise UsageError(f"in every iteration one worker must go to level {depth}", code="contradiction")
 

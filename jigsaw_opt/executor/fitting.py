@@ -10,10 +10,7 @@ __all__ = ["fit_two", "isotonic"]
 def fit_two(rows: Iterable[tuple[float, float, float]]) -> tuple[float, float]:
     """Fit ``time = x * first + y * second`` with the least sum of squared relative residuals, x and y at least 0.
 
-    Parameters
-    ----------
-    rows
-        First and second quantity, at least 0, and time, above 0; both quantities are above 0 somewhere.
+    `rows`: first and second quantity, at least 0, and time, above 0; both quantities are above 0 somewhere.
     """
     scaled = [(first / time, second / time) for first, second, time in rows]
     aa, ab, bb = (sum(row[i] * row[j] for row in scaled) for i, j in ((0, 0), (0, 1), (1, 1)))

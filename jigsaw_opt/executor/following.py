@@ -153,13 +153,7 @@ def _store(place: _Place, meet: str | None, timeout: timedelta) -> tuple[AnyStor
 
 
 class _SharedStore:
-    """A store whose loss is an error of the run.
-
-    Parameters
-    ----------
-    store
-        What is asked.
-    """
+    """A store whose loss is an error of the run."""
 
     def __init__(self, store: AnyStore) -> None:
         self._store = store
@@ -194,16 +188,8 @@ def _first_line(error: Exception) -> str:
 class PlanTurns:
     """The turns of one process.
 
-    Parameters
-    ----------
-    order
-        The order of all blocks and transfers.
-    place
-        The job and the worker of this process.
-    store
-        What all processes share, and whether it ends with this one.
-    timeout
-        Longest wait for another process.
+    `order`: the order of all blocks and transfers. `place`: the job and the worker of this process. `store`: what all
+    processes share, and whether it ends with this one.
     """
 
     def __init__(self, order: ReplayOrder, place: _Place, store: tuple[AnyStore, bool], timeout: timedelta) -> None:
@@ -269,16 +255,8 @@ class PlanTurns:
     def transfer(self, iteration: int, bucket: int, is_first: bool, is_last: bool) -> Iterator[None]:
         """Wait, before the exchange of a part of a bucket, until its links are free; note afterwards that it has ended.
 
-        Parameters
-        ----------
-        iteration
-            Number of the iteration.
-        bucket
-            Number of the bucket, from 1.
-        is_first
-            Whether it is the bucket's first part, the only one that waits.
-        is_last
-            Whether it is the bucket's last part, with whose end the transfer has ended.
+        `bucket`: number of the bucket, from 1. `is_last`: whether it is the bucket's last part, with whose end the
+        transfer has ended.
         """
         if is_first:
             self._wait_for_links(TransferKey(self._place.job, iteration, bucket))

@@ -37,14 +37,7 @@ _LONGEST = 60
 def compare(found: Any, own: Any, place: Place, report: Report) -> None:
     """Report where `found` differs from `own` in keys, lengths, types, or shapes and types of tensors.
 
-    Parameters
-    ----------
-    found
-        Nested dictionaries, lists and tuples of tensors and plain values; not to be trusted.
-    own
-        What it is to be like, with `ANYTHING` where that is not known.
-    place, report
-        Where it stands, and what receives the differences.
+    `found`: nested dictionaries, lists and tuples of tensors and plain values; not to be trusted.
     """
     if own is ANYTHING:
         return

@@ -75,21 +75,7 @@ class LinkProfile:
 def link_profile(workers: int, sizes: Sequence[int], repeats: int, backend: str = "gloo") -> LinkProfile:
     """Measure all-reduces among 2 to `workers` processes of this machine.
 
-    Parameters
-    ----------
-    workers
-        Most processes, at least 2; with ``nccl`` each has a GPU of its own.
-    sizes
-        Bytes, multiples of 4, at least two.
-    repeats
-        Measurements of each.
-    backend
-        ``gloo`` or ``nccl``.
-
-    Returns
-    -------
-    LinkProfile
-        The samples, and the latency and time a byte that fit those of all-reduces alone.
+    The samples, and the latency and time a byte that fit those of all-reduces alone.
     """
     samples = run_group(_samples, workers, tuple(sizes), repeats, backend)[0]
     alone = tuple(sample for sample in samples if sample.alone)

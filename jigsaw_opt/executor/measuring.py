@@ -41,42 +41,12 @@ def measure_model(
 ) -> tuple[ModelProfile, Mapping[str, Any] | None]:
     """Profile a model, in one process or in several at once.
 
-    Parameters
-    ----------
-    entry
-        The model's `executor` entry, without `batch_size`.
-    device
-        Where to run; several processes run on the CPU.
-    optimiser
-        Its name; None for SGD with momentum, or that of the user's own function.
-    batch_size, segments
-        Samples of a batch, and most segments, of a network in units; None for 8 and for 6, and for all other models.
-    processes
-        How many measure at once.
-    seed
-        Seed of parameters and data.
-    warm_up, repeats
-        Rounds before measuring, and rounds measured.
-    cuts
-        Cuts of a model of the user's own that is not in units; None for 4, and for all others.
-    trusted
-        ``module:function`` that may be imported.
+    The `executor` entry of what was measured; None where the executor cannot train it.
 
-    Returns
-    -------
-    profile : ModelProfile
-        What was measured.
-    entry : dict or None
-        The `executor` entry of what was measured; None where the executor cannot train it.
-
-    Raises
-    ------
-    UsageError
-        The batch does not fit the device's memory.
-    RunFailedError
-        The network raises an error of torch.
-    PluginError
-        Code of the user's own raised; the message has its line.
+    `entry`: the model's `executor` entry, without `batch_size`. `optimiser`: its name; None for SGD with momentum, or
+    that of the user's own function. `batch_size, segments`: samples of a batch, and most segments, of a network in
+    units; None for 8 and for 6, and for all other models. `cuts`: cuts of a model of the user's own that is not in
+    units; None for 4, and for all others.
     """
     momentum = {} if optimiser in ("adam", "adamw") else {"momentum": 0.9}
     recipe = TrainingRecipe(optimiser or "sgd", {"lr": _RATE, **momentum}, seed)
@@ -162,16 +132,6 @@ def _told_shapes(name: str) -> Iterator[None]:
 
 
 def measure_all_reduces(workers: int, repeats: int, device: torch.device) -> LinkProfile:
-    """Measure all-reduces among 2 to `workers` processes; by NCCL where each has a GPU, else by Gloo.
-
-    Parameters
-    ----------
-    workers
-        The greatest number of processes.
-    repeats
-        How often each size is measured.
-    device
-        Its type decides whether NCCL may be used.
-    """
+    """Measure all-reduces among 2 to `workers` processes; by NCCL where each has a GPU, else by Gloo."""
     nccl = device.type == "cuda" and torch.cuda.device_count() >= workers
     return link_profile(workers, _SIZES, repeats, "nccl" if nccl else "gloo")

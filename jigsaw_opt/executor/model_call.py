@@ -17,17 +17,7 @@ __all__ = ["arguments_of", "inputs_and_targets", "is_wrapped", "loss_of", "needs
 def inputs_and_targets(batch: Any, is_whole: bool) -> tuple[Any, Any]:
     """Return inputs and targets of a batch as a loader gives it.
 
-    Parameters
-    ----------
-    batch
-        The batch.
-    is_whole
-        Whether the model takes all of it by name and its outputs have the loss; targets are then None.
-
-    Raises
-    ------
-    UsageError
-        The batch is none of these.
+    `is_whole`: whether the model takes all of it by name and its outputs have the loss; targets are then None.
     """
     if is_whole:
         if isinstance(batch, Mapping):
@@ -57,21 +47,7 @@ def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 def loss_of(model: nn.Module, inputs: Any, targets: Any, loss: Callable[[Any, Any], Any] | None) -> Tensor:
     """Run a forward pass and return its mean loss over a batch.
 
-    Parameters
-    ----------
-    model
-        Any module.
-    inputs
-        The inputs, as `arguments_of` takes them.
-    targets
-        The targets that `loss` takes.
-    loss
-        Loss of the outputs and the targets; None where the outputs have their own, as those of `transformers`.
-
-    Raises
-    ------
-    UsageError
-        The loss is no tensor of one number.
+    `loss`: loss of the outputs and the targets; None where the outputs have their own, as those of `transformers`.
     """
     args, kwargs = arguments_of(inputs)
     outputs = model(*args, **kwargs)

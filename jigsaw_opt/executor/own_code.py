@@ -29,11 +29,6 @@ def blame_own_code(what: str) -> Iterator[None]:
     """Raise what the user's own code raises in the block as a PluginError that names `what` and the line.
 
     An error in which no line of the user's code has a part is raised as it is, and so is one of this package.
-
-    Raises
-    ------
-    PluginError
-        The user's code raised.
     """
     try:
         yield
@@ -48,28 +43,8 @@ def blame_own_code(what: str) -> Iterator[None]:
 def own_function(name: str, arguments: Mapping[str, Any], place: Place) -> Callable[..., Any]:
     """Import a function of the user's own, which must be trusted.
 
-    Parameters
-    ----------
-    name
-        ``module:function``.
-    arguments
-        What it will be called with, by name.
-    place
-        Where the entry that names it stands, with the arguments.
-
-    Returns
-    -------
-    callable
-        The function, which takes the arguments.
-
-    Raises
-    ------
-    UsageError
-        The function is not there.
-    InvalidInputError
-        The function does not take the arguments.
-    PluginError
-        The module raised.
+    `arguments`: what it will be called with, by name. `place`: where the entry that names it stands, with the
+    arguments.
     """
     module, _, called = name.partition(":")
     try:

@@ -31,15 +31,7 @@ _REQUIRED = ("model", "optimiser", "loader", "loss")
 
 
 def fields_of(made: Any, spellings: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
-    """Return the fields that a mapping has as keys, or another object as attributes, by our names.
-
-    Parameters
-    ----------
-    made
-        The mapping or object.
-    spellings
-        Spellings of each name; the last one that is there counts.
-    """
+    """Return the fields that a mapping has as keys, or another object as attributes, by our names."""
     found: dict[str, Any] = {}
     for field, names in spellings.items():
         for name in names:
@@ -51,17 +43,7 @@ def fields_of(made: Any, spellings: Mapping[str, tuple[str, ...]]) -> dict[str, 
 def unknown_keys(made: Any, spellings: Mapping[str, tuple[str, ...]]) -> list[Problem]:
     """Return what is wrong with keys of a mapping that are none of the `spellings`.
 
-    Parameters
-    ----------
-    made
-        What the user's function returned; only mappings have keys.
-    spellings
-        The known spellings of each name.
-
-    Returns
-    -------
-    list of Problem
-        One for each unknown key, with the nearest known one; its message lacks a subject.
+    One for each unknown key, with the nearest known one; its message lacks a subject.
     """
     known = [name for names in spellings.values() for name in names]
     wrong = []
@@ -74,18 +56,7 @@ def unknown_keys(made: Any, spellings: Mapping[str, tuple[str, ...]]) -> list[Pr
 
 
 def training_fields(name: str, made: Any) -> dict[str, Any]:
-    """Return the fields of a training by our names, None for those that it may leave out.
-
-    Parameters
-    ----------
-    name, made
-        The function, ``module:function``, and what it returned.
-
-    Raises
-    ------
-    UsageError
-        What the function returned is no training; the error lists all that is wrong.
-    """
+    """Return the fields of a training by our names, None for those that it may leave out."""
     found = fields_of(made, _SPELLINGS)
     wrong = unknown_keys(made, _SPELLINGS)
     wrong += lacking(found, _REQUIRED)
@@ -95,33 +66,12 @@ def training_fields(name: str, made: Any) -> dict[str, Any]:
 
 
 def lacking(found: Mapping[str, Any], required: Iterable[str]) -> list[Problem]:
-    """Return a problem for each field that is not there; its message lacks a subject.
-
-    Parameters
-    ----------
-    found
-        Fields of a training.
-    required
-        Names of those that it needs.
-    """
+    """Return a problem for each field that is not there; its message lacks a subject."""
     return [Problem(field, f"has no {field!r}", code="missing-field") for field in required if field not in found]
 
 
 def require_fields(name: str, wrong: Collection[Problem]) -> None:
-    """Refuse what a function returned, if anything is wrong with it.
-
-    Parameters
-    ----------
-    name
-        The function, ``module:function``.
-    wrong
-        Problems, whose messages lack their subject.
-
-    Raises
-    ------
-    UsageError
-        With each of the problems.
-    """
+    """Refuse what a function returned, if anything is wrong with it."""
     if wrong:
         raise UsageError.of(replace(problem, message=f"what {name} returns {problem.message}") for problem in wrong)
 

@@ -42,35 +42,7 @@ class OwnSubject:
 def call_own(
     name: str, arguments: Mapping[str, Any], device: torch.device, trusted: Collection[str], seed: int
 ) -> tuple[Any, bool]:
-    """Call a function of the user's own; a function of rank, world and device is called as that of a worker alone.
-
-    Parameters
-    ----------
-    name
-        The function, as ``module:function``.
-    arguments
-        Its own arguments.
-    device
-        What a function of rank, world and device gets.
-    trusted
-        Functions that the caller trusts, by the same kind of name.
-    seed
-        Seed of the generators of random numbers while it runs.
-
-    Returns
-    -------
-    made
-        What it returns.
-    is_of_worker
-        Whether it takes rank, world and device.
-
-    Raises
-    ------
-    InvalidInputError
-        The function is not trusted, or does not take the arguments.
-    PluginError
-        The function raised; the message has its line.
-    """
+    """Call a function of the user's own; a function of rank, world and device is called as that of a worker alone."""
     report = Report()
     check_trust(name, trusted, ("$", "zoo"), report)
     report.raise_if_any()
@@ -87,17 +59,7 @@ def call_own(
 def subject_of(name: str, made: Any, is_of_worker: bool) -> OwnSubject | None:
     """Return what is to be measured of what a function has returned; None where it is a network in units.
 
-    Parameters
-    ----------
-    name, made
-        The function, ``module:function``, and what it returned.
-    is_of_worker
-        Whether it takes rank, world and device, so that what has a loader and an optimiser is a training.
-
-    Raises
-    ------
-    UsageError
-        What the function returned is neither, or a training with faults.
+    `is_of_worker`: whether it takes rank, world and device, so that what has a loader and an optimiser is a training.
     """
     if isinstance(made, tuple) and len(made) == 3 and isinstance(made[0], nn.Sequential) and callable(made[1]):
         return None

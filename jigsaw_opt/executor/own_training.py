@@ -34,14 +34,8 @@ __all__ = ["OwnModel", "OwnRecipe", "OwnReplica", "WorkerPlace", "own_training"]
 class OwnModel(LeveledModel):
     """Any module and its loss, in the parts between its cuts.
 
-    Parameters
-    ----------
-    module
-        What is trained.
-    loss
-        Loss of the module's outputs and the targets; None where the outputs have their own.
-    parts
-        How the module is cut. Trained parameters of a loss belong to bucket 1.
+    `loss`: loss of the module's outputs and the targets; None where the outputs have their own. `parts`: how the module
+    is cut. Trained parameters of a loss belong to bucket 1.
     """
 
     def __init__(self, module: nn.Module, loss: Callable[[Any, Any], Tensor] | None, parts: ModelParts) -> None:
@@ -61,15 +55,7 @@ class OwnModel(LeveledModel):
         return self._buckets
 
     def loss_of(self, batch: Any, enter: Callable[[int], None] | None = None) -> Tensor:
-        """Return the mean loss of a batch.
-
-        Parameters
-        ----------
-        batch
-            Inputs and targets; a model with a loss of its own needs no targets.
-        enter
-            Not called, as the module is one piece.
-        """
+        """Return the mean loss of a batch."""
         return loss_of(self.module, *inputs_and_targets(batch, self.loss is None), self.loss)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
@@ -85,14 +71,8 @@ class OwnModel(LeveledModel):
 class OwnRecipe:
     """The steps of a training of the user's own.
 
-    Parameters
-    ----------
-    optimiser, schedule
-        As the function returned them; a schedule goes on after each step.
-    clip_grad_norm
-        Largest norm of all gradients; None for any.
-    seed
-        The seed from which its generators began.
+    `optimiser, schedule`: as the function returned them; a schedule goes on after each step. `clip_grad_norm`: largest
+    norm of all gradients; None for any. `seed`: the seed from which its generators began.
     """
 
     optimiser: Optimizer
@@ -105,15 +85,7 @@ class OwnRecipe:
         return self.optimiser
 
     def step(self, model: OwnModel, optimiser: Optimizer) -> None:
-        """Clip gradients, take a step of the optimiser, and one of the schedule.
-
-        Parameters
-        ----------
-        model
-            The model with its gradients.
-        optimiser
-            Its optimiser.
-        """
+        """Clip gradients, take a step of the optimiser, and one of the schedule."""
         if self.clip_grad_norm is not None:
             nn.utils.clip_grad_norm_(model.module.parameters(), self.clip_grad_norm)
         optimiser.step()
@@ -121,32 +93,11 @@ class OwnRecipe:
             self.schedule.step()
 
     def kept_state(self, model: nn.Module, optimiser: Optimizer) -> Mapping[Any, Any]:
-        """Return what the optimiser keeps of each parameter now.
-
-        Parameters
-        ----------
-        model
-            The model.
-        optimiser
-            Its optimiser.
-        """
+        """Return what the optimiser keeps of each parameter now."""
         return dict(optimiser.state_dict()["state"])
 
     def likeness(self, model: nn.Module, optimiser: Optimizer) -> dict[str, Any]:
-        """Return what a state of the optimiser and the schedule is like.
-
-        Parameters
-        ----------
-        model
-            The model.
-        optimiser
-            Its optimiser.
-
-        Returns
-        -------
-        dict
-            The keys that a state has, with anything as their values.
-        """
+        """Return what a state of the optimiser and the schedule is like."""
         schedule = {} if self.schedule is None else {"schedule": ANYTHING}
         return {"optimiser": dict.fromkeys(optimiser.state_dict(), ANYTHING), **schedule}
 
@@ -163,16 +114,7 @@ class OwnRecipe:
 class OwnReplica:
     """A model of the user's own that trains, its data, and its generators of random numbers.
 
-    Parameters
-    ----------
-    model
-        On its device.
-    source
-        The source of its batches.
-    generators
-        States from which its draws go on, whoever else draws in this process.
-    device
-        Where it is.
+    `generators`: states from which its draws go on, whoever else draws in this process.
     """
 
     def __init__(
@@ -181,13 +123,7 @@ class OwnReplica:
         self.model, self._source, self._generators, self._device = model, source, generators, device
 
     def batch(self, seed: int, worker: int, iteration: int) -> Any:
-        """Return the loader's next batch, whatever the numbers are.
-
-        Parameters
-        ----------
-        seed, worker, iteration
-            Not read: the loader decides what comes next.
-        """
+        """Return the loader's next batch, whatever the numbers are."""
         return self._source.take()
 
     @contextmanager
@@ -221,14 +157,7 @@ class OwnReplica:
 class WorkerPlace:
     """The place of a worker among those of its job.
 
-    Parameters
-    ----------
-    rank, world
-        Number of the worker, and of how many.
-    device
-        Where it lives.
-    group
-        The group of all workers; None for one alone.
+    `rank, world`: number of the worker, and of how many. `group`: the group of all workers; None for one alone.
     """
 
     rank: int
@@ -245,28 +174,9 @@ def own_training(
     All workers of the job do so at once. The generators of random numbers begin from seed and rank; initial parameters
     and buffers are those of the first worker.
 
-    Parameters
-    ----------
-    entry, place
-        The `executor` entry of a model, and where it stands.
-    worker
-        The worker that the training is for.
-    seed
-        Seed of the job.
+    The model with its source of batches, and how it trains.
 
-    Returns
-    -------
-    tuple of OwnReplica and OwnRecipe
-        The model with its source of batches, and how it trains.
-
-    Raises
-    ------
-    InvalidInputError
-        The function does not take these arguments.
-    UsageError
-        What it returns is no training, or the model cannot be cut so.
-    PluginError
-        The function raised; the message has the line.
+    `entry, place`: the `executor` entry of a model, and where it stands.
     """
     name = entry["train"]
     device, group = worker.device, worker.group

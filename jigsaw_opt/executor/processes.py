@@ -46,12 +46,7 @@ _BROKEN = (EOFError, ConnectionError)
 class LostProcessError(RunFailedError):
     """A process ended without a word, as one that was killed does.
 
-    Parameters
-    ----------
-    rank
-        Number of the process.
-    exit_code
-        Exit code as `multiprocessing` tells it: minus the number of a signal; None where it had not begun.
+    `exit_code`: exit code as `multiprocessing` tells it: minus the number of a signal; None where it had not begun.
     """
 
     def __init__(self, rank: int, exit_code: int | None) -> None:
@@ -66,10 +61,7 @@ class LostProcessError(RunFailedError):
 class InterruptedGroupError(KeyboardInterrupt):
     """The processes were stopped by a signal.
 
-    Parameters
-    ----------
-    found
-        By rank, what each process had so far (`report_so_far`); None where it did not say in time.
+    `found`: by rank, what each process had so far (`report_so_far`); None where it did not say in time.
     """
 
     def __init__(self, found: list[Any]) -> None:
@@ -78,13 +70,7 @@ class InterruptedGroupError(KeyboardInterrupt):
 
 
 def report_so_far(report: Callable[[], Any]) -> None:
-    """Have this process of a group answer an interrupt with what `report` returns.
-
-    Parameters
-    ----------
-    report
-        Called in another thread while the work goes on; the process ends afterwards.
-    """
+    """Have this process of a group answer an interrupt with what `report` returns."""
     _reports[:] = [report]
 
 
@@ -96,31 +82,8 @@ def run_group(
 ) -> list[T]:
     """Call `function` in `count` new processes that have joined a process group, each with one thread.
 
-    Parameters
-    ----------
-    function
-        A function of a module; finds its rank with `torch.distributed.get_rank`.
-    count
-        Number of processes.
-    *arguments
-        Its arguments; like its result, something that can be pickled.
-    backend
-        ``gloo``, or ``nccl`` with a GPU for each process.
-    timeout
-        Longest wait of one process for another.
-
-    Returns
-    -------
-    list
-        Its results by rank. As soon as one process fails or is killed, or this one is interrupted, all are ended;
-        what the function raised is raised here.
-
-    Raises
-    ------
-    LostProcessError
-        A process was killed.
-    InterruptedGroupError
-        A signal came that asks to end; it has what the processes had so far.
+    Its results by rank. As soon as one process fails or is killed, or this one is interrupted, all are ended; what the
+    function raised is raised here.
     """
     context = multiprocessing.get_context("forkserver")
     # Importing torch takes seconds, and so does what its first optimiser imports; the server does it once.
@@ -143,13 +106,7 @@ def run_group(
 
 
 def keep_to_share(rank: int, count: int) -> None:
-    """Keep this thread, and all that it will start, on its share of the cores, where there is one for each process.
-
-    Parameters
-    ----------
-    rank, count
-        This process among those of this machine.
-    """
+    """Keep this thread, and all that it will start, on its share of the cores, where there is one for each process."""
     if sys.platform != "linux":  # macOS has no way to bind a thread to cores; its scheduler decides.
         return
     cores = sorted(os.sched_getaffinity(0))
@@ -242,13 +199,7 @@ class _RankProcesses(AbstractContextManager["_RankProcesses"]):
             end_server()  # it may import for seconds before it starts the first process
 
     def start(self, process: ForkServerProcess) -> bool:
-        """Start a process; False where an interrupt has ended the wait for it.
-
-        Raises
-        ------
-        LostProcessError
-            The process, or the server that starts it, was killed before it began.
-        """
+        """Start a process; False where an interrupt has ended the wait for it."""
         try:
             start_deaf(process)
         except (EOFError, ConnectionError) as error:

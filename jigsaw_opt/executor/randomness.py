@@ -20,33 +20,12 @@ __all__ = ["begin_draws", "draw_number", "generator_states", "own_draws", "set_g
 
 
 def draw_number(seed: int, worker: int, iteration: int) -> int:
-    """Return the number from which the draws of a worker in an iteration begin.
-
-    Parameters
-    ----------
-    seed
-        Seed of the run.
-    worker
-        Number of the worker.
-    iteration
-        Number of the iteration.
-
-    Returns
-    -------
-    int
-        From 0 to 2**56 - 1, the first 7 bytes of a SHA-256.
-    """
+    """Return the number from which the draws of a worker in an iteration begin."""
     return int.from_bytes(sha256(f"{seed} {worker} {iteration}".encode()).digest()[:7])
 
 
 def begin_draws(number: int) -> None:
-    """Have the generators of torch, on the CPU and the current CUDA device, of Python and of numpy begin from `number`.
-
-    Parameters
-    ----------
-    number
-        A number of at least 0; numpy takes its last 32 bits.
-    """
+    """Have the generators of torch (CPU and current CUDA device), of Python and of numpy begin from `number`."""
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed(number)
@@ -86,15 +65,7 @@ def generator_states(device: torch.device) -> dict[str, Any]:
 
 
 def set_generators(states: Mapping[str, Any], device: torch.device) -> None:
-    """Set the generators of random numbers back to what `generator_states` gave.
-
-    Parameters
-    ----------
-    states
-        Their states by the name of the library.
-    device
-        The device, whose generator counts if it is a GPU.
-    """
+    """Set the generators of random numbers back to what `generator_states` gave."""
     torch.set_rng_state(states["torch"])
     random.setstate(states["python"])
     if device.type == "cuda":

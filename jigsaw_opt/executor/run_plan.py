@@ -77,13 +77,7 @@ def run_plan(request: ReplayRequest) -> Replay | None:
 
 
 def _stages(request: ReplayRequest, entry: Mapping[str, Any]) -> StagedRun:
-    """Return what processes carry out of the job in stages.
-
-    Raises
-    ------
-    UsageError
-        It is asked for what such jobs have not.
-    """
+    """Return what processes carry out of the job in stages."""
     _require_of_stages(request)
     flow, burst = flow_schedule(request.instance), burst_schedule(request.instance)
     if flow is not None:

@@ -15,17 +15,7 @@ __all__ = ["saved_by_segment", "saved_bytes"]
 
 
 def saved_bytes(model: LeveledModel, batch: Any, level: int) -> tuple[int, ...]:
-    """Return bytes that a block at `level` saves for its backward pass, by segment, as `saved_by_segment` counts them.
-
-    Parameters
-    ----------
-    model
-        The model; runs one forward pass.
-    batch
-        Inputs and targets, where the model is.
-    level
-        1 to the model's depth.
-    """
+    """Return by segment the bytes that a block at `level` saves for its backward pass (`saved_by_segment`)."""
     return saved_by_segment(lambda enter: model.partial_loss(batch, level, enter), model.parameters(), model.pieces)
 
 
@@ -39,19 +29,9 @@ def saved_by_segment(
     Parameters do not count, as they are held anyway; neither does what is freed before the forward pass ends, such as
     the inputs of a checkpointed part that a pass to a lower level does not reach.
 
-    Parameters
-    ----------
-    forward
-        Returns a loss; calls what it is given with the index of a segment before that one begins.
-    parameters
-        The parameters of the model.
-    segments
-        Number of segments.
+    One entry a segment, from the input; 0 where nothing is saved.
 
-    Returns
-    -------
-    tuple of int
-        One entry a segment, from the input; 0 where nothing is saved.
+    `forward`: returns a loss; calls what it is given with the index of a segment before that one begins.
     """
     held = {parameter.untyped_storage().data_ptr() for parameter in parameters}
     # Weak references, as an address alone is used again once its storage is freed.

@@ -22,14 +22,9 @@ class SegmentedModel(LeveledModel):
     the row twice) is one parameter. It belongs to the segment nearest the input: only a backward pass that reaches it
     has its whole gradient, so shallower ones leave it out. The loss is part of the last segment.
 
-    Parameters
-    ----------
-    names, segments
-        Name and module of each segment, from the input to the output.
-    loss
-        Mean loss over a batch, from the last segment's output and the targets.
-    levels
-        Level ``d`` (1-based) backpropagates the last ``levels[d-1]`` segments; rises strictly to their number.
+    `names, segments`: name and module of each segment, from the input to the output. `loss`: mean loss over a batch,
+    from the last segment's output and the targets. `levels`: level ``d`` (1-based) backpropagates the last
+    ``levels[d-1]`` segments; rises strictly to their number.
     """
 
     def __init__(
@@ -81,12 +76,7 @@ class SegmentedModel(LeveledModel):
     def loss_of(self, batch: Batch, enter: Callable[[int], None] | None = None) -> Tensor:
         """Return the mean loss of a pair of inputs and targets.
 
-        Parameters
-        ----------
-        batch
-            Inputs and targets.
-        enter
-            Called with the index of each segment before it runs.
+        `enter`: called with the index of each segment before it runs.
         """
         values, targets = batch
         for index, segment in enumerate(self.segments):
@@ -96,18 +86,5 @@ class SegmentedModel(LeveledModel):
         return self.scalar_loss(values, targets)
 
     def scalar_loss(self, values: Any, targets: Any) -> Tensor:
-        """Return the loss of the last segment's output.
-
-        Parameters
-        ----------
-        values
-            Output of the last segment.
-        targets
-            Targets of the batch.
-
-        Raises
-        ------
-        UsageError
-            The loss is no tensor of one number.
-        """
+        """Return the loss of the last segment's output."""
         return require_scalar(self.loss(values, targets))

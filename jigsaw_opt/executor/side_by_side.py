@@ -34,25 +34,7 @@ def profiles_side_by_side(
 ) -> list[ModelProfile]:
     """Profile models on the CPU in several processes at once, each on its share of the cores with one thread.
 
-    Parameters
-    ----------
-    entries
-        For each model its `executor` entry.
-    segments
-        Most segments of each.
-    processes
-        How many measure at once.
-    recipe
-        How a worker trains.
-    warm_up, repeats
-        As for `profile_replica`.
-    trusted
-        ``module:function`` that may be imported.
-
-    Returns
-    -------
-    list of Profile
-        For each model the mean over the processes.
+    `entries`: for each model its `executor` entry.
     """
     found = run_group(_profiles, processes, tuple(entries), segments, recipe, warm_up, repeats, tuple(trusted))
     return [_mean(own) for own in zip(*found, strict=True)]

@@ -249,12 +249,7 @@ class Worker:
 def copied(tree: Any, copies: dict[tuple[object, ...], Tensor]) -> Any:
     """Return a copy of nested lists and dictionaries with all tensors on the CPU.
 
-    Parameters
-    ----------
-    tree
-        The lists and dictionaries.
-    copies
-        Copies made so far by storage, type, shape and strides: a tensor with several names is copied once.
+    `copies`: copies made so far by storage, type, shape and strides: a tensor with several names is copied once.
     """
     if isinstance(tree, Tensor):
         key = (tree.data_ptr(), tree.dtype, *tree.shape, *tree.stride())
@@ -271,23 +266,9 @@ def launch(
 ) -> tuple[Tensor, list[Future[None]]]:
     """Run the next block of a worker, with its transfers in another thread.
 
-    Parameters
-    ----------
-    worker
-        A worker in this process.
-    levels
-        The level of each worker of its job in this iteration.
-    exchange
-        The job's.
-    transfers
-        A pool of one thread, the job's own, so that buckets are sent in the order in which they get ready.
+    One a bucket; all must be done before its next block.
 
-    Returns
-    -------
-    loss : Tensor
-        The loss of this worker's batch.
-    sent : list of Future
-        One a bucket; all must be done before its next block.
+    `transfers`: A pool of one thread, the job's own, so that buckets are sent in the order in which they get ready.
     """
     sent: list[Future[None]] = []
 
@@ -301,20 +282,6 @@ def block_and_send(worker: Worker, level: int, send: Ready) -> Tensor:
     """Run the next block of a worker and call `send` with all buckets in order, the announced ones as they get ready.
 
     Returns the loss of this worker's batch.
-
-    Parameters
-    ----------
-    worker
-        The worker.
-    level
-        Level at which the backward pass ends.
-    send
-        Called with the number of each bucket, also of those that the worker only receives.
-
-    Returns
-    -------
-    Tensor
-        The loss of this worker's batch.
     """
     loss = worker.block(level, send)
     for bucket in range(level + 1, worker.model.depth + 1):

@@ -21,17 +21,10 @@ class Share:
     One job has all of the GPUs to itself. Several share them as a pool of which each uses as many as it asks for;
     which ones, and in which order, is the performance model's (a cyclic timetable, or Muri's stages).
 
-    Parameters
-    ----------
-    jobs
-        Numbers of the jobs in the workload.
-    gpus
-        Numbers of the GPUs, ascending. They are numbered from 0 through the servers in the cluster's order.
-    depths
-        Depth rule of each job; empty for full depth of all.
-    slowdown
-        The first job is in the foreground, with iterations at most so many times as long as alone, and the others, of
-        one GPU each, run in what it leaves. None where jobs of a pool take turns one to one.
+    `jobs`: numbers of the jobs in the workload. `gpus`: numbers of the GPUs, ascending. They are numbered from 0
+    through the servers in the cluster's order. `depths`: depth rule of each job; empty for full depth of all.
+    `slowdown`: the first job is in the foreground, with iterations at most so many times as long as alone, and the
+    others, of one GPU each, run in what it leaves. None where jobs of a pool take turns one to one.
     """
 
     jobs: tuple[int, ...]
@@ -76,16 +69,11 @@ class Share:
 class Decision:
     """A decision: what holds from now on.
 
-    Parameters
-    ----------
-    shares
-        All that runs; a job in no share waits. A GPU is in at most one share, and so is a job.
-    wake_us
-        The policy is asked again when a job arrives or ends. It is asked at the first round from this time on even
-        if nothing happens; None if it need not be. A policy that decides every round says ``observation.now_us + 1``.
-    stopped
-        Numbers of jobs that stop in any case: one that is in a share too starts anew, even if on the same GPUs. Any
-        other job goes on where its GPUs stay the same.
+    `shares`: all that runs; a job in no share waits. A GPU is in at most one share, and so is a job. `wake_us`: the
+    policy is asked again when a job arrives or ends. It is asked at the first round from this time on even if nothing
+    happens; None if it need not be. A policy that decides every round says ``observation.now_us + 1``. `stopped`:
+    numbers of jobs that stop in any case: one that is in a share too starts anew, even if on the same GPUs. Any other
+    job goes on where its GPUs stay the same.
     """
 
     shares: tuple[Share, ...] = field(default=())

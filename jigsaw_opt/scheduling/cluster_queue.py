@@ -17,22 +17,9 @@ __all__ = ["ClusterQueue", "PastJobs"]
 class ClusterQueue:
     """The jobs of a cluster at a moment: those that wait and those that run.
 
-    Parameters
-    ----------
-    now_us
-        The time.
-    jobs
-        The jobs by number, in order of submission, those that run with their shares.
-    next_job
-        Number of the next job.
-    memory
-        What the policy remembers; None where it begins, with all jobs new to it.
-    news
-        What the policy has not been told.
-    wake_us
-        When it asked to be woken.
-    down, dead
-        GPUs of servers that are down, and links. They stay so.
+    `jobs`: the jobs by number, in order of submission, those that run with their shares. `memory`: what the policy
+    remembers; None where it begins, with all jobs new to it. `news`: what the policy has not been told. `wake_us`: when
+    it asked to be woken. `down, dead`: GPUs of servers that are down, and links. They stay so.
     """
 
     now_us: int
@@ -49,12 +36,8 @@ class ClusterQueue:
 class PastJobs:
     """The jobs up to a moment, from which run times and arrivals are drawn.
 
-    Parameters
-    ----------
-    ended
-        Jobs that ended, in this order, each with its duration.
-    arrive
-        Whether later jobs arrive as they did before.
+    `ended`: jobs that ended, in this order, each with its duration. `arrive`: whether later jobs arrive as they did
+    before.
     """
 
     ended: tuple[TraceJob, ...]

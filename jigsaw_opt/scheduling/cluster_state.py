@@ -47,37 +47,12 @@ class CountedProgress(NamedTuple):
 class ClusterState:
     """The state of a cluster between events.
 
-    Parameters
-    ----------
-    setting
-        What policies know of it.
-
-    Attributes
-    ----------
-    now_us
-        The time of the last event or step.
-    jobs
-        Active jobs by number, in order of submission.
-    shares
-        What runs.
-    lost, drained, dead
-        Numbers of servers that are lost or drained, and of links that are down.
-    news
-        What the policy has not been told.
-    asked, wake_us
-        Whether the policy is to be asked, or else from when on.
-    next_job
-        Number of the next job.
-    told
-        What each job by name runs on, as far as steps have told.
-    cancelled
-        What jobs by name run on that were cancelled since the last step. Another job may have the name by now.
-    reasons
-        Why jobs have lost their GPUs since then, beside the policy, by name.
-    added
-        The servers that were added.
-    quotas
-        The most GPUs that jobs of a queue may ask for before others of it wait.
+    `now_us`: the time of the last event or step. `jobs`: active jobs by number, in order of submission. `lost, drained,
+    dead`: numbers of servers that are lost or drained, and of links that are down. `news`: what the policy has not been
+    told. `asked, wake_us`: whether the policy is to be asked, or else from when on. `told`: what each job by name runs
+    on, as far as steps have told. `cancelled`: what jobs by name run on that were cancelled since the last step.
+    Another job may have the name by now. `reasons`: why jobs have lost their GPUs since then, beside the policy, by
+    name. `quotas`: the most GPUs that jobs of a queue may ask for before others of it wait.
     """
 
     def __init__(self, setting: PolicySetting) -> None:
@@ -136,18 +111,7 @@ class ClusterState:
     moment = former_attribute("moment", "observation")
 
     def advance(self, now_us: int) -> CountedProgress:
-        """Count progress and service up to now.
-
-        Returns
-        -------
-        CountedProgress
-            What was counted before, for `go_back`.
-
-        Raises
-        ------
-        UsageError
-            Time goes back.
-        """
+        """Count progress and service up to now."""
         if now_us < self.now_us:
             raise UsageError(f"time goes back from {self.now_us} to {now_us} us", code="wrong-order", path="now_us")
         held, before = now_us - self.now_us, CountedProgress(self.now_us, {})
@@ -161,13 +125,7 @@ class ClusterState:
         return before
 
     def go_back(self, before: CountedProgress) -> None:
-        """Undo the last `advance`, since which nothing has happened.
-
-        Parameters
-        ----------
-        before
-            What it returned.
-        """
+        """Undo the last `advance`, since which nothing has happened."""
         self.now_us = before.now_us
         for index, counted in before.counted.items():
             active = self.jobs[index].active
@@ -320,14 +278,7 @@ class ClusterState:
     def apply(self, shares: tuple[Share, ...], without: Iterable[int], stopped: Mapping[int, str]) -> None:
         """Make `shares` what runs; `without` are jobs that the policy believes to run, and that do not.
 
-        Parameters
-        ----------
-        shares
-            What runs from now on.
-        without
-            Numbers of the jobs that the policy decided to run and that cannot.
-        stopped
-            Numbers of the jobs that start anew even on the GPUs that they have, each with the reason.
+        `stopped`: numbers of the jobs that start anew even on the GPUs that they have, each with the reason.
         """
         placed = {index: share for share in shares for index in share.jobs}
         for index, job in self.jobs.items():
@@ -370,13 +321,7 @@ class ClusterState:
         self.shares, self.news, self.asked = (), News(told), True
 
     def queue(self, memory: Plain) -> ClusterQueue:
-        """Return the jobs that the policy knows, or is to be told of, as a simulation goes on from them.
-
-        Parameters
-        ----------
-        memory
-            What the policy remembers.
-        """
+        """Return the jobs that the policy knows, or is to be told of, as a simulation goes on from them."""
         observation = self.observation()
         news = News(list(observation.arrived), list(observation.ended), list(observation.stopped))
         dead = frozenset(self.dead)

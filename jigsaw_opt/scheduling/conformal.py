@@ -27,14 +27,7 @@ class Foretold(NamedTuple):
 def corrected(foretold: Foretold, past: Sequence[tuple[Foretold, float]], share: float) -> tuple[float, float]:
     """Return the ends of an interval that holds with a probability of `share`.
 
-    Parameters
-    ----------
-    foretold
-        The interval that a model says to hold so often.
-    past
-        Earlier intervals of the same model and probability, at least one, each with the true value.
-    share
-        The probability, from 0 to below 1.
+    `past`: earlier intervals of the same model and probability, at least one, each with the true value.
     """
     rank = min(ceil((len(past) + 1) * (1 + share) / 2), len(past)) - 1
     early = sorted((one.low - value) / one.unit for one, value in past)[rank]

@@ -28,16 +28,8 @@ __all__ = ["check_addition", "check_event", "without_effect"]
 def check_event(entry: Plain, state: ClusterState, refuses: Callable[[TraceJob], str | None], report: Report) -> None:
     """Report where an event does not fit the state of a cluster.
 
-    Parameters
-    ----------
-    entry
-        The event, as `entry_of` gives it.
-    state
-        The state of the cluster before the event.
-    refuses
-        Says why the policy cannot run a job that the performance model knows, or None.
-    report
-        What is wrong with the event in itself; a value that stands there is not looked at again.
+    `refuses`: says why the policy cannot run a job that the performance model knows, or None. `report`: what is wrong
+    with the event in itself; a value that stands there is not looked at again.
     """
     wrong = [problem.path for problem in report.problems]
 
@@ -72,16 +64,7 @@ def check_addition(
 ) -> None:
     """Report why a cluster cannot have one server more, with links.
 
-    Parameters
-    ----------
-    cluster
-        Without it.
-    server, links
-        The two as a journal holds them; None for a server that is wrong in itself.
-    place
-        Where the two stand.
-    report
-        Takes the problems.
+    `server, links`: the two as a journal holds them; None for a server that is wrong in itself.
     """
     points = {*(one.name for one in cluster.servers), *cluster.switches}
     names = {link.name for link in cluster.links}
@@ -137,14 +120,7 @@ def without_effect(
 ) -> Iterator[str]:
     """Yield what of an event has no effect, in a sentence each.
 
-    Parameters
-    ----------
-    event
-        An event that is correct.
-    state
-        The state before it.
-    policy, options
-        The policy, which may not read all fields of a job, and its options.
+    `policy, options`: the policy, which may not read all fields of a job, and its options.
     """
     cluster = state.setting.cluster
     lost = {cluster.servers[k].name for k in state.lost}

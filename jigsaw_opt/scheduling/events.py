@@ -247,17 +247,7 @@ def decode_link(tree: Plain) -> Link:
 
 
 def check_job(tree: Plain, place: Place, report: Report) -> None:
-    """Report what is wrong with a job as a journal and a state hold it.
-
-    Parameters
-    ----------
-    tree
-        The job as plain values.
-    place
-        Where it stands in the document.
-    report
-        Takes the problems.
-    """
+    """Report what is wrong with a job as a journal and a state hold it."""
     conforms(tree, _JOB, place, report)
     if isinstance(tree, dict) and set(_JOB["required"]) <= tree.keys() <= _JOB["properties"].keys():
         for problem in job_problems(TraceJob(**tree)):
@@ -267,12 +257,8 @@ def check_job(tree: Plain, place: Place, report: Report) -> None:
 def entry_of(event: object, report: Report) -> Plain:
     """Return an event as an object of JSON, its kind under ``event``, and report all that is wrong in itself.
 
-    Parameters
-    ----------
-    event
-        An event that is not to be trusted: it may be anything, and so may what it holds.
-    report
-        Takes the problems; where there are any, the object is of no use but for what they do not name.
+    `event`: an event that is not to be trusted: it may be anything, and so may what it holds. `report`: takes the
+    problems; where there are any, the object is of no use but for what they do not name.
     """
     name = _NAMES.get(type(event))
     if name is None:
@@ -319,13 +305,7 @@ def _check_values(tree: Plain, shapes: Mapping[str, Shape], report: Report) -> N
 
 
 def encode_event(event: ClusterEvent) -> Plain:
-    """Return an event as an object of JSON, its kind under ``event``.
-
-    Raises
-    ------
-    UsageError
-        The event is none, or a value in it can never be; the error lists every problem.
-    """
+    """Return an event as an object of JSON, its kind under ``event``."""
     report = Report()
     tree = entry_of(event, report)
     if report.problems:
@@ -334,18 +314,7 @@ def encode_event(event: ClusterEvent) -> Plain:
 
 
 def decode_event(tree: Plain) -> ClusterEvent:
-    """Return the event that `encode_event` gave.
-
-    Parameters
-    ----------
-    tree
-        Plain values that are not to be trusted.
-
-    Raises
-    ------
-    InvalidInputError
-        The tree is no event; the error lists every problem with its path from ``$``.
-    """
+    """Return the event that `encode_event` gave."""
     report = Report()
     wrong = _wrong_kind(tree)
     if wrong is not None:

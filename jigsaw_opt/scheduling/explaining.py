@@ -30,14 +30,7 @@ _WORTH_TELLING = 1.005
 class Influence:
     """An influence that makes a job that runs slower or faster.
 
-    Parameters
-    ----------
-    kind
-        ``partner``, ``level rule`` or ``placement``.
-    text
-        What it is, in words.
-    factor
-        How many times as fast the job would be without it, by the performance model.
+    `factor`: how many times as fast the job would be without it, by the performance model.
     """
 
     kind: str
@@ -49,26 +42,12 @@ class Influence:
 class LiveExplanation:
     """Why a job waits, or runs as it does.
 
-    Parameters
-    ----------
-    job
-        Its name.
-    assignment
-        What it runs on; None while it waits.
-    reason
-        In whole sentences, of which the first goes on from the job's name.
-    kind
-        Kind of the first remedy; ``link`` where enough GPUs are free, and no route joins so many of them; ``memory``
-        where none of them takes it; ``aside`` where the policy failed with it; ``unknown`` where
-        nothing that was tried would start it; empty for a job that runs.
-    remedies
-        What would start it, the likeliest reasons first.
-    influences
-        What makes it slower or faster where it runs.
-    cluster
-        What is in use, out of use, and waited for, in a sentence.
-    complete
-        Whether there was time to try everything.
+    `assignment`: what it runs on; None while it waits. `reason`: in whole sentences, of which the first goes on from
+    the job's name. `kind`: kind of the first remedy; ``link`` where enough GPUs are free, and no route joins so many of
+    them; ``memory`` where none of them takes it; ``aside`` where the policy failed with it; ``unknown`` where nothing
+    that was tried would start it; empty for a job that runs. `remedies`: what would start it, the likeliest reasons
+    first. `influences`: what makes it slower or faster where it runs. `cluster`: what is in use, out of use, and waited
+    for, in a sentence. `complete`: whether there was time to try everything.
     """
 
     job: str
@@ -115,19 +94,7 @@ class LiveExplanation:
 
 
 def explained(state: ClusterState, name: str, twin: Callable[[], Twin], seconds: float) -> LiveExplanation:
-    """Return why a job waits or runs as it does.
-
-    Parameters
-    ----------
-    state
-        The state of the scheduler; no decision is under way.
-    name
-        Name of the job; it is active.
-    twin
-        Makes a scheduler with the same state.
-    seconds
-        After so many no other remedy is tried.
-    """
+    """Return why a job waits or runs as it does."""
     job = state.jobs[state.numbers[name]]
     if job.active.share is not None:
         return _running(state, job)

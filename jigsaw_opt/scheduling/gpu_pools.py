@@ -19,20 +19,8 @@ __all__ = ["GpuPool", "JoinedServers", "PoolChoice", "pools_of_cluster"]
 class GpuPool:
     """Servers with GPUs of one type and memory that links join.
 
-    Parameters
-    ----------
-    number
-        Its place among the pools of the cluster.
-    kind
-        Number of its type and memory, in the order of the cluster.
-    gpu_type
-        The type of its GPUs.
-    servers
-        Numbers of its servers.
-    widths
-        Numbers of GPUs of its servers, the widest first.
-    gpus
-        How many GPUs it has.
+    `number`: its place among the pools of the cluster. `kind`: number of its type and memory, in the order of the
+    cluster. `widths`: numbers of GPUs of its servers, the widest first.
     """
 
     number: int
@@ -44,15 +32,7 @@ class GpuPool:
 
 
 def pools_of_cluster(cluster: Cluster, parts: Sequence[Sequence[int]]) -> tuple[GpuPool, ...]:
-    """Return the pools of a cluster, by type and memory in the order of the servers, and by part within each.
-
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    parts
-        Numbers of the servers that links join.
-    """
+    """Return the pools of a cluster, by type and memory in the order of the servers, and by part within each."""
     kind_of = [(server.gpu_type, server.gpu_memory) for server in cluster.servers]
     pools: list[GpuPool] = []
     for kind, found in enumerate(dict.fromkeys(kind_of)):
@@ -67,12 +47,7 @@ def pools_of_cluster(cluster: Cluster, parts: Sequence[Sequence[int]]) -> tuple[
 class JoinedServers:
     """The parts of a cluster that links join, also while some links are down; the last answer is kept.
 
-    Parameters
-    ----------
-    cluster
-        Its servers and links.
-    needs_links
-        Whether jobs need links between servers also where the cluster states none.
+    `needs_links`: whether jobs need links between servers also where the cluster states none.
     """
 
     def __init__(self, cluster: Cluster, needs_links: bool = False) -> None:
@@ -95,17 +70,7 @@ class JoinedServers:
     def split(self, pools: Sequence[GpuPool], dead: frozenset[int]) -> tuple[tuple[GpuPool, ...], ...]:
         """Return for each pool what of it is still joined while links are down, under the number of the pool.
 
-        Parameters
-        ----------
-        pools
-            Pools of the cluster while all links are up.
-        dead
-            Numbers of the links that are down.
-
-        Returns
-        -------
-        tuple of tuples of GpuPool
-            By pool its parts; it is the only part while no link is down.
+        By pool its parts; it is the only part while no link is down.
         """
         if not dead:
             return tuple((pool,) for pool in pools)
@@ -127,19 +92,7 @@ class JoinedServers:
 class PoolChoice:
     """A choice of pools that a job can run in, those of the type on which it is fastest first.
 
-    Parameters
-    ----------
-    pools
-        All pools of a cluster.
-    gpus_of
-        Numbers of the GPUs of each server.
-    performance
-        How fast jobs run.
-
-    Attributes
-    ----------
-    mixed
-        Whether the GPUs of the cluster differ in type or memory.
+    `gpus_of`: numbers of the GPUs of each server. `mixed`: whether the GPUs of the cluster differ in type or memory.
     """
 
     def __init__(self, pools: Sequence[GpuPool], gpus_of: Sequence[range], performance: Performance) -> None:

@@ -15,13 +15,7 @@ _NONE: frozenset[int] = frozenset()
 
 
 class LinkRoutes:
-    """The ring of a job over its servers, by the least routes of the links that are up.
-
-    Parameters
-    ----------
-    cluster
-        Its servers and links.
-    """
+    """The ring of a job over its servers, by the least routes of the links that are up."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -34,15 +28,7 @@ class LinkRoutes:
         return self._whole.channel(gpus, self._server_of)
 
     def channel(self, gpus: tuple[int, ...], dead: frozenset[int] = _NONE) -> Channel | None:
-        """Return the channel of a job while some links are down; None where it uses no link, or no route is left.
-
-        Parameters
-        ----------
-        gpus
-            Numbers of the job's GPUs.
-        dead
-            Numbers of the links that are down.
-        """
+        """Return the channel of a job while some links are down; None where it uses no link, or no route is left."""
         whole = self.whole(gpus)
         if whole is None or dead.isdisjoint(whole.links):  # a least route stays the least while others fail
             return whole
@@ -51,15 +37,7 @@ class LinkRoutes:
         return self._left.channel(gpus, self._server_of)
 
     def detour(self, gpus: tuple[int, ...], dead: frozenset[int]) -> float:
-        """Return by what factor exchanges of a job alone are slower than while all links are up, at least 1.
-
-        Parameters
-        ----------
-        gpus
-            Numbers of the job's GPUs.
-        dead
-            Numbers of the links that are down.
-        """
+        """Return by what factor exchanges of a job alone are slower than while all links are up, at least 1."""
         whole, left = self.whole(gpus), self.channel(gpus, dead)
         return 1.0 if whole is None or left is None else max(1.0, whole.rate / left.rate)
 

@@ -13,22 +13,11 @@ __all__ = ["LiveJob", "News"]
 class LiveJob:
     """A job and what it has reported.
 
-    Parameters
-    ----------
-    active
-        The job as policies see it; its work done is what was reported, and what the measured speed adds since.
-    reported
-        Units of work of its last report.
-    reported_us
-        When that was, if it holds the GPUs of then still.
-    speed
-        Units a microsecond between two reports from the same GPUs; 0 where there are none.
-    queue
-        The queue that it was submitted to.
-    held
-        Whether the policy does not know of it: it waits for room in the quota of its queue, or is put aside.
-    aside
-        Why it is put aside: what the policy failed with; empty of others.
+    `active`: the job as policies see it; its work done is what was reported, and what the measured speed adds since.
+    `reported`: units of work of its last report. `reported_us`: when that was, if it holds the GPUs of then still.
+    `speed`: units a microsecond between two reports from the same GPUs; 0 where there are none. `queue`: the queue that
+    it was submitted to. `held`: whether the policy does not know of it: it waits for room in the quota of its queue, or
+    is put aside. `aside`: why it is put aside: what the policy failed with; empty of others.
     """
 
     active: JobState
@@ -40,15 +29,7 @@ class LiveJob:
     aside: str = ""
 
     def report(self, now_us: int, done: int) -> None:
-        """Note a report of progress, and measure the speed since the one before.
-
-        Parameters
-        ----------
-        now_us
-            Time of the report, in microseconds.
-        done
-            Units of work that are done.
-        """
+        """Note a report of progress, and measure the speed since the one before."""
         if self.reported_us is not None and now_us > self.reported_us:
             self.speed = max(0, done - self.reported) // (now_us - self.reported_us)
         self.reported = self.active.done = done

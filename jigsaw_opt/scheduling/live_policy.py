@@ -33,14 +33,8 @@ __all__ = ["LivePolicy", "PolicyAnswer", "enlarged_setting", "failures_of"]
 class PolicyAnswer:
     """The answer of a policy.
 
-    Parameters
-    ----------
-    decision
-        Checked at the moment that it is about.
-    scheduler, memory
-        The policy after it, and what it remembers.
-    aside
-        Why jobs are put aside, by number: the decision is made as if they were not there.
+    `decision`: checked at the moment that it is about. `scheduler, memory`: the policy after it, and what it remembers.
+    `aside`: why jobs are put aside, by number: the decision is made as if they were not there.
     """
 
     decision: Decision
@@ -52,22 +46,8 @@ class PolicyAnswer:
 class LivePolicy:
     """A policy that is asked one question after the other.
 
-    Parameters
-    ----------
-    policy, options
-        The policy, with a value for each of its options.
-    setting
-        What it knows from the start.
-
-    Attributes
-    ----------
-    memory
-        What it remembers after the last decision that was accepted.
-
-    Raises
-    ------
-    UsageError
-        The policy does not work with this setting, or cannot be put aside.
+    `policy, options`: the policy, with a value for each of its options. `setting`: what it knows from the start.
+    `memory`: what it remembers after the last decision that was accepted.
     """
 
     def __init__(self, policy: Policy, options: Mapping[str, str], setting: PolicySetting) -> None:
@@ -100,12 +80,7 @@ class LivePolicy:
 
         If that is interrupted, as by Ctrl-C, there is no question, and the policy is to begin anew.
 
-        Parameters
-        ----------
-        observation
-            What the policy sees.
-        budget_s
-            Seconds for the answer, which another thread gives; None to answer in this thread.
+        `budget_s`: seconds for the answer, which another thread gives; None to answer in this thread.
         """
         if budget_s is not None:
             self._worker = self._worker or ThreadPoolExecutor(1, "policy")
@@ -130,13 +105,7 @@ class LivePolicy:
         return self._question is not None and not wait([self._question], budget_s).done
 
     def take(self) -> PolicyAnswer:
-        """Return the answer, for which this waits.
-
-        Raises
-        ------
-        PluginError
-            The policy failed, and no job is to blame.
-        """
+        """Return the answer, for which this waits."""
         question, self._question = self._question, None
         assert question is not None
         return question.result()
@@ -150,13 +119,7 @@ class LivePolicy:
         self._setting = setting
 
     def begin_anew(self, observation: Observation) -> bool:
-        """Start the policy with what it remembered; False where it does not take that, and has forgotten all.
-
-        Parameters
-        ----------
-        observation
-            What it would see if it were asked now.
-        """
+        """Start the policy with what it remembered; False where it does not take that, and has forgotten all."""
         try:
             self._scheduler = self._resumed(observation)
         except JigsawError:
@@ -166,22 +129,7 @@ class LivePolicy:
         return True
 
     def restore(self, memory: Plain, observation: Observation, place: Place) -> None:
-        """Begin anew and take up the memory of an earlier policy, which is checked first.
-
-        Parameters
-        ----------
-        memory
-            What the earlier policy gave to remember.
-        observation
-            What the policy sees now.
-        place
-            Where the memory stands in the document.
-
-        Raises
-        ------
-        InvalidInputError
-            The policy does not take the memory; the error lists every problem.
-        """
+        """Begin anew and take up the memory of an earlier policy, which is checked first."""
         scheduler = self._fresh()
         scheduler.restore(memory, observation, place)
         self._scheduler, self.memory = scheduler, memory
@@ -344,26 +292,7 @@ def enlarged_setting(
     policy: Policy,
     options: Mapping[str, str],
 ) -> PolicySetting:
-    """Return the setting of a cluster with one server more.
-
-    Parameters
-    ----------
-    event
-        The event with the new server.
-    state
-        The cluster before it.
-    perform
-        Makes the performance model of a cluster.
-    policy
-        The policy, which is started once to see that it works.
-    options
-        Values of the policy's options.
-
-    Raises
-    ------
-    UsageError
-        The performance model, the policy or a job cannot be there.
-    """
+    """Return the setting of a cluster with one server more."""
     cluster, jobs = state.enlarged(event), [job.active for job in state.jobs.values()]
     try:
         with failures_of("it does not work"):

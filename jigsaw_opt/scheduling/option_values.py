@@ -19,14 +19,8 @@ _UNITS_US = {None: 3_600_000_000, "h": 3_600_000_000, "min": 60_000_000}
 class OpenValues(tuple[str, ...]):
     """Values of an option that may have others too: those listed are the ones to compare, the default first.
 
-    Parameters
-    ----------
-    listed
-        The values that a comparison of settings tries.
-    kind
-        What other values are, in words that follow "is".
-    fits
-        Whether a text is such a value.
+    `listed`: the values that a comparison of settings tries. `kind`: what other values are, in words that follow "is".
+    `fits`: whether a text is such a value.
     """
 
     kind: str
@@ -59,10 +53,7 @@ def hours(*listed: str, least_us: int = 0) -> OpenValues:
 def hours_us(text: str) -> int:
     """Return the microseconds of a value of `hours`.
 
-    Parameters
-    ----------
-    text
-        A number of hours, with ``h`` or without, or of minutes with ``min``.
+    `text`: A number of hours, with ``h`` or without, or of minutes with ``min``.
     """
     found = _HOURS.fullmatch(text)
     assert found is not None

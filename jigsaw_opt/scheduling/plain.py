@@ -50,13 +50,7 @@ DEPTH: Shape = {"$ref": "#/$defs/depth"}
 
 
 def check_arguments(**given: tuple[object, Shape]) -> None:
-    """Refuse arguments of a caller that have not their shape.
-
-    Raises
-    ------
-    UsageError
-        Some arguments are wrong; the error lists each by its name.
-    """
+    """Refuse arguments of a caller that have not their shape."""
     report = Report()
     for name, (value, shape) in given.items():
         conforms(value, shape, name, report)
@@ -65,28 +59,12 @@ def check_arguments(**given: tuple[object, Shape]) -> None:
 
 
 def whole(high: int = MOST, low: int = 0) -> Shape:
-    """Return the shape of an integer between two bounds.
-
-    Parameters
-    ----------
-    high
-        The largest value.
-    low
-        The smallest value.
-    """
+    """Return the shape of an integer between two bounds."""
     return {"type": "integer", "minimum": low, "maximum": high}
 
 
 def number(low: float, high: float) -> Shape:
-    """Return the shape of a number between two bounds.
-
-    Parameters
-    ----------
-    low
-        The smallest value.
-    high
-        The largest value.
-    """
+    """Return the shape of a number between two bounds."""
     return {"type": "number", "minimum": low, "maximum": high}
 
 
@@ -96,30 +74,12 @@ def optional(shape: Shape) -> Shape:
 
 
 def listed(of: Shape, least: int = 0, most: int | None = None) -> Shape:
-    """Return the shape of a list whose values have one shape.
-
-    Parameters
-    ----------
-    of
-        Shape of each value.
-    least
-        The least number of values.
-    most
-        The greatest number of values; None for no limit.
-    """
+    """Return the shape of a list whose values have one shape."""
     return {"type": "array", "items": of, "minItems": least} | ({} if most is None else {"maxItems": most})
 
 
 def rows(columns: int, of: Shape) -> Shape:
-    """Return the shape of a list of rows.
-
-    Parameters
-    ----------
-    columns
-        How many values each row has.
-    of
-        Shape of each value.
-    """
+    """Return the shape of a list of rows."""
     return listed(listed(of, columns, columns))
 
 
@@ -129,36 +89,14 @@ def fields(**shapes: Shape) -> Shape:
 
 
 def conforms(value: Plain, shape: Shape, place: Place, report: Report) -> None:
-    """Report where a value does not have a shape.
-
-    Parameters
-    ----------
-    value
-        The value.
-    shape
-        The shape that it should have.
-    place
-        Where it stands in the document.
-    report
-        Takes the problems.
-    """
+    """Report where a value does not have a shape."""
     compiled(shape, _definitions())(value, place, report)
 
 
 def checked(value: Plain, shape: Shape) -> Plain:
     """Return the value if it has the shape.
 
-    Parameters
-    ----------
-    value
-        The value.
-    shape
-        The shape that it should have.
-
-    Raises
-    ------
-    InvalidInputError
-        The value does not have the shape; the error lists every problem with its path from ``$``.
+    `shape`: the shape that it should have.
     """
     report = Report()
     conforms(value, shape, "$", report)
@@ -176,14 +114,7 @@ def _definitions() -> Mapping[str, Any]:
 class NumberLimits:
     """Limits of the numbers in the state of a simulation.
 
-    Parameters
-    ----------
-    jobs, gpus
-        How many the workload and the cluster have.
-    now_us
-        The time.
-    rounds
-        How often the policy was asked.
+    `jobs, gpus`: how many the workload and the cluster have. `rounds`: how often the policy was asked.
     """
 
     jobs: int

@@ -122,15 +122,6 @@ def changes(
     """Yield what leads from one state of what runs to another, both by names of jobs.
 
     A job that lost its GPUs and has the same ones again is stopped and started.
-
-    Parameters
-    ----------
-    before, after
-        What ran, and what is to run.
-    reasons
-        Why jobs lost their GPUs, beside the policy.
-    policy
-        What the reason is called where it is the policy's choice.
     """
     for job, old in before.items():
         if job not in after:

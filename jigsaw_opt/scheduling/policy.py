@@ -69,20 +69,10 @@ RESTART_US = 30_000_000
 class ClusterSetting:
     """The common part of settings: a cluster, how fast jobs run there, and how often is decided.
 
-    Attributes
-    ----------
-    cluster
-        The servers, whose GPUs are numbered through from 0.
-    performance
-        How fast jobs run.
-    round_us
-        Decisions are made at multiples of this; 0 for at once when a job arrives or ends.
-    restart_us
-        Time without progress when a job starts on other GPUs, its first start included.
-    seed
-        Seed of policies that draw lots.
-    needs_links
-        Whether jobs need links between servers also where the cluster states none.
+    `cluster`: the servers, whose GPUs are numbered through from 0. `round_us`: decisions are made at multiples of this;
+    0 for at once when a job arrives or ends. `restart_us`: time without progress when a job starts on other GPUs, its
+    first start included. `seed`: seed of policies that draw lots. `needs_links`: whether jobs need links between
+    servers also where the cluster states none.
     """
 
     cluster: Cluster
@@ -147,17 +137,7 @@ class ClusterSetting:
     def most_joined(self, down: frozenset[int], dead: frozenset[int]) -> dict[str, int]:
         """Return the most GPUs of each type that one job can have while GPUs are `down` and links are `dead`.
 
-        Parameters
-        ----------
-        down
-            Numbers of the GPUs that are down.
-        dead
-            Numbers of the links that are down.
-
-        Returns
-        -------
-        dict of str to int
-            Number of GPUs by type: those of the largest part that links still join.
+        Number of GPUs by type: those of the largest part that links still join.
         """
         part_of, counts = self.part_of(dead), Counter[tuple[str, int]]()
         for server, gpus in enumerate(self.gpus_of):
@@ -171,15 +151,7 @@ class ClusterSetting:
         return len(self.server_of)
 
     def gpus_up(self, gpu_type: str, down: frozenset[int]) -> int:
-        """Return how many GPUs of a type are not among those that are `down`.
-
-        Parameters
-        ----------
-        gpu_type
-            Name of the type.
-        down
-            Numbers of the GPUs that are down.
-        """
+        """Return how many GPUs of a type are not among those that are `down`."""
         servers = self.cluster.servers
         dead = sum(servers[self.server_of[gpu]].gpu_type == gpu_type for gpu in down)
         return sum(server.gpus for server in servers if server.gpu_type == gpu_type) - dead
@@ -206,20 +178,10 @@ class PolicySetting(ClusterSetting):
 class JobState:
     """A submitted job that has not ended, as a policy sees it; policies read it and never write.
 
-    Parameters
-    ----------
-    index, job
-        Its number in the workload, and the job.
-    work, done
-        Units of work in all, and those done up to now.
-    gpu_us
-        Attained service: GPU-microseconds held up to now (a share's GPUs count for its jobs in equal parts).
-    run_us
-        Time for which it has held GPUs.
-    share
-        What it runs in, or None while it waits.
-    starts
-        How often it was started; all but the first are restarts.
+    `index, job`: its number in the workload, and the job. `work, done`: units of work in all, and those done up to now.
+    `gpu_us`: attained service: GPU-microseconds held up to now (a share's GPUs count for its jobs in equal parts).
+    `run_us`: time for which it has held GPUs. `share`: what it runs in, or None while it waits. `starts`: how often it
+    was started; all but the first are restarts.
     """
 
     index: int
@@ -255,17 +217,7 @@ class JobState:
 
     @classmethod
     def restored(cls, tree: Plain, job: TraceJob, work: int) -> JobState:
-        """Restore the state of a job from what `plain` gave; it waits.
-
-        Parameters
-        ----------
-        tree
-            What `plain` gave, checked.
-        job
-            The job of the trace.
-        work
-            Units of work that it has to do in all.
-        """
+        """Restore the state of a job from what `plain` gave; it waits."""
         return cls(tree["job"], job, work, tree["done"], tree["gpu_us"], tree["run_us"], None, tree["starts"])
 
 
@@ -273,23 +225,11 @@ class JobState:
 class Observation:
     """An observation by a policy that is asked: what has happened, and nothing of what is still to come.
 
-    Parameters
-    ----------
-    now_us
-        The time.
-    jobs
-        The active jobs by number, in order of submission.
-    shares
-        What runs up to now, without the jobs that have ended.
-    arrived, ended
-        Numbers of the jobs submitted and ended since the policy was last asked.
-    stopped
-        Jobs that failures have stopped since then; they wait, and have done what they had saved.
-    down
-        GPUs of servers that are down now: no share may have one. What runs has none.
-    dead
-        Numbers of the links that are down now: a share is on servers that the others join (`ClusterSetting.part_of`).
-        What runs is.
+    `jobs`: the active jobs by number, in order of submission. `shares`: what runs up to now, without the jobs that have
+    ended. `arrived, ended`: numbers of the jobs submitted and ended since the policy was last asked. `stopped`: jobs
+    that failures have stopped since then; they wait, and have done what they had saved. `down`: GPUs of servers that
+    are down now: no share may have one. What runs has none. `dead`: numbers of the links that are down now: a share is
+    on servers that the others join (`ClusterSetting.part_of`). What runs is.
     """
 
     now_us: int
@@ -323,15 +263,7 @@ class Selective(Scheduler, Protocol):
 
 
 def refusal(scheduler: Scheduler, jobs: Iterable[TraceJob]) -> str | None:
-    """Return why a policy at work refuses one of some jobs; None where it takes them all.
-
-    Parameters
-    ----------
-    scheduler
-        The policy at work.
-    jobs
-        The jobs; the reason is that of the first one refused.
-    """
+    """Return why a policy at work refuses one of some jobs; None where it takes them all."""
     if not isinstance(scheduler, Selective):
         return None
     return next((reason for job in jobs if (reason := scheduler.refuses(job)) is not None), None)
@@ -379,15 +311,7 @@ class Stateless:
         return {}
 
     def restore(self, state: Plain, observation: Observation) -> None:
-        """Check that the state to restore is empty.
-
-        Parameters
-        ----------
-        state
-            What `state` gave.
-        observation
-            What the policy sees now.
-        """
+        """Check that the state to restore is empty."""
         checked(state, fields())
 
 
@@ -432,11 +356,6 @@ def unread_fields(policy: Policy, options: Mapping[str, str]) -> list[str]:
 
     A policy declares what it reads by a member ``reads``: names of fields, or a function that returns them for its
     options. A policy without it may read all.
-
-    Parameters
-    ----------
-    policy, options
-        The policy, with a value for each of its options.
     """
     read = _declared(policy, "reads", options, JOB_FIELDS)
     return [name for name in JOB_FIELDS if name not in read]
@@ -446,18 +365,6 @@ def require_stated(policy: Policy, stated: Mapping[str, str], jobs: Collection[T
     """Refuse options that have no effect, as no job states the field that they go by.
 
     A policy declares such fields by a member ``needs``, as it does by ``reads``.
-
-    Parameters
-    ----------
-    policy, stated
-        The policy, with the options that were stated for it.
-    jobs
-        All jobs that there are.
-
-    Raises
-    ------
-    UsageError
-        Fields are missing; the error lists them all.
     """
     needed = sorted(_declared(policy, "needs", stated, ()))
     if lacking := [name for name in needed if not any(job.states(name) for job in jobs)]:
@@ -483,15 +390,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def find(name: str) -> Policy:
-    """Return the policy registered as `name`.
-
-    Raises
-    ------
-    UsageError
-        No policy, or more than one, has that name; or what has it is no policy.
-    PluginError
-        The policy does not load.
-    """
+    """Return the policy registered as `name`."""
     policy: Policy = load(GROUP, "policy", name, _OWN)
     require_members("policy", name, policy, ("name", "display_name", "options", "start"))
     return policy
@@ -503,25 +402,13 @@ def loadable_policies() -> dict[str, Policy]:
 
 
 def choose(given: str | Policy) -> tuple[Policy, dict[str, str]]:
-    """Return a policy and all its options: those that are stated, and the first value of each other.
-
-    Raises
-    ------
-    UsageError
-        `stated_options` raises it.
-    """
+    """Return a policy and all its options: those that are stated, and the first value of each other."""
     policy, stated = stated_options(given)
     return policy, {key: values[0] for key, values in policy.options.items()} | stated
 
 
 def stated_options(given: str | Policy) -> tuple[Policy, dict[str, str]]:
-    """Return a policy and the options that are stated as in ``gavel:objective=max_sum``; an object states none.
-
-    Raises
-    ------
-    UsageError
-        There is no such policy, option or value.
-    """
+    """Return a policy and the options that are stated as in ``gavel:objective=max_sum``; an object states none."""
     name, *changes = given.split(":") if isinstance(given, str) else [given.name]
     policy = find(name) if isinstance(given, str) else given
     options: dict[str, str] = {}

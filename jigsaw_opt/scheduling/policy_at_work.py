@@ -18,17 +18,7 @@ __all__ = ["PolicyAtWork"]
 class PolicyAtWork:
     """A policy on a setting, at its beginning.
 
-    Parameters
-    ----------
-    policy, options
-        The policy, with a value for each of its options.
-    setting
-        What it knows from the start.
-
-    Raises
-    ------
-    UsageError
-        The policy does not work with this setting.
+    `policy, options`: the policy, with a value for each of its options. `setting`: what it knows from the start.
     """
 
     def __init__(self, policy: Policy, options: Mapping[str, str], setting: ClusterSetting) -> None:
@@ -54,54 +44,16 @@ class PolicyAtWork:
         return self._scheduler.decide(observation)
 
     def check(self, shares: Sequence[Share], observation: Observation, when: str) -> None:
-        """Check what the policy decided on an observation.
-
-        Parameters
-        ----------
-        shares
-            The decision.
-        observation
-            What the policy saw, with the shares that ran then.
-        when
-            When that was, in words, for the error.
-
-        Raises
-        ------
-        InvariantError
-            A rule is broken.
-        """
+        """Check what the policy decided on an observation."""
         check_shares(self._setting, observation.jobs, shares, observation.shares, when)
         check_up(self._setting, observation.jobs, shares, observation.down, observation.dead, when)
 
     def state(self) -> Plain:
-        """Return what the policy has to remember, as values of JSON.
-
-        Raises
-        ------
-        JigsawError
-            The policy cannot be put aside.
-        """
+        """Return what the policy has to remember, as values of JSON."""
         return self._resumable().state()
 
     def restore(self, memory: Plain, observation: Observation, place: Place = "$") -> None:
-        """Go on, from the beginning, as the one that gave `memory`.
-
-        Parameters
-        ----------
-        memory
-            What the policy gave to remember, which is not to be trusted.
-        observation
-            What it would see if it were asked now.
-        place
-            Where the memory stands in its document.
-
-        Raises
-        ------
-        InvalidInputError
-            The policy does not take the memory; the error lists every problem.
-        JigsawError
-            The policy cannot be put aside.
-        """
+        """Go on, from the beginning, as the one that gave `memory`."""
         report = Report()
         try:
             self._resumable().restore(memory, observation)

@@ -50,19 +50,9 @@ class Twin(Protocol):
 class Remedy:
     """A remedy that would start a job that waits; it was tried on a copy of the scheduler.
 
-    Parameters
-    ----------
-    kind
-        ``undecided`` (the next step does it), ``failure``, ``link``, ``quota``, ``order`` (the policy puts other jobs
-        first), ``gpus`` (others hold them) or ``priority``.
-    events
-        What would have to happen.
-    text
-        The same in words, as a clause.
-    expected_us
-        When it is expected by the speed of the jobs; None where nobody knows.
-    stopped
-        Jobs that would lose their GPUs.
+    `kind`: ``undecided`` (the next step does it), ``failure``, ``link``, ``quota``, ``order`` (the policy puts other
+    jobs first), ``gpus`` (others hold them) or ``priority``. `text`: the same in words, as a clause. `expected_us`:
+    when it is expected by the speed of the jobs; None where nobody knows. `stopped`: jobs that would lose their GPUs.
     """
 
     kind: str
@@ -83,14 +73,8 @@ class Remedy:
 class _RemedyTrials:
     """Tries what might start a job, on twins.
 
-    Parameters
-    ----------
-    state, job
-        The scheduler's, and a job of it that waits.
-    twin
-        Makes a scheduler with the same state.
-    seconds
-        After so many nothing is tried any more.
+    `state, job`: the scheduler's, and a job of it that waits. `twin`: makes a scheduler with the same state. `seconds`:
+    after so many nothing is tried any more.
     """
 
     def __init__(self, state: ClusterState, job: LiveJob, twin: Callable[[], Twin], seconds: float) -> None:
@@ -118,19 +102,7 @@ class _RemedyTrials:
 
 
 def tried(state: ClusterState, job: LiveJob, twin: Callable[[], Twin], seconds: float) -> tuple[list[Remedy], bool]:
-    """Return the remedies that start a job on a copy of the scheduler, the likeliest first, and whether all were tried.
-
-    Parameters
-    ----------
-    state
-        The cluster.
-    job
-        The job that waits.
-    twin
-        Makes a copy of the scheduler that may be changed.
-    seconds
-        Time limit.
-    """
+    """Return the remedies that start a job on a copy of the scheduler, likeliest first, and whether all were tried."""
     trials = _RemedyTrials(state, job, twin, seconds)
     if trials.starts(Remedy("undecided", (), "the next step starts it", state.now_us)):
         return trials.found, True
@@ -231,17 +203,7 @@ def _urgent(state: ClusterState, job: LiveJob) -> Remedy:
 def end_us(state: ClusterState, job: LiveJob) -> int | None:
     """Return when a job that runs ends by its measured speed, or by that of the performance model, if it tells one.
 
-    Parameters
-    ----------
-    state
-        The cluster, with its time.
-    job
-        A job that runs.
-
-    Returns
-    -------
-    int or None
-        Time in microseconds; None where no speed is known.
+    Time in microseconds; None where no speed is known.
     """
     share = job.active.share
     assert share is not None
@@ -266,14 +228,7 @@ def span(time_us: int) -> str:
 def speed_in(state: ClusterState, share: Share, job: LiveJob) -> int | None:
     """Return units of work a microsecond of a job in a share; None where the performance model tells none.
 
-    Parameters
-    ----------
-    state
-        The cluster.
-    share
-        The share, with the job among its jobs.
-    job
-        The job.
+    `share`: the share, with the job among its jobs.
     """
     members = [state.jobs[index].active for index in share.jobs]
     try:

@@ -25,23 +25,8 @@ def check_shares(
 ) -> None:
     """Check that every GPU and every job is in at most one share, and that every new share can run.
 
-    Parameters
-    ----------
-    setting, jobs
-        The setting, and the active jobs.
-    shares
-        What the policy decided.
-    known
-        Shares that were checked in an earlier round, so that only their overlap is looked at again.
-    when
-        The round, for the message.
-    remains
-        Whether a job may be alone on more GPUs than it asks for, because those that shared them have ended.
-
-    Raises
-    ------
-    InvariantError
-        A rule is broken.
+    `known`: shares that were checked in an earlier round, so that only their overlap is looked at again. `remains`:
+    whether a job may be alone on more GPUs than it asks for, because those that shared them have ended.
     """
     checked = set(known)
     held: set[int] = set()
@@ -68,28 +53,7 @@ def check_up(
     dead: frozenset[int],
     when: str,
 ) -> None:
-    """Check that no share has a GPU that is down, and that links that are up join its servers (placement).
-
-    Parameters
-    ----------
-    setting
-        The cluster.
-    jobs
-        The jobs by number, for the error.
-    shares
-        The shares.
-    down
-        Numbers of the GPUs that are down.
-    dead
-        Numbers of the links that are down.
-    when
-        When that was, in words, for the error.
-
-    Raises
-    ------
-    InvariantError
-        A share breaks that; the message names the servers.
-    """
+    """Check that no share has a GPU that is down, and that links that are up join its servers (placement)."""
     part_of = setting.part_of(dead)
     for share in shares:
         lost = next((gpu for gpu in share.gpus if gpu in down), None)
@@ -137,21 +101,6 @@ def _called(jobs: Mapping[int, JobState], index: int) -> str:
 
 
 def require(holds: bool, when: str, message: str) -> None:
-    """Raise an error unless a rule holds.
-
-    Parameters
-    ----------
-    holds
-        Whether it holds.
-    when
-        When it was checked, in words.
-    message
-        What is wrong otherwise.
-
-    Raises
-    ------
-    InvariantError
-        The rule does not hold.
-    """
+    """Raise an error unless a rule holds."""
     if not holds:
         raise InvariantError(f"{when}: {message}")

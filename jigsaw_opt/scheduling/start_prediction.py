@@ -37,20 +37,10 @@ _PREDICTOR = "jigsaw_opt.simulation.predicting:predict_start_live"
 class StartPrediction:
     """The starts of a waiting job in simulations of its queue.
 
-    Parameters
-    ----------
-    job
-        Its name.
-    now_us
-        The time at which was asked.
-    starts_us
-        When it started in each simulation, the earliest first, without those in which it did not.
-    samples
-        How many simulations there were.
-    answers
-        What was foretold in the past in the same way. From `FEWEST_ANSWERS` on they correct the intervals.
-    warning
-        Why it is not to be trusted: the job has waited although it would start at once. Empty where it has not.
+    `now_us`: the time at which was asked. `starts_us`: when it started in each simulation, the earliest first, without
+    those in which it did not. `answers`: what was foretold in the past in the same way. From `FEWEST_ANSWERS` on they
+    correct the intervals. `warning`: why it is not to be trusted: the job has waited although it would start at once.
+    Empty where it has not.
     """
 
     job: str
@@ -162,24 +152,7 @@ def predicted(
 ) -> StartPrediction:
     """Return when a job of a queue will start under a policy, by simulation of the queue.
 
-    Parameters
-    ----------
-    setting
-        The cluster and its performance model.
-    policy
-        The policy.
-    options
-        Values of its options.
-    queue
-        What runs and what waits.
-    job
-        Number of the job that waits.
-    past
-        Jobs that ended before, from which run times and later arrivals are drawn; empty for none.
-    samples
-        How many simulations there are.
-    seed
-        Seed of their draws.
+    `past`: jobs that ended before, from which run times and later arrivals are drawn; empty for none.
     """
     found: StartPrediction = resolve_name(_PREDICTOR)(
         setting, policy, options, queue, job, PastJobs(tuple(past)) if past else None, samples, seed

@@ -61,28 +61,12 @@ _STEP = fields(event={"const": "step"}, time_us=TIME, late=TRUTH)
 
 
 def check_step(entry: Plain) -> None:
-    """Check that an entry of a journal is a step.
-
-    Raises
-    ------
-    InvalidInputError
-        The document is wrong; the error lists every problem.
-    """
+    """Check that an entry of a journal is a step."""
     checked(entry, _STEP)
 
 
 def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
-    """Return a state as values of JSON.
-
-    Parameters
-    ----------
-    state
-        Without a decision under way.
-    inputs
-        Digest of the arguments.
-    memory
-        What the policy remembers.
-    """
+    """Return a state as values of JSON."""
     cluster = state.setting.cluster
     return {
         "format": _FORMAT,
@@ -133,22 +117,7 @@ def _job(job: LiveJob) -> Plain:
 def decode_state(
     tree: Plain, inputs: str, setting: PolicySetting, perform: Callable[[Cluster], Performance]
 ) -> tuple[ClusterState, Plain]:
-    """Return the state of a document, and what the policy remembers.
-
-    Parameters
-    ----------
-    tree
-        Plain values that are not to be trusted.
-    inputs
-        Digest of the arguments of the scheduler that it is for.
-    setting, perform
-        Those of that scheduler.
-
-    Raises
-    ------
-    InvalidInputError
-        The document is wrong; the error lists every problem.
-    """
+    """Return the state of a document, and what the policy remembers."""
     report, tree = Report(), _of_today(tree)
     conforms(tree, {**_HEAD, "additionalProperties": True}, "$", report)
     report.raise_if_any()

@@ -20,24 +20,8 @@ class Arrivals:
     A job that must wait for others arrives when the last of them ends, and a task of an array with a limit when so few
     other tasks of it are there. Names that no job and no array has are of jobs that ended before.
 
-    Parameters
-    ----------
-    jobs
-        The jobs in order of submission.
-
-    Attributes
-    ----------
-    constrained
-        Whether any job waits for more than its submission.
-    submitted
-        How many jobs are submitted.
-    held
-        Numbers of those that are submitted and have not arrived, in order of submission.
-
-    Raises
-    ------
-    InvalidInputError
-        Jobs wait for each other.
+    `jobs`: the jobs in order of submission. `constrained`: whether any job waits for more than its submission. `held`:
+    numbers of those that are submitted and have not arrived, in order of submission.
     """
 
     def __init__(self, jobs: Sequence[TraceJob]) -> None:
@@ -84,17 +68,7 @@ class Arrivals:
             self._before[other].discard(index)
 
     def restore(self, active: Iterable[int], ended: Iterable[int], held: Iterable[int]) -> str | None:
-        """Restore which jobs are active, have ended and are held; return what of it cannot be, or None.
-
-        Parameters
-        ----------
-        active
-            Numbers of the jobs that have arrived and have not ended.
-        ended
-            Numbers of the jobs that have ended.
-        held
-            Numbers of the jobs that are submitted and have not arrived.
-        """
+        """Restore which jobs are active, have ended and are held; return what of it cannot be, or None."""
         active, ended, self.held = list(active), list(ended), list(held)
         self.submitted = len(active) + len(ended) + len(self.held)
         if sorted([*active, *ended, *self.held]) != list(range(self.submitted)):

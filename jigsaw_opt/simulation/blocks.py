@@ -15,14 +15,7 @@ __all__ = ["Blocks", "Team"]
 class Team:
     """Jobs that share GPUs.
 
-    Parameters
-    ----------
-    jobs
-        Numbers of the jobs.
-    gpus
-        GPUs that they share.
-    type
-        Number of the type of servers that they run on.
+    `type`: number of the type of servers that they run on.
     """
 
     jobs: tuple[int, ...]
@@ -36,16 +29,8 @@ class Blocks:
     A team within a server gets GPUs side by side, the first a multiple of their number where that number divides the
     server's. Wide teams are placed first, so teams whose numbers are powers of two always fit if they fit by number.
 
-    Parameters
-    ----------
-    setting
-        Whose cluster it is.
-    servers
-        Servers of each type, by number of the type.
-    held
-        GPUs that each job has held so far.
-    down, dead
-        GPUs and links that are down.
+    `servers`: servers of each type, by number of the type. `held`: GPUs that each job has held so far. `down, dead`:
+    GPUs and links that are down.
     """
 
     def __init__(

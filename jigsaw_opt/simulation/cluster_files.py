@@ -40,15 +40,7 @@ _WITH_OPTIONS = "nvidia-smi"
 
 
 def cluster_in_words(text: str) -> Cluster | None:
-    """Read a cluster as on the command line: ``FORMAT[,OPTIONS]:FILE``, or as `grid`; None for neither.
-
-    Raises
-    ------
-    InvalidInputError
-        The file cannot be read, or with every problem of it.
-    UsageError
-        `grid` raises it, the format is misspelt, or options are wrong; the error lists them all.
-    """
+    """Read a cluster as on the command line: ``FORMAT[,OPTIONS]:FILE``, or as `grid`; None for neither."""
     words, colon, path = text.partition(":")
     name, comma, options = words.partition(",")
     if not colon or name not in FORMATS:
@@ -64,25 +56,7 @@ def cluster_in_words(text: str) -> Cluster | None:
 
 
 def read_sinfo(data: bytes | str, source: str) -> Cluster:
-    """Return the nodes that Slurm knows, each once.
-
-    Parameters
-    ----------
-    data
-        Text that ``sinfo -N -o '%N|%G'`` printed.
-    source
-        What errors call it.
-
-    Returns
-    -------
-    Cluster
-        All nodes with GPUs behind one switch.
-
-    Raises
-    ------
-    InvalidInputError
-        Lines are wrong; the error lists them all.
-    """
+    """Return the nodes that Slurm knows, each once."""
     lines = Lines(data, source)
     nodes: dict[str, tuple[Server, ...]] = {}
     for number, line in lines:
@@ -134,20 +108,7 @@ def _switched(nodes: Mapping[str, tuple[Server, ...]]) -> Cluster:
 
 
 def read_graphml(data: bytes | str, source: str) -> Cluster:
-    """Return the servers, switches and links of a graph.
-
-    Parameters
-    ----------
-    data
-        Text of a GraphML file.
-    source
-        What errors call it.
-
-    Raises
-    ------
-    InvalidInputError
-        Nodes or edges are wrong; the error lists them all.
-    """
+    """Return the servers, switches and links of a graph."""
     import networkx as nx
 
     try:

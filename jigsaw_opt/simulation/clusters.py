@@ -31,38 +31,12 @@ LINK_BANDWIDTH = 1_250_000_000
 
 
 def require_size(cluster: Cluster, text: str) -> None:
-    """Refuse a cluster whose GPUs cannot be simulated one by one.
-
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    text
-        What errors call it.
-
-    Raises
-    ------
-    UsageError
-        The cluster, called `text`, has no GPU, or more than a million.
-    """
+    """Refuse a cluster whose GPUs cannot be simulated one by one."""
     require_count(cluster.gpu_count, text)
 
 
 def require_count(gpus: int, text: str) -> None:
-    """Refuse a number of GPUs that cannot be simulated one by one.
-
-    Parameters
-    ----------
-    gpus
-        Number of GPUs.
-    text
-        What errors call the cluster.
-
-    Raises
-    ------
-    UsageError
-        There are none, or more than a million.
-    """
+    """Refuse a number of GPUs that cannot be simulated one by one."""
     if not 1 <= gpus <= MOST_GPUS:
         raise UsageError(
             f"cluster {text}: between 1 and {MOST_GPUS} GPUs, not {gpus}", code="out-of-range", path="cluster"
@@ -75,15 +49,7 @@ def grid(text: str) -> Cluster | None:
     All servers stand behind one switch at 10 Gb/s. A type that means one with a data sheet, by its words, has
     its memory and fabric, any other 16 GB and 12 GB/s.
 
-    Returns
-    -------
-    Cluster or None
-        None where the text does not read so.
-
-    Raises
-    ------
-    UsageError
-        A cluster without GPUs, or with more than a million.
+    None where the text does not read so.
     """
     parts = [_PART.fullmatch(part) for part in text.split("+")]
     servers: list[Server] = []
@@ -110,15 +76,6 @@ def typed_server(name: str, gpu_type: str, gpus: int) -> Server:
     """Return a server with the memory and fabric of its type's data sheet, or else 16 GB and 12 GB/s.
 
     The name of a type without a data sheet may tell its memory.
-
-    Parameters
-    ----------
-    name
-        Name of the server.
-    gpu_type
-        Type of its GPUs, in any spelling.
-    gpus
-        Number of its GPUs.
     """
     gpu_type = type_name(gpu_type)
     if data_sheet(gpu_type) is not None:

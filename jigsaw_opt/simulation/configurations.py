@@ -23,13 +23,7 @@ class Configured:
 
 
 def all_configurations(setting: ClusterSetting) -> tuple[Configured, ...]:
-    """Return the configurations of every type of GPU, in the order of the cluster.
-
-    Raises
-    ------
-    UsageError
-        Servers of one type have different numbers of GPUs.
-    """
+    """Return the configurations of every type of GPU, in the order of the cluster."""
     found: list[Configured] = []
     for gpu_type in dict.fromkeys(server.gpu_type for server in setting.cluster.servers):
         widths = [server.gpus for server in setting.cluster.servers if server.gpu_type == gpu_type]
@@ -47,15 +41,6 @@ def place(setting: ClusterSetting, wanted: Mapping[int, Configured], observation
 
     Where the GPUs left do not suit, the smallest jobs move away. With powers of two as numbers of GPUs every set of
     configurations within the capacity finds room; without, or in a cluster of several parts, a job may be left out.
-
-    Parameters
-    ----------
-    setting
-        The cluster.
-    wanted
-        By number of a job, its configuration: type of GPU, servers and GPUs.
-    observation
-        What runs now, and what is down.
     """
     shares: list[Share] = []
     for gpu_type in dict.fromkeys(one.gpu_type for one in wanted.values()):

@@ -25,12 +25,8 @@ _LOSS = re.compile(r"[0-9]{1,6}(\.[0-9]{0,9}|/[1-9][0-9]{0,5})?|\.[0-9]{1,9}")
 class LinkContention:
     """Every job that spans servers is taken to send all the time, which is the worst that can be.
 
-    Parameters
-    ----------
-    cluster
-        Its links; a job uses the ring over its servers.
-    division
-        How a link is divided among those that use it.
+    `cluster`: its links; a job uses the ring over its servers. `division`: how a link is divided among those that use
+    it.
     """
 
     def __init__(self, cluster: Cluster, division: Division) -> None:
@@ -44,17 +40,9 @@ class LinkContention:
     def factors(self, placements: Sequence[tuple[int, ...]], dead: frozenset[int] = frozenset()) -> Sequence[float]:
         """Return the rate of each placement alone with all links, divided by its rate among the others.
 
-        Parameters
-        ----------
-        placements
-            For each share the numbers of its GPUs.
-        dead
-            Numbers of the links that are down.
+        By placement a factor of at least 1; 1 where it uses no links.
 
-        Returns
-        -------
-        list of float
-            By placement a factor of at least 1; 1 where it uses no links.
+        `placements`: for each share the numbers of its GPUs.
         """
         factors = [1.0] * len(placements)
         found = ((k, self._routes.whole(gpus), self._routes.channel(gpus, dead)) for k, gpus in enumerate(placements))
@@ -66,20 +54,7 @@ class LinkContention:
 
 
 def contention_of(given: str | Contention | Division, cluster: Cluster) -> Contention | None:
-    """Return the contention named as in ``fair`` or ``degraded:0.2``, or by link use; None for ``exclusive``.
-
-    Parameters
-    ----------
-    given
-        The contention, how links are divided, or its name.
-    cluster
-        The cluster with the links.
-
-    Raises
-    ------
-    UsageError
-        There is no such kind, or the loss is not a number of at least 0.
-    """
+    """Return the contention named as in ``fair`` or ``degraded:0.2``, or by link use; None for ``exclusive``."""
     if not isinstance(given, str):
         return given if isinstance(given, Contention) else LinkContention(cluster, given)
     kind, _, loss = given.partition(":")

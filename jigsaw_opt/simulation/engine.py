@@ -41,17 +41,7 @@ class Simulation:
     A job that ends within a round ends at the microsecond that its speed gives; those that shared its GPUs go on at
     their new speed.
 
-    Parameters
-    ----------
-    setting
-        What is simulated, and who decides.
-
-    Raises
-    ------
-    UsageError
-        Nobody decides, or the policy does not work with this setting.
-    InvalidInputError
-        Jobs wait for each other.
+    `setting`: what is simulated, and who decides.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -90,23 +80,7 @@ class Simulation:
         return self.ended == len(self.setting.workload.jobs)
 
     def run(self, stop: Callable[[], bool] = lambda: False, until_us: int | None = None) -> None:
-        """Run until every job has ended, a function says so, or the next event is after a time.
-
-        Parameters
-        ----------
-        stop
-            Asked before each event whether to stop.
-        until_us
-            Time in microseconds after which no event happens; None for no such time.
-
-        Raises
-        ------
-        InvariantError
-            The policy or the performance model broke a rule.
-        JigsawError
-            The policy leaves jobs waiting for ever. Where servers or links keep a job from ever running, the simulation
-            ends instead, and `SimulationOutcome.hindrance` says so.
-        """
+        """Run until every job has ended, a function says so, or the next event is after a time."""
         while not self.finished and not self.outcome.hindrance and not stop():
             next_us = self._next_us()
             if next_us is None:
@@ -143,13 +117,7 @@ class Simulation:
         return self._policy.resumable
 
     def state(self) -> Plain:
-        """Return the state as plain values, without anything that follows from the setting.
-
-        Raises
-        ------
-        JigsawError
-            The policy cannot be put aside.
-        """
+        """Return the state as plain values, without anything that follows from the setting."""
         held = self._arrivals.held
         return {
             "now_us": self.now_us,
@@ -166,22 +134,7 @@ class Simulation:
         }
 
     def restore(self, state: Plain, place: Place = "$") -> None:
-        """Go on, from the beginning, as the simulation of the same setting and policy that gave `state`.
-
-        Parameters
-        ----------
-        state
-            What `state` gave, which is not to be trusted.
-        place
-            Where the state stands in its document.
-
-        Raises
-        ------
-        InvalidInputError
-            No such simulation gives this state; then this one must not be used.
-        JigsawError
-            The policy cannot be put aside.
-        """
+        """Go on, from the beginning, as the simulation of the same setting and policy that gave `state`."""
         check_state(state, self.setting, _IDLE_ROUNDS, place)
         report = Report()
         self._restore_jobs(state, (place, "active"), report)

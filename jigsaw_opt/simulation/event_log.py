@@ -29,15 +29,7 @@ class Meter:
         return self.total + self.value * (now_us - self.since_us)
 
     def set(self, value: int, now_us: int) -> None:
-        """Note that the number has another value from now on.
-
-        Parameters
-        ----------
-        value
-            The new value.
-        now_us
-            The time, in microseconds.
-        """
+        """Note that the number has another value from now on."""
         self.total, self.since_us, self.value = self.at(now_us), now_us, value
 
     def plain(self) -> Plain:
@@ -46,28 +38,12 @@ class Meter:
 
     @staticmethod
     def shape(limits: NumberLimits, most: int) -> Shape:
-        """Return the schema of what `plain` gives, of a number that is at most `most`.
-
-        Parameters
-        ----------
-        limits
-            Greatest numbers of the simulation.
-        most
-            Greatest value of the number.
-        """
+        """Return the schema of what `plain` gives, of a number that is at most `most`."""
         return fields(total=whole(most * limits.now_us), since_us=limits.time)
 
     @classmethod
     def restored(cls, tree: Plain, value: int) -> Meter:
-        """Return the meter that `plain` gave, of a number that is now `value`.
-
-        Parameters
-        ----------
-        tree
-            What `plain` gave, checked.
-        value
-            The present value of the number.
-        """
+        """Return the meter that `plain` gave, of a number that is now `value`."""
         return cls(value, tree["total"], tree["since_us"])
 
 
@@ -90,15 +66,7 @@ class JobStatistics:
 
     @classmethod
     def restored(cls, tree: Plain, done: int) -> JobStatistics:
-        """Return the notes that `plain` gave, of a job that has done so much.
-
-        Parameters
-        ----------
-        tree
-            What `plain` gave, checked.
-        done
-            Units of work that the job has done.
-        """
+        """Return the notes that `plain` gave, of a job that has done so much."""
         return cls(tree["crowd_before"], tree["start_us"], done)
 
 
@@ -131,16 +99,8 @@ class Trigger:
 class EventLog:
     """The records so far, and what they are made of.
 
-    Parameters
-    ----------
-    outcome
-        The records.
-    crowd, held
-        Active jobs, and GPUs that are held.
-    held_before
-        GPU time held up to the round before.
-    used
-        GPUs that are held of each server where there are any.
+    `crowd, held`: active jobs, and GPUs that are held. `held_before`: GPU time held up to the round before. `used`:
+    GPUs that are held of each server where there are any.
     """
 
     outcome: SimulationOutcome = field(default_factory=SimulationOutcome)
@@ -152,14 +112,7 @@ class EventLog:
     def hold(self, shares: Iterable[Share], server_of: Sequence[int], now_us: int) -> None:
         """Note the GPUs that are held from now on.
 
-        Parameters
-        ----------
-        shares
-            Shares that run from now on.
-        server_of
-            By GPU, the number of its server.
-        now_us
-            The time, in microseconds.
+        `server_of`: by GPU, the number of its server.
         """
         gpus = [gpu for share in shares for gpu in share.gpus]
         self.held.set(len(gpus), now_us)
@@ -172,21 +125,7 @@ class EventLog:
     def job(
         self, active: JobState, statistics: JobStatistics, alone_us: int, now_us: int, finish_us: int | None
     ) -> None:
-        """Write the record of a job that ends now, or that stands unfinished at the end of the simulation.
-
-        Parameters
-        ----------
-        active
-            State of the job.
-        statistics
-            What was noted of it.
-        alone_us
-            Time of all its work alone, in microseconds.
-        now_us
-            The time, in microseconds.
-        finish_us
-            When it ended; None where it has not.
-        """
+        """Write the record of a job that ends now, or that stands unfinished at the end of the simulation."""
         lifetime = now_us - active.job.submit_us
         crowd = (self.crowd.at(now_us) - statistics.crowd_before) / lifetime if lifetime else 1.0
         restarts = max(0, active.starts - 1)
@@ -194,15 +133,7 @@ class EventLog:
         self.outcome.jobs.append(JobRecord(active.index, statistics.start_us, finish_us, *figures))
 
     def stint(self, running: Running, now_us: int) -> None:
-        """Note that a settled job held its GPUs up to now.
-
-        Parameters
-        ----------
-        running
-            The job with its share.
-        now_us
-            The time, in microseconds.
-        """
+        """Note that a settled job held its GPUs up to now."""
         active = running.active
         assert active.share is not None
         if now_us > running.start_us:
@@ -210,17 +141,7 @@ class EventLog:
             self.outcome.stints.append(Stint(active.index, len(gpus), running.start_us, now_us, gpus))
 
     def round(self, now_us: int, active: int, running: int, moved: int, policy_us: int) -> None:
-        """Write the record of a decision that was carried out.
-
-        Parameters
-        ----------
-        now_us
-            The time, in microseconds.
-        active, running, moved
-            Numbers of jobs that are active, that run, and that have moved.
-        policy_us
-            Time that the policy took, in microseconds.
-        """
+        """Write the record of a decision that was carried out."""
         held = self.held.at(now_us)
         record = RoundRecord(now_us, active, running, self.held.value, moved, held - self.held_before, policy_us)
         self.held_before = held
@@ -247,19 +168,7 @@ class EventLog:
 
     @classmethod
     def restored(cls, tree: Plain, setting: Setting, active: int, gpus: int) -> EventLog:
-        """Return the event log that `plain` gave.
-
-        Parameters
-        ----------
-        tree
-            What `plain` gave, checked.
-        setting
-            What is simulated.
-        active
-            Number of jobs that are active now.
-        gpus
-            Number of GPUs that are held now.
-        """
+        """Return the event log that `plain` gave."""
         jobs, performance = setting.workload.jobs, setting.performance
         outcome = SimulationOutcome.restored(
             tree["outcome"], lambda index: (performance.work(jobs[index]), performance.alone_us(jobs[index]))

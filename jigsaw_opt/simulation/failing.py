@@ -25,17 +25,8 @@ __all__ = ["Failing"]
 class Failing:
     """The failures of a simulation up to now; without any in the setting nothing ever happens here.
 
-    Parameters
-    ----------
-    setting
-        What is simulated.
-
-    Attributes
-    ----------
-    down, dead
-        GPUs of servers, and links, that are down.
-    stopped
-        Jobs that failures have stopped since the policy was last asked.
+    `down, dead`: GPUs of servers, and links, that are down. `stopped`: jobs that failures have stopped since the policy
+    was last asked.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -70,13 +61,7 @@ class Failing:
         return len(self.down) == self._setting.gpu_count
 
     def hindrance(self, job: TraceJob) -> str:
-        """Return what keeps a job from running even alone: what is down, or links that there never were; else empty.
-
-        Parameters
-        ----------
-        job
-            The job.
-        """
+        """Return what keeps a job from running even alone: what is down, or links that there never were; else empty."""
         has, most, wanted = self._room(job)
         if has >= wanted:
             return ""
@@ -127,12 +112,7 @@ class Failing:
 
         A job that is only cut saves its work when it stops, as the live scheduler takes it to do.
 
-        Parameters
-        ----------
-        running
-            The job with its share.
-        losses
-            By number of a job what it has lost so far; the job's entry is replaced.
+        `losses`: by number of a job what it has lost so far; the job's entry is replaced.
         """
         active = running.active
         assert active.share is not None
@@ -144,17 +124,7 @@ class Failing:
         self.stopped.append(active.index)
 
     def check(self, held_us: int, losses: Mapping[int, Loss], now_us: int) -> None:
-        """Check of a simulation that is closed that GPU time held, lost and down adds up; see `check_gpu_time`.
-
-        Parameters
-        ----------
-        held_us
-            GPU time that jobs held, in microseconds.
-        losses
-            By number of a job what failures took.
-        now_us
-            The time at the end, in microseconds.
-        """
+        """Check of a simulation that is closed that GPU time held, lost and down adds up; see `check_gpu_time`."""
         cluster, first_us = self._setting.cluster, self._setting.workload.jobs[0].submit_us
         span_us = max(0, now_us - first_us)
         down_us = down_gpu_us(self._setting.failures, cluster, first_us, now_us)
@@ -164,15 +134,7 @@ class Failing:
     # Putting aside ------------------------------------------------------------------------------------------
 
     def plain(self, under_way: RunningShares, event_log: EventLog) -> Plain:
-        """Return the key of the state that tells of failures; nothing where none are simulated.
-
-        Parameters
-        ----------
-        under_way
-            The jobs that run, with their checkpoints.
-        event_log
-            The records so far, with the losses.
-        """
+        """Return the key of the state that tells of failures; nothing where none are simulated."""
         if self._setting.failures is None:
             return {}
         own = {
@@ -199,16 +161,8 @@ class Failing:
     ) -> None:
         """Go on from what `plain` gave, with what runs, the event_log and the active jobs of the same moment.
 
-        Parameters
-        ----------
-        tree
-            The state of the simulation, of the right shape.
-        under_way, event_log
-            Take the links that are down, checkpoints and losses.
-        active
-            The active jobs.
-        noted
-            The place of the state, and where problems are noted: no simulation of this setting has it.
+        `tree`: the state of the simulation, of the right shape. `noted`: the place of the state, and where problems are
+        noted: no simulation of this setting has it.
         """
         if self._setting.failures is None:
             return

@@ -28,19 +28,7 @@ RESULTS = ("jobs.csv", "rounds.csv", "report.html", SUMMARY)
 def require_place(folder: Path, resume: bool = False, force: bool = False) -> None:
     """Refuse a folder in which nothing can be written, or that holds what would be lost.
 
-    Parameters
-    ----------
-    folder
-        Where results are to be written; it need not be there.
-    resume
-        The snapshot in it is gone on from; its results take the place of others.
-    force
-        What it holds may be lost.
-
-    Raises
-    ------
-    UsageError
-        Why.
+    `resume`: the snapshot in it is gone on from; its results take the place of others.
     """
     require_writable((folder / SUMMARY).absolute())
     if force or resume:
@@ -63,19 +51,7 @@ def require_place(folder: Path, resume: bool = False, force: bool = False) -> No
 def alone_in(folder: Path, replacing: bool) -> Iterator[None]:
     """Keep other processes from simulating into a folder meanwhile.
 
-    Parameters
-    ----------
-    folder
-        It is there.
-    replacing
-        Whether the results of another run, which may have ended a moment ago, may be lost.
-
-    Raises
-    ------
-    JigsawError
-        Another process simulates into it.
-    UsageError
-        `require_place` raises it.
+    `replacing`: whether the results of another run, which may have ended a moment ago, may be lost.
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -87,24 +63,7 @@ def alone_in(folder: Path, replacing: bool) -> Iterator[None]:
 
 
 def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:
-    """Return a simulation at its beginning, or where the snapshot in the folder left it.
-
-    Parameters
-    ----------
-    setting
-        What is simulated.
-    folder
-        Folder of the simulation.
-    resume
-        Whether to go on from the snapshot.
-
-    Raises
-    ------
-    UsageError
-        There is no snapshot.
-    InvalidInputError
-        `restore` raises it.
-    """
+    """Return a simulation at its beginning, or where the snapshot in the folder left it."""
     path, simulation = folder / SNAPSHOT, simulation_of(setting)
     if not resume:
         return simulation
@@ -114,32 +73,14 @@ def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:
 
 
 def put_aside(simulation: Simulation, folder: Path) -> bool:
-    """Write the snapshot if the policy can be put aside; return whether it can.
-
-    Parameters
-    ----------
-    simulation
-        The simulation.
-    folder
-        Folder of the simulation.
-    """
+    """Write the snapshot if the policy can be put aside; return whether it can."""
     if simulation.resumable:
         write_atomically(folder / SNAPSHOT, snapshot(simulation, simulation.setting.inputs()))
     return simulation.resumable
 
 
 def write_results(folder: Path, result: SimulationResult, report: Callable[[], str]) -> None:
-    """Write all tables, the report, and at last the summary: where it is the others are too, and of the same run.
-
-    Parameters
-    ----------
-    folder
-        It is there; a snapshot in it is removed.
-    result
-        What came of the simulation.
-    report
-        Makes the report, as HTML.
-    """
+    """Write all tables, the report, and at last the summary: where it is the others are too, and of the same run."""
     setting, outcome = result.setting, result.outcome
     (folder / SUMMARY).unlink(missing_ok=True)
     text = summary_json(setting, result.summary)

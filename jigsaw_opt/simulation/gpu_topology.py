@@ -64,19 +64,8 @@ class _Unstated:
 def read_gpu_topology(data: bytes | str, source: str, options: str = "") -> Cluster:
     """Return the cluster of equal machines of which the text shows one.
 
-    Parameters
-    ----------
-    data, source
-        The text, and what problems call it.
-    options
-        Words as in ``machines=4,type=a100,memory=80,net=12.5,SYS=16``: GB for the memory of a GPU, GB/s for all others.
-
-    Raises
-    ------
-    InvalidInputError
-        Lines are wrong; the error lists them all.
-    UsageError
-        Options are wrong, of which the error lists all; or there are more than a million GPUs.
+    `options`: words as in ``machines=4,type=a100,memory=80,net=12.5,SYS=16``: GB for the memory of a GPU, GB/s for all
+    others.
     """
     chosen = _options(options)
     lines = Lines(data, source)

@@ -10,47 +10,13 @@ __all__ = ["check_gpu_time", "check_progress", "check_speed"]
 
 
 def check_gpu_time(held_us: int, lost_us: int, down_us: int, capacity_us: int) -> None:
-    """Check that GPU time held and down is within the cluster's, and what failures took within that held.
-
-    Parameters
-    ----------
-    held_us
-        GPU time that jobs held, in microseconds.
-    lost_us
-        The part of it whose work was lost.
-    down_us
-        GPU time of servers that were down.
-    capacity_us
-        GPU time of the whole cluster.
-
-    Raises
-    ------
-    InvariantError
-        Time of GPUs is counted twice.
-    """
+    """Check that GPU time held and down is within the cluster's, and what failures took within that held."""
     require(held_us + down_us <= capacity_us, "at the end", "GPUs were held while they were down")
     require(lost_us <= held_us, "at the end", "jobs lost more GPU time than they held")
 
 
 def check_progress(active: JobState, before: int, productive_us: int, speed: Speed, now_us: int) -> None:
-    """Check that the work done is what was done before, and that the job did not go on beyond its end.
-
-    Parameters
-    ----------
-    active
-        The job, with its work done before this time.
-    before
-        Work done as the engine left it.
-    productive_us, speed
-        For how long it has made progress since, and how fast.
-    now_us
-        The time, for the message.
-
-    Raises
-    ------
-    InvariantError
-        Progress was lost or invented, or the end was missed by a microsecond or more.
-    """
+    """Check that the work done is what was done before, and that the job did not go on beyond its end."""
     when, name = f"at {now_us} us", active.job.name
     require(active.done >= before, when, f"job {name!r} lost progress")
     require(active.done <= before, when, f"job {name!r} has progress that it has not made")
@@ -59,21 +25,6 @@ def check_progress(active: JobState, before: int, productive_us: int, speed: Spe
 
 
 def check_speed(active: JobState, speed: Speed, when: str) -> None:
-    """Check that a speed makes progress and holds for some of it.
-
-    Parameters
-    ----------
-    active
-        State of the job.
-    speed
-        Its speed.
-    when
-        When that is, in words, for the error.
-
-    Raises
-    ------
-    InvariantError
-        The job would stand still or its speed change for ever at the same time.
-    """
+    """Check that a speed makes progress and holds for some of it."""
     require(speed.rate > 0, when, f"job {active.job.name!r} has no speed")
     require(speed.until is None or speed.until > active.done, when, f"the speed of job {active.job.name!r} is over")

@@ -22,20 +22,9 @@ _REQUIRED = ("name", "submit_s", "start_s", "finish_s", "held_s", "alone_s", "re
 class JobTime:
     """The time of a job that ended, in microseconds.
 
-    Parameters
-    ----------
-    job
-        Its name.
-    queued_us
-        Microseconds from its submission to its first start.
-    running_us
-        In which it held GPUs.
-    paused_us
-        In which it held none between its first start and its end.
-    alone_us
-        In which all of its work is done alone on the GPUs that it asks for.
-    restarts
-        How often it started on other GPUs, its first start aside.
+    `queued_us`: microseconds from its submission to its first start. `paused_us`: in which it held none between its
+    first start and its end. `alone_us`: in which all of its work is done alone on the GPUs that it asks for.
+    `restarts`: how often it started on other GPUs, its first start aside.
     """
 
     job: str
@@ -57,13 +46,7 @@ class JobTime:
 
 
 def job_times(folder: Path) -> list[JobTime]:
-    """Return the times of all jobs of a simulation that ended, in the order of the workload.
-
-    Raises
-    ------
-    InvalidInputError
-        The folder has no such table, or with every line of it that is wrong.
-    """
+    """Return the times of all jobs of a simulation that ended, in the order of the workload."""
     path = folder / "jobs.csv"
     if not exists(path):
         hint = "that of `jigsaw simulate` without --sweep does"

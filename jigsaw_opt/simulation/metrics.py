@@ -32,50 +32,24 @@ _HOUR_US = 3_600_000_000
 class SimulationSummary:
     """The measures of a simulation; those of completion are over the jobs that ended, None where none did.
 
-    Parameters
-    ----------
-    jobs, unfinished
-        Jobs submitted in all, and those of them that have not ended.
-    mean_completion_h, median_completion_h, p95_completion_h, p99_completion_h
-        Hours from submission to end.
-    weighted_completion_h
-        The mean with the jobs' weights.
-    mean_waiting_h, median_waiting_h, p99_waiting_h
-        Hours from submission to the first start, over the jobs that started.
-    longest_waiting_h, longest_waiting_gpus
-        The longest that a job held no GPUs, between its runs too, and how many GPUs that job asks for.
-    makespan_h
-        Hours from the first submission to the end: the last of a job, or where the simulation was stopped.
-    gpu_hours, mean_gpu_hours
-        GPU-hours held, in all and a job submitted.
-    utilisation
-        GPU time held as a share of that of the cluster, from the first submission to the end.
-    cluster_efficiency
-        Work done, in GPU time that it takes alone at full depth, as a share of the cluster's.
-    worst_fairness, unfair_share
-        Greatest finish-time fairness of a job, and the share of the jobs with more than 1.
-    restarts, mean_restarts
-        Starts of jobs on other GPUs or after a wait but their first ones, in all and a job submitted.
-    rounds
-        How often the policy was asked.
-    median_policy_ms, p95_policy_ms
-        CPU time of the policy in a round.
-    foreground_jobs
-        Jobs submitted that are in the foreground.
-    mean_foreground_slowdown, worst_foreground_slowdown
-        Mean and greatest `run_slowdown` of the foreground jobs that ended.
-    mean_foreground_completion_h, mean_background_completion_h
-        Hours from submission to end of either kind; None of background jobs where there is no foreground.
-    background_gpu_hours
-        Background work done, in the GPU-hours that it takes alone at full depth.
-    failure_stops
-        How often failures stopped a job.
-    lost_gpu_hours
-        GPU-hours that jobs held between their last checkpoint and a failure of a server.
-    down_gpu_hours, idle_gpu_hours, useful_gpu_hours
-        GPU-hours down; up and held by nobody; and held and not lost.
-    availability
-        GPU time up as a share of the cluster's.
+    `jobs, unfinished`: jobs submitted in all, and those of them that have not ended. `weighted_completion_h`: the mean
+    with the jobs' weights. `mean_waiting_h, median_waiting_h, p99_waiting_h`: hours from submission to the first start,
+    over the jobs that started. `longest_waiting_h, longest_waiting_gpus`: the longest that a job held no GPUs, between
+    its runs too, and how many GPUs that job asks for. `makespan_h`: hours from the first submission to the end: the
+    last of a job, or where the simulation was stopped. `gpu_hours, mean_gpu_hours`: GPU-hours held, in all and a job
+    submitted. `utilisation`: GPU time held as a share of that of the cluster, from the first submission to the end.
+    `cluster_efficiency`: work done, in GPU time that it takes alone at full depth, as a share of the cluster's.
+    `worst_fairness, unfair_share`: greatest finish-time fairness of a job, and the share of the jobs with more than 1.
+    `restarts, mean_restarts`: starts of jobs on other GPUs or after a wait but their first ones, in all and a job
+    submitted. `rounds`: how often the policy was asked. `median_policy_ms, p95_policy_ms`: CPU time of the policy in a
+    round. `foreground_jobs`: jobs submitted that are in the foreground. `mean_foreground_slowdown,
+    worst_foreground_slowdown`: mean and greatest `run_slowdown` of the foreground jobs that ended.
+    `mean_foreground_completion_h, mean_background_completion_h`: hours from submission to end of either kind; None of
+    background jobs where there is no foreground. `background_gpu_hours`: background work done, in the GPU-hours that it
+    takes alone at full depth. `failure_stops`: how often failures stopped a job. `lost_gpu_hours`: GPU-hours that jobs
+    held between their last checkpoint and a failure of a server. `down_gpu_hours, idle_gpu_hours, useful_gpu_hours`:
+    GPU-hours down; up and held by nobody; and held and not lost. `availability`: GPU time up as a share of the
+    cluster's.
     """
 
     jobs: int
@@ -127,12 +101,7 @@ def _longest_wait(setting: Setting, outcome: SimulationOutcome) -> tuple[int, in
 def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary:
     """Return the measures of a simulation that was closed.
 
-    Parameters
-    ----------
-    setting
-        What was simulated.
-    outcome
-        Its records, with at least one job.
+    `outcome`: its records, with at least one job.
     """
     jobs = setting.workload.jobs
     ended = [record for record in outcome.jobs if record.finish_us is not None]
@@ -230,15 +199,7 @@ def _by_failures(setting: Setting, outcome: SimulationOutcome, capacity_us: int,
 
 
 def completion_us(setting: Setting, record: JobRecord) -> int:
-    """Return the time from the submission of a job that ended to its end, in microseconds.
-
-    Parameters
-    ----------
-    setting
-        What was simulated.
-    record
-        Record of the job.
-    """
+    """Return the time from the submission of a job that ended to its end, in microseconds."""
     assert record.finish_us is not None
     return record.finish_us - setting.workload.jobs[record.index].submit_us
 
@@ -248,18 +209,6 @@ def fairness(setting: Setting, record: JobRecord) -> float:
 
     With ``N`` active jobs in the mean of its life, the fair share is ``1/N`` of the GPUs; where that is less than it
     asks for it would take as much longer.
-
-    Parameters
-    ----------
-    setting
-        What was simulated.
-    record
-        Record of the job.
-
-    Returns
-    -------
-    float
-        A ratio; above 1 the job was treated worse than by fair shares (Themis, NSDI 2020).
     """
     asked = setting.workload.jobs[record.index].gpus
     slower = max(1.0, record.crowd * asked / setting.gpu_count)
@@ -267,15 +216,7 @@ def fairness(setting: Setting, record: JobRecord) -> float:
 
 
 def run_slowdown(setting: Setting, record: JobRecord) -> float:
-    """Return the slow-down of a job that ended: time from its first start to its end, over its time alone.
-
-    Parameters
-    ----------
-    setting
-        What was simulated; the time of one start is not counted.
-    record
-        Record of the job.
-    """
+    """Return the slow-down of a job that ended: time from its first start to its end, over its time alone."""
     assert record.start_us is not None
     assert record.finish_us is not None
     start_us = setting.restart_of(setting.workload.jobs[record.index])
@@ -291,12 +232,7 @@ def restarts_so_far(outcome: SimulationOutcome) -> list[int]:
 def quantile(values: Sequence[float], share: float) -> float | None:
     """Return a percentile by nearest rank: the least value that a share of the values do not exceed; None of none.
 
-    Parameters
-    ----------
-    values
-        The values, in any order.
-    share
-        A share from 0 to 1.
+    `share`: A share from 0 to 1.
     """
     if not values:
         return None

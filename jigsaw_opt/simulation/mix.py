@@ -22,21 +22,7 @@ def with_models(workload: Workload, performance: Performance, models: Sequence[s
     (its iterations are seconds, or what its model says). It keeps its name, submission and GPUs, so the mix by GPUs is
     that of the trace.
 
-    Parameters
-    ----------
-    workload
-        Jobs with a second an iteration.
-    performance
-        Knows the models.
-    models
-        Names of the models.
-    seed
-        Seed of the draw.
-
-    Raises
-    ------
-    UsageError
-        There are no models, or with every job that has no duration or can run with none of them.
+    `workload`: jobs with a second an iteration.
     """
     if not models:
         raise UsageError("there are no models to draw from", code="empty", path="models")

@@ -41,16 +41,9 @@ class ListedEvents:
 class RandomEvents:
     """Events that are drawn: exponential times up and down, for each part from a stream of its own.
 
-    Parameters
-    ----------
-    mtbf_us
-        Mean time for which a server is up, in microseconds.
-    mttr_us
-        Mean time for which a server or a link is down.
-    links_us
-        Mean time for which a link is up; None where no link fails.
-    seed
-        Seed from which, with the name of a part, the stream of that part follows.
+    `mtbf_us`: mean time for which a server is up, in microseconds. `mttr_us`: mean time for which a server or a link is
+    down. `links_us`: mean time for which a link is up; None where no link fails. `seed`: seed from which, with the name
+    of a part, the stream of that part follows.
     """
 
     mtbf_us: int
@@ -82,13 +75,8 @@ class RandomEvents:
 class Failures:
     """The failures of a simulation, and what they cost jobs.
 
-    Parameters
-    ----------
-    events
-        When servers and links go down and come back.
-    checkpoint_us
-        A running job keeps what it has done at every multiple of this time since its start was over. Writing it takes
-        no time.
+    `events`: when servers and links go down and come back. `checkpoint_us`: A running job keeps what it has done at
+    every multiple of this time since its start was over. Writing it takes no time.
     """
 
     events: ListedEvents | RandomEvents
@@ -98,19 +86,10 @@ class Failures:
 def server_outages(failures: Failures | None, cluster: Cluster, end_us: int) -> Iterator[tuple[int, int, int]]:
     """Yield the outages of servers up to a time.
 
-    Parameters
-    ----------
-    failures
-        The failures; None for none.
-    cluster
-        The cluster.
-    end_us
-        The time, in microseconds; a server that is down then is taken to be up again.
+    Number of the server, and when it went down and came back, in microseconds.
 
-    Yields
-    ------
-    tuple of int
-        Number of the server, and when it went down and came back, in microseconds.
+    `failures`: the failures; None for none. `end_us`: the time, in microseconds; a server that is down then is taken to
+    be up again.
     """
     if failures is None:
         return
@@ -125,16 +104,6 @@ def server_outages(failures: Failures | None, cluster: Cluster, end_us: int) -> 
 
 
 def down_gpu_us(failures: Failures | None, cluster: Cluster, start_us: int, end_us: int) -> int:
-    """Return the GPU-microseconds of servers that are down between two times.
-
-    Parameters
-    ----------
-    failures
-        The failures; None for none.
-    cluster
-        The cluster.
-    start_us, end_us
-        The times, in microseconds.
-    """
+    """Return the GPU-microseconds of servers that are down between two times."""
     outages = server_outages(failures, cluster, end_us)
     return sum(cluster.servers[k].gpus * max(0, up_us - max(start_us, down_us)) for k, down_us, up_us in outages)

@@ -43,14 +43,9 @@ _UNITS_US = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_
 class OwnJob:
     """A job in a few words.
 
-    Parameters
-    ----------
-    name, model, workers
-        Its name; a measured model, or a known network as in ``resnet50`` or ``resnet50@128``; number of workers.
-    iterations, duration_us
-        How many iterations, or for how many microseconds it runs alone on as many GPUs; one of the two.
-    release_us, weight, deadline_us
-        As of a job of an instance.
+    `name, model, workers`: its name; a measured model, or a known network as in ``resnet50`` or ``resnet50@128``;
+    number of workers. `iterations, duration_us`: how many iterations, or for how many microseconds it runs alone on as
+    many GPUs; one of the two. `release_us, weight, deadline_us`: as of a job of an instance.
     """
 
     name: str
@@ -75,26 +70,11 @@ class Assumption:
 class OwnRequest:
     """The wanted instance in words.
 
-    Parameters
-    ----------
-    name
-        Name of the instance.
-    cluster
-        The cluster, as `grid` reads it.
-    jobs
-        The jobs, at least one.
-    measured
-        Models by name, each a tree as `encode_model` writes it.
-    bandwidth
-        Bytes per second of a server's link; None for that of `grid`, or of `link`.
-    segments
-        Most segments of an estimated model.
-    depth, objective
-        Depth rule of all jobs, a name in `CHOICES` of depth rules; objective of the instance. ``period`` makes the
-        horizon cyclic.
-    link
-        Measured bandwidth, in bytes per second, and latency, in microseconds, of all links; of a cluster of one server,
-        of its fabric. None where nobody has measured.
+    `cluster`: the cluster, as `grid` reads it. `measured`: models by name, each a tree as `encode_model` writes it.
+    `bandwidth`: bytes per second of a server's link; None for that of `grid`, or of `link`. `segments`: most segments
+    of an estimated model. `depth, objective`: depth rule of all jobs, a name in `CHOICES` of depth rules; objective of
+    the instance. ``period`` makes the horizon cyclic. `link`: measured bandwidth, in bytes per second, and latency, in
+    microseconds, of all links; of a cluster of one server, of its fabric. None where nobody has measured.
     """
 
     name: str
@@ -109,13 +89,7 @@ class OwnRequest:
 
 
 def own_job(text: str) -> OwnJob:
-    """Return a job from words such as ``train:resnet50:4:100`` or ``train:resnet50@128:4:2h``.
-
-    Raises
-    ------
-    UsageError
-        The words do not say a job.
-    """
+    """Return a job from words such as ``train:resnet50:4:100`` or ``train:resnet50@128:4:2h``."""
     found = _WORDS.fullmatch(text.strip())
     if found is None or (found["unit"] is None and "." in found["amount"]):
         raise UsageError(f"a job is {_FORM}; not {text!r}", code="malformed", path="job")
@@ -128,19 +102,7 @@ def own_job(text: str) -> OwnJob:
 def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str], complete: bool = True) -> list[OwnJob]:
     """Return jobs with deadlines from words such as ``2d``, of all jobs, and ``train=2h``, of one, which goes before.
 
-    Parameters
-    ----------
-    jobs
-        The jobs that were read.
-    words
-        The deadlines.
-    complete
-        Whether these are all jobs. Else a name that none of them has is left alone.
-
-    Raises
-    ------
-    UsageError
-        Words read otherwise, name no job, or come after another of the same job; the error lists them all.
+    `complete`: whether these are all jobs. Else a name that none of them has is left alone.
     """
     names, wrong = [job.name for job in jobs], []
     of_all: int | None = None
@@ -178,20 +140,7 @@ def _us(found: re.Match[str]) -> int:
 
 
 def jobs_of(workload: Workload, model: str) -> tuple[OwnJob, ...]:
-    """Return the jobs of a workload; those that state only their duration have the model `model`.
-
-    Parameters
-    ----------
-    workload
-        The workload.
-    model
-        Name of the model of jobs that state only their duration.
-
-    Raises
-    ------
-    UsageError
-        Jobs have neither iterations nor a duration; the error lists them all.
-    """
+    """Return the jobs of a workload; those that state only their duration have the model `model`."""
     wrong = [
         Problem(f"job {job.name}", f"job {job.name!r} has no number of iterations", code="missing-field")
         for job in workload.jobs
@@ -209,14 +158,7 @@ def _of_trace(job: TraceJob, model: str) -> OwnJob:
 
 
 def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]:
-    """Return the instance that was asked for, and what it states that nobody said.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem: of the words; or, where they are right, of the models and jobs by their path in the
-        document; or, where that is right too, jobs that the cluster cannot run.
-    """
+    """Return the instance that was asked for, and what it states that nobody said."""
     problems: list[Problem] = []
     _check_words(request, problems)
     cluster = _cluster(request, problems)
@@ -378,13 +320,7 @@ def _key(word: str) -> str:
 
 
 def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model]) -> Instance:
-    """Return the instance, with one iteration of jobs by duration.
-
-    Raises
-    ------
-    InvalidInputError
-        The instance breaks a rule of the document.
-    """
+    """Return the instance, with one iteration of jobs by duration."""
     horizon: Horizon = "cyclic" if request.objective == "period" else "finite"
     builder = InstanceBuilder(request.name, horizon=horizon, objective=request.objective)
     builder.add_cluster(cluster)

@@ -23,21 +23,7 @@ _REQUIRED = ("mtbf", "mttr")
 def failures_of(given: str | Failures, cluster: Cluster, seed: int) -> Failures | None:
     """Return failures from ``mtbf=100,mttr=2,links=500,checkpoint=600``, ``FILE`` or ``FILE,checkpoint=600``.
 
-    Parameters
-    ----------
-    given
-        The words, empty for no failures; or the failures themselves.
-    cluster
-        Whose servers and links fail.
-    seed
-        Seed of what is drawn.
-
-    Raises
-    ------
-    UsageError
-        Words are wrong; the error lists them all.
-    InvalidInputError
-        Lines of the file are wrong; the error lists them all.
+    `given`: the words, empty for no failures; or the failures themselves.
     """
     if not isinstance(given, str):
         return given

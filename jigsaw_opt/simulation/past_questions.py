@@ -39,20 +39,9 @@ def past_answers(
 
     Each job is asked about once. Of those that still wait there is no answer yet.
 
-    Parameters
-    ----------
-    setting
-        The cluster, who decides, and the workload whose jobs tell when they started and ended.
-    at_us
-        The time up to which answers are known.
-    arrive
-        Whether jobs arrive later as they did before.
-    moments
-        At how many moments, all at which jobs waited, of the last `PAST_DAYS` days.
-    seed
-        Seed of all draws.
-    stop
-        Is asked after each simulation whether to be content with the answers that there are.
+    `setting`: the cluster, who decides, and the workload whose jobs tell when they started and ended. `moments`: at how
+    many moments, all at which jobs waited, of the last `PAST_DAYS` days. `stop`: is asked after each simulation whether
+    to be content with the answers that there are.
     """
     starts = {
         job.name: (job.submit_us, job.start_us)

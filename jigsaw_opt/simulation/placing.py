@@ -20,17 +20,7 @@ PLACEMENTS = ("packed", "emptiest", "consolidated")
 
 
 def too_wide(setting: ClusterSetting, policy: str, job: TraceJob) -> str | None:
-    """Return why a policy that gives each job as many GPUs as it asks for cannot run a job; None where it can.
-
-    Parameters
-    ----------
-    setting
-        The cluster.
-    policy
-        Name of the policy, for the message.
-    job
-        The job.
-    """
+    """Return why a policy that gives each job as many GPUs as it asks for cannot run a job; None where it can."""
     choice = setting.pool_choice
     most = choice.most_gpus(job)
     if job.gpus > most:
@@ -58,18 +48,7 @@ def by_priority(
     others counts as one that waits: it may have what is left elsewhere. ``consolidated`` also passes over a job that
     no few servers have room for, and moves jobs that come later out of the way of earlier ones.
 
-    Parameters
-    ----------
-    setting
-        Whose cluster it is.
-    jobs
-        The active jobs.
-    in_order
-        Puts jobs in order. The place of a job may depend on whether it runs.
-    placement
-        A name in `PLACEMENTS`.
-    down, dead
-        GPUs and links that are down.
+    `in_order`: puts jobs in order. The place of a job may depend on whether it runs.
     """
     jobs = list(jobs)
     if placement == "consolidated":
@@ -156,15 +135,7 @@ def _consolidated(
 class HeldPools:
     """Pools that waiting jobs hold for themselves, so that no job behind them may have their GPUs.
 
-    Parameters
-    ----------
-    setting
-        Whose cluster it is.
-
-    Attributes
-    ----------
-    numbers
-        Numbers of the pools that are held.
+    `numbers`: numbers of the pools that are held.
     """
 
     def __init__(self, setting: ClusterSetting) -> None:
@@ -181,14 +152,7 @@ class HeldPools:
 class FreeGpus:
     """The GPUs that no share holds, by server.
 
-    Parameters
-    ----------
-    setting
-        Whose cluster it is.
-    shares
-        What holds GPUs already.
-    down, dead
-        GPUs and links that are down.
+    `down, dead`: GPUs and links that are down.
     """
 
     def __init__(
@@ -211,24 +175,10 @@ class FreeGpus:
 
         The type on which it runs fastest comes first.
 
-        Parameters
-        ----------
-        job
-            The job.
-        placement
-            A name in `PLACEMENTS`. ``packed`` is on one server if that is possible, the one that it fills best; else
-            on the servers with the most free GPUs, which is the fewest servers. ``emptiest`` takes always from the
-            server with the most free GPUs. ``consolidated`` is on as few servers as in an empty cluster of the type.
-            Of equal servers the first.
-        without
-            Numbers of pools that it must not have.
-        beside
-            Jobs that share the GPUs, which must be able to have them too.
-
-        Returns
-        -------
-        tuple of int or None
-            Numbers of the GPUs.
+        `placement`: A name in `PLACEMENTS`. ``packed`` is on one server if that is possible, the one that it fills
+        best; else on the servers with the most free GPUs, which is the fewest servers. ``emptiest`` takes always from
+        the server with the most free GPUs. ``consolidated`` is on as few servers as in an empty cluster of the type. Of
+        equal servers the first. `beside`: jobs that share the GPUs, which must be able to have them too.
         """
         if job.gpus > self.count:
             return None
@@ -288,15 +238,7 @@ class FreeGpus:
         return tuple(sorted(taken))
 
     def place_on(self, job: TraceJob, servers: Collection[int]) -> tuple[int, ...] | None:
-        """Take GPUs of some servers for a job, of each at least one where it asks for so many; None if that cannot be.
-
-        Parameters
-        ----------
-        job
-            The job.
-        servers
-            Numbers of the servers.
-        """
+        """Take GPUs of some servers for a job, of each at least one where it asks for so many; None if it cannot be."""
         spread = [k for k in servers if self._free[k]]
         if len(spread) < len(servers) or not len(servers) <= job.gpus <= sum(len(self._free[k]) for k in servers):
             return None

@@ -39,34 +39,12 @@ def predict_starts(
 ) -> list[StartPrediction]:
     """Simulate a queue forward `samples` times, and note when jobs start.
 
-    Parameters
-    ----------
-    setting
-        The cluster, how fast jobs run there, and who decides; its workload is not looked at.
-    queue
-        The jobs that wait and run.
-    jobs
-        Numbers of the jobs that are asked about, which wait.
-    past
-        What run times and arrivals are drawn from; None for jobs that last as they state, and no arrivals: then there
-        is one simulation.
-    samples
-        How many simulations.
-    seed
-        Seed of all draws. The first simulations of a seed are the same whatever `samples` is.
-    stop
-        Is asked after each simulation whether to be content with those that there are.
+    For each job, in the order of `jobs`, when it starts in each simulation.
 
-    Returns
-    -------
-    list of StartPrediction
-        For each job, in the order of `jobs`, when it starts in each simulation.
-
-    Raises
-    ------
-    UsageError
-        There is nothing to draw from, the number of simulations is below 1, the queue has numbered too many jobs,
-        or the policy refuses a job.
+    `setting`: the cluster, how fast jobs run there, and who decides; its workload is not looked at. `past`: what run
+    times and arrivals are drawn from; None for jobs that last as they state, and no arrivals: then there is one
+    simulation. `seed`: seed of all draws. The first simulations of a seed are the same whatever `samples` is. `stop`:
+    is asked after each simulation whether to be content with those that there are.
     """
     if samples < 1:
         raise UsageError(f"there is at least 1 simulation, not {samples}", code="out-of-range", path="samples")
@@ -101,24 +79,7 @@ def predict_start_live(
 ) -> StartPrediction:
     """Return when a waiting job will start, as `predict_starts` does, for a policy with options.
 
-    Parameters
-    ----------
-    known
-        What the policy knows: the cluster and the performance model.
-    policy
-        The policy.
-    options
-        Values of its options.
-    queue
-        What runs and what waits.
-    job
-        Number of the job.
-    past
-        Jobs that ended before, from which is drawn; None for nothing to draw from.
-    samples
-        How many simulations there are.
-    seed
-        Seed of all draws.
+    `past`: jobs that ended before, from which is drawn; None for nothing to draw from.
     """
     times = known.round_us, known.restart_us
     nobody = Workload("queue", ())

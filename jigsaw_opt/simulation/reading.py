@@ -91,30 +91,15 @@ _KINDS: Mapping[str, tuple[tuple[Any, ...], str]] = {
 def read_setting(
     workload: str | Workload, cluster: str | Cluster | Instance, policy: str | Policy, **more: Any
 ) -> Setting:
-    """Read everything that one simulation is of; raise what `read_settings` raises.
-
-    Parameters
-    ----------
-    workload, cluster, policy, more
-        As those of `simulate`.
-    """
+    """Read everything that one simulation is of; raise what `read_settings` raises."""
     return read_settings([{"workload": workload, "cluster": cluster, "policy": policy, **more}])[0]
 
 
 def read_settings(asked: Iterable[Mapping[str, Any]]) -> list[Setting]:
     """Read everything that several simulations are of.
 
-    Parameters
-    ----------
-    asked
-        For each simulation the arguments of `simulate` by name; ``workload``, ``cluster`` and ``policy`` among them.
-
-    Raises
-    ------
-    UsageError
-        With every problem of every simulation, each once: what they name is not there, or does not fit together.
-    InvalidInputError
-        The same, where traces, instances or the figures of a performance model are among what is wrong.
+    `asked`: for each simulation the arguments of `simulate` by name; ``workload``, ``cluster`` and ``policy`` among
+    them.
     """
     problems = Problems()
     made: list[Setting] = []
@@ -134,18 +119,8 @@ def read_settings(asked: Iterable[Mapping[str, Any]]) -> list[Setting]:
 def changed(setting: Setting, **parts: Any) -> Setting:
     """Return a setting with other parts in place of those that need no workload or cluster read anew.
 
-    Parameters
-    ----------
-    setting
-        The setting as it was read.
-    parts
-        Any of ``policy``, ``contention``, ``failures``, ``round_s`` and ``restart_s``, as `simulate` takes them, and
-        ``time_limits``, as `with_time_limits` does.
-
-    Raises
-    ------
-    UsageError, InvalidInputError
-        A part is wrong.
+    `parts`: any of ``policy``, ``contention``, ``failures``, ``round_s`` and ``restart_s``, as `simulate` takes them,
+    and ``time_limits``, as `with_time_limits` does.
     """
     cluster, made = setting.cluster, dict[str, Any]()
     for name, part in parts.items():

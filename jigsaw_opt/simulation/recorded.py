@@ -19,15 +19,7 @@ __all__ = ["most_gpus", "record_problems", "simulation_of", "why_no_record"]
 
 
 def simulation_of(setting: Setting) -> Simulation:
-    """Return a simulation of a setting at its beginning, or the record of its trace under the policy ``recorded``.
-
-    Raises
-    ------
-    UsageError
-        `Simulation` raises it, or the trace does not say when each job started and ended.
-    InvalidInputError
-        A job started before its submission, or ended before its start.
-    """
+    """Return a simulation of a setting at its beginning, or the record of its trace under the policy ``recorded``."""
     return _RecordOfTrace(setting) if setting.policy == RECORDED else Simulation(setting)
 
 

@@ -17,22 +17,11 @@ __all__ = ["JobRecord", "Loss", "RoundRecord", "ServerUse", "SimulationOutcome",
 class JobRecord:
     """A job that ended, or where it stood when the simulation was stopped.
 
-    Parameters
-    ----------
-    index
-        Its number in the workload.
-    start_us, finish_us
-        When it first held GPUs, and when its last iteration ended; None for not yet.
-    work, done
-        Units of work in all, and done.
-    gpu_us
-        GPU-microseconds that it held; those of a share count for its jobs in equal parts.
-    restarts
-        How often it started on other GPUs or after a wait, its first start aside.
-    alone_us
-        Time of all its work alone on the GPUs that it asks for.
-    crowd
-        Mean number of active jobs from its submission to its end, itself included.
+    `start_us, finish_us`: when it first held GPUs, and when its last iteration ended; None for not yet. `work, done`:
+    units of work in all, and done. `gpu_us`: GPU-microseconds that it held; those of a share count for its jobs in
+    equal parts. `restarts`: how often it started on other GPUs or after a wait, its first start aside. `alone_us`: time
+    of all its work alone on the GPUs that it asks for. `crowd`: mean number of active jobs from its submission to its
+    end, itself included.
     """
 
     index: int
@@ -70,17 +59,7 @@ class JobRecord:
 
     @classmethod
     def restored(cls, tree: Plain, work: int, alone_us: int) -> JobRecord:
-        """Return the record that `plain` gave, of a job that has ended.
-
-        Parameters
-        ----------
-        tree
-            What `plain` gave, checked.
-        work
-            Units of work of the job, all of which are done.
-        alone_us
-            Time of all its work alone, in microseconds.
-        """
+        """Return the record that `plain` gave, of a job that has ended."""
         restarts, crowd = tree["restarts"], float(tree["crowd"])
         times = tree["start_us"], tree["finish_us"]
         return cls(tree["job"], *times, work, work, tree["gpu_us"], restarts, alone_us, crowd)
@@ -90,20 +69,9 @@ class JobRecord:
 class RoundRecord:
     """A round in which the policy was asked; between two records nothing was decided.
 
-    Parameters
-    ----------
-    time_us
-        When.
-    active, running
-        Jobs submitted and not ended; those of them that hold GPUs from now on.
-    gpus
-        GPUs that they hold.
-    moved
-        Jobs that start on other GPUs than before, first starts included.
-    held_gpu_us
-        GPU-microseconds held since the record before.
-    policy_us
-        CPU time that the policy took.
+    `active, running`: jobs submitted and not ended; those of them that hold GPUs from now on. `moved`: jobs that start
+    on other GPUs than before, first starts included. `held_gpu_us`: GPU-microseconds held since the record before.
+    `policy_us`: CPU time that the policy took.
     """
 
     time_us: int
@@ -118,12 +86,8 @@ class RoundRecord:
 class Loss(NamedTuple):
     """The losses of a job by failures.
 
-    Parameters
-    ----------
-    stops
-        How often one has stopped it.
-    gpu_us
-        GPU time that it had held since its last checkpoint, of those times when a server failed.
+    `stops`: how often one has stopped it. `gpu_us`: GPU time that it had held since its last checkpoint, of those times
+    when a server failed.
     """
 
     stops: int = 0
@@ -156,20 +120,10 @@ class ServerUse(NamedTuple):
 class SimulationOutcome:
     """All records of a simulation.
 
-    Parameters
-    ----------
-    end_us
-        The time up to which it ran.
-    jobs
-        In the order of the workload.
-    rounds, stints
-        In order of time.
-    uses
-        Whenever the GPUs of a server that are held became more or fewer, in order of time; none are held before.
-    losses
-        What failures took from jobs, by number; a snapshot has them among the failures.
-    hindrance
-        What keeps a job from ever running, so that the simulation could not end all jobs; else empty.
+    `end_us`: the time up to which it ran. `jobs`: in the order of the workload. `uses`: whenever the GPUs of a server
+    that are held became more or fewer, in order of time; none are held before. `losses`: what failures took from jobs,
+    by number; a snapshot has them among the failures. `hindrance`: what keeps a job from ever running, so that the
+    simulation could not end all jobs; else empty.
     """
 
     end_us: int = 0
@@ -206,12 +160,7 @@ class SimulationOutcome:
     def restored(cls, tree: Plain, whole_of: Callable[[int], tuple[int, int]]) -> SimulationOutcome:
         """Restore the records that `plain` gave.
 
-        Parameters
-        ----------
-        tree
-            What `plain` gave, checked.
-        whole_of
-            Tells of a job its units of work, and their time alone in microseconds.
+        `whole_of`: tells of a job its units of work, and their time alone in microseconds.
         """
         jobs = [JobRecord.restored(record, *whole_of(record["job"])) for record in tree["jobs"]]
         rounds = [RoundRecord(*row) for row in tree["rounds"]]
@@ -220,21 +169,7 @@ class SimulationOutcome:
 
     @staticmethod
     def check(tree: Plain, limits: NumberLimits, servers: Sequence[int], place: Place, report: Report) -> None:
-        """Report what cannot be of records that have the right shape.
-
-        Parameters
-        ----------
-        tree
-            What `plain` gave.
-        limits
-            Greatest numbers of the simulation.
-        servers
-            For each server, the number of its GPUs.
-        place
-            Where the records stand in the document.
-        report
-            Takes the problems.
-        """
+        """Report what cannot be of records that have the right shape."""
         for k, (time_us, active, running, gpus, moved, held_us, _) in enumerate(tree["rounds"]):
             before_us = tree["rounds"][k - 1][0] if k else 0
             held_most = limits.gpus * limits.now_us

@@ -28,24 +28,7 @@ _FIRST = _some(now_us=whole(), books=_some(outcome=_some(rounds=listed(ANYTHING)
 
 
 def check_state(tree: Plain, setting: Setting, idle_rounds: int, place: Place) -> None:
-    """Check that a state could be one of a simulation of `setting`, as far as the figures of the jobs tell.
-
-    Parameters
-    ----------
-    tree
-        What `Simulation.state` gives; nothing of it is trusted.
-    setting
-        What is simulated.
-    idle_rounds
-        The most rounds in which nothing runs.
-    place
-        Where the state stands in its document.
-
-    Raises
-    ------
-    InvalidInputError
-        The state is wrong: the error lists every problem of its structure, or else of its figures.
-    """
+    """Check that a state could be one of a simulation of `setting`, as far as the figures of the jobs tell."""
     report = Report()
     conforms(tree, _FIRST, place, report)
     report.raise_if_any()

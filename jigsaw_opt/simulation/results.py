@@ -43,15 +43,7 @@ _DIGITS = {"iterations_done": 6, "fairness": 4, "slowdown": 4}
 
 
 def jobs_of(setting: Setting, outcome: SimulationOutcome) -> DataTable:
-    """Return the table of jobs: a row for each job that was submitted, in the order of the workload.
-
-    Parameters
-    ----------
-    setting
-        What was simulated.
-    outcome
-        Its records.
-    """
+    """Return the table of jobs: a row for each job that was submitted, in the order of the workload."""
     return _columns(_JOBS, _job_rows(setting, outcome))
 
 
@@ -61,15 +53,7 @@ def rounds_of(outcome: SimulationOutcome) -> DataTable:
 
 
 def jobs_csv(setting: Setting, outcome: SimulationOutcome) -> str:
-    """Return the table of `jobs_of` as text; cells of what has not happened are empty.
-
-    Parameters
-    ----------
-    setting
-        What was simulated.
-    outcome
-        Its records.
-    """
+    """Return the table of `jobs_of` as text; cells of what has not happened are empty."""
     return _csv(_JOBS, _job_rows(setting, outcome))
 
 
@@ -79,29 +63,13 @@ def rounds_csv(outcome: SimulationOutcome) -> str:
 
 
 def summary_tree(setting: Setting, summary: SimulationSummary) -> dict[str, object]:
-    """Return the measures after what the simulation was of, and what its workload left out and decided, by reason.
-
-    Parameters
-    ----------
-    setting
-        What was simulated.
-    summary
-        Its measures.
-    """
+    """Return the measures after what the simulation was of, and what its workload left out and decided, by reason."""
     read = {"left_out": _printable(setting.workload.left_out), "remarks": _printable(setting.workload.remarks)}
     return {**setting.words, **asdict(summary), **read}
 
 
 def summary_json(setting: Setting, summary: SimulationSummary) -> str:
-    """Return `summary_tree` as the text of a JSON document.
-
-    Parameters
-    ----------
-    setting
-        What was simulated.
-    summary
-        Its measures.
-    """
+    """Return `summary_tree` as the text of a JSON document."""
     return json_text(summary_tree(setting, summary), indent=2, allow_nan=True) + "\n"
 
 

@@ -27,12 +27,8 @@ _DAY_US = 86_400_000_000
 class RunTimes:
     """Run times of jobs on their GPUs.
 
-    Parameters
-    ----------
-    ended
-        Jobs that ended, each with the microseconds that it lasted.
-    running
-        Jobs that run, each with the microseconds that it has run.
+    `ended`: jobs that ended, each with the microseconds that it lasted. `running`: jobs that run, each with the
+    microseconds that it has run.
     """
 
     def __init__(self, ended: Iterable[tuple[TraceJob, int]], running: Iterable[tuple[TraceJob, int]] = ()) -> None:
@@ -47,17 +43,6 @@ class RunTimes:
         """Draw how many microseconds a job lasts that has run for `run_us`, which is less; at most its time limit.
 
         Where no job lasted longer, it lasts `x` times as long as it has run with probability `1 / x`.
-
-        Parameters
-        ----------
-        job, run_us
-            The job, and for how long it has run.
-        random
-            Draws.
-        periods
-            For each group the period of the past, from 0 to 1, from which its run times are drawn in this simulation;
-            entries are added. Waiting jobs of a group have run times of jobs that were submitted one after the other,
-            since people submit alike jobs together. None for jobs of all times.
         """
         lasted_us = max(run_us + 1, self._drawn(job, run_us, random, periods))
         if job.time_limit_us is not None:
@@ -104,15 +89,7 @@ def _groups(job: TraceJob) -> Iterator[object]:
 
 
 def lasting(job: TraceJob, lasted_us: int) -> TraceJob:
-    """Return a job with another duration.
-
-    Parameters
-    ----------
-    job
-        The job.
-    lasted_us
-        Its new duration, in microseconds.
-    """
+    """Return a job with another duration."""
     own = TraceJob.lasting(job.name, job.submit_us, job.gpus, lasted_us)
     return replace(job, model=own.model, iterations=own.iterations)
 
@@ -122,17 +99,6 @@ def arrivals(jobs: Sequence[TraceJob], now_us: int, days: int, random: Random) -
 
     Days begin at the time of day that it is now, so that arrivals follow the hours. There are none where the jobs go
     back for less than a day.
-
-    Parameters
-    ----------
-    jobs
-        The jobs that were submitted up to now, in order of submission.
-    now_us
-        The time.
-    days
-        How many.
-    random
-        Draws the days.
     """
     submitted = [job.submit_us for job in jobs]
     known = (now_us - submitted[0]) // _DAY_US if jobs else 0

@@ -20,26 +20,12 @@ __all__ = ["Running", "Timers"]
 class Running:
     """A job that holds GPUs.
 
-    Parameters
-    ----------
-    active
-        The job; its figures are right at `settled_us` and brought up to date by `settle`.
-    done
-        Its work done at `settled_us`, by which it is noticed if others change that of the job.
-    start_us
-        Since when it holds these GPUs.
-    ready_us
-        When its restart is over and it makes progress.
-    settled_us
-        Up to when its progress is counted.
-    speed
-        How fast it runs once it is ready; None before the first speed is known.
-    timer
-        Number of its timer; all others are void.
-    checkpoint_us
-        Time between two checkpoints, the first so long after it is ready; None where nothing fails.
-    saved, saved_gpu_us
-        Work done, and service of the job, at its last checkpoint or at its start.
+    `active`: the job; its figures are right at `settled_us` and brought up to date by `settle`. `done`: its work done
+    at `settled_us`, by which it is noticed if others change that of the job. `start_us`: since when it holds these
+    GPUs. `ready_us`: when its restart is over and it makes progress. `settled_us`: up to when its progress is counted.
+    `speed`: how fast it runs once it is ready; None before the first speed is known. `timer`: number of its timer; all
+    others are void. `checkpoint_us`: time between two checkpoints, the first so long after it is ready; None where
+    nothing fails. `saved, saved_gpu_us`: work done, and service of the job, at its last checkpoint or at its start.
     """
 
     active: JobState
@@ -98,21 +84,7 @@ class Running:
 
     @classmethod
     def begun(cls, active: JobState, setting: Setting, done: int, start_us: int, settled_us: int) -> Running:
-        """Return a job that holds GPUs; its speed is still to be set.
-
-        Parameters
-        ----------
-        active
-            State of the job.
-        setting
-            What is simulated: restarts and checkpoints.
-        done
-            Units of work that it has done.
-        start_us
-            Since when it holds the GPUs, in microseconds.
-        settled_us
-            Up to when its progress is counted in `active`, in microseconds.
-        """
+        """Return a job that holds GPUs; its speed is still to be set."""
         ready_us = start_us + setting.restart_of(active.job)
         every_us = None if setting.failures is None else setting.failures.checkpoint_us
         return cls(
@@ -140,15 +112,7 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def due(self, now_us: int, running: dict[int, Running]) -> Iterator[int]:
-        """Yield the numbers of the jobs whose time has come, in order.
-
-        Parameters
-        ----------
-        now_us
-            The time, in microseconds.
-        running
-            By number, the jobs that run.
-        """
+        """Yield the numbers of the jobs whose time has come, in order."""
         while (time_us := self.next_us(running)) is not None and time_us <= now_us:
             yield heapq.heappop(self._heap)[1]
 

@@ -16,19 +16,8 @@ __all__ = ["RunningShares"]
 class RunningShares:
     """The shares that run, each with how much longer its exchanges take because of the others.
 
-    Parameters
-    ----------
-    setting
-        What is simulated.
-
-    Attributes
-    ----------
-    shares
-        The factor of each share, which links that are up join; who changes them asks for new speeds.
-    running
-        The jobs of the shares by number.
-    dead
-        Links that are down.
+    `shares`: the factor of each share, which links that are up join; who changes them asks for new speeds. `running`:
+    the jobs of the shares by number.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -48,29 +37,13 @@ class RunningShares:
         return self._timers.due(now_us, self.running)
 
     def begin(self, shares: Sequence[Share], now_us: int) -> None:
-        """Take over shares whose jobs run already, from where each is settled.
-
-        Parameters
-        ----------
-        shares
-            The shares.
-        now_us
-            The time, in microseconds.
-        """
+        """Take over shares whose jobs run already, from where each is settled."""
         self.shares = dict(zip(shares, self._factors(shares), strict=True))
         for share in shares:
             self._time(share, now_us)
 
     def set_speeds(self, now_us: int, changed: Iterable[Share]) -> None:
-        """Compute the speeds of the shares that changed, and of those whose contention changed with them.
-
-        Parameters
-        ----------
-        now_us
-            The time, in microseconds.
-        changed
-            The shares that changed.
-        """
+        """Compute the speeds of the shares that changed, and of those whose contention changed with them."""
         stale = dict.fromkeys(changed)
         if self._setting.contention is not None or self._routes is not None:
             shares = list(self.shares)

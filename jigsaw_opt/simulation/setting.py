@@ -35,20 +35,10 @@ _LATER = (", power_caps=None", ", power_w=None", *(f", {name}=None" for name in 
 class Setting(ClusterSetting):
     """Everything about a simulation that does not change while it runs.
 
-    Parameters
-    ----------
-    cluster, performance, round_us, restart_us, seed
-        See `ClusterSetting`.
-    workload
-        The jobs, numbered from 0 in order of submission.
-    contention
-        How jobs that span servers slow each other down; None for not at all.
-    failures
-        What fails and when; None for nothing.
-    policy, options
-        Who decides, with a value for each of its options; None before `under` has said who.
-    words
-        What `simulate` was asked for, by the names of its parameters, as ``summary.json`` tells it.
+    `workload`: the jobs, numbered from 0 in order of submission. `contention`: how jobs that span servers slow each
+    other down; None for not at all. `failures`: what fails and when; None for nothing. `policy, options`: who decides,
+    with a value for each of its options; None before `under` has said who. `words`: what `simulate` was asked for, by
+    the names of its parameters, as ``summary.json`` tells it.
     """
 
     cluster: Cluster
@@ -75,26 +65,14 @@ class Setting(ClusterSetting):
         return PolicySetting(self.cluster, self.performance, *times, self.seed, self.needs_links)
 
     def under(self, policy: str | Policy, **options: str) -> Setting:
-        """Return the setting under a policy, an object or in words; `options` take the place of its own values.
-
-        Raises
-        ------
-        UsageError
-            There is no such policy, or it has no such option in its words, or one goes by a field that no job states.
-        """
+        """Return the setting under a policy, an object or in words; `options` take the place of its own values."""
         chosen, values = choose(policy)
         stated = stated_options(policy)[1] | options
         require_stated(chosen, stated, (*self.workload.jobs, *self.workload.unfinished))
         return replace(self, policy=chosen, options=values | options, words={**self.words, "policy": told(policy)})
 
     def unread(self, more: Iterable[TraceJob] = ()) -> str:
-        """Return what sets jobs apart and the policy does not read, as in ``weight (1 job)``; empty where it reads all.
-
-        Parameters
-        ----------
-        more
-            Jobs beyond those of the workload, such as those that wait.
-        """
+        """Return what sets jobs apart and the policy does not read, as in ``weight (1 job)``; empty if it reads all."""
         if self.policy is None:
             return ""
         jobs = [*self.workload.jobs, *more]

@@ -29,20 +29,7 @@ _SHAPE = fields(
 
 
 def snapshot(simulation: Simulation, inputs: str) -> bytes:
-    """Return the state of a simulation as a document.
-
-    Parameters
-    ----------
-    simulation
-        The simulation, between two calls of ``run``.
-    inputs
-        What it was started with, as text that tells equal inputs from others.
-
-    Raises
-    ------
-    JigsawError
-        The policy cannot be put aside.
-    """
+    """Return the state of a simulation as a document."""
     try:
         state = _text(simulation.state(), allow_nan=False)
         digest = _digest(state)
@@ -61,24 +48,8 @@ def snapshot(simulation: Simulation, inputs: str) -> bytes:
 def restore(data: bytes, fresh: Simulation, inputs: str, source: str) -> Simulation:
     """Return the simulation of a snapshot.
 
-    Parameters
-    ----------
-    data
-        The snapshot; not to be trusted.
-    fresh
-        The simulation of the same inputs at its beginning. It becomes that of the snapshot; after an error it must not
-        be used.
-    inputs
-        The inputs that the simulation was started with.
-    source
-        What problems call it.
-
-    Raises
-    ------
-    InvalidInputError
-        The text is no snapshot, one of other inputs, or one whose state no simulation of these inputs has.
-    JigsawError
-        The policy cannot be put aside.
+    `fresh`: the simulation of the same inputs at its beginning. It becomes that of the snapshot; after an error it must
+    not be used.
     """
     if any(earlier in data[:_FIRST_LINE] for earlier in _EARLIER):
         raise InvalidInputError(

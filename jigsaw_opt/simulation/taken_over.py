@@ -19,22 +19,10 @@ __all__ = ["TakenOver"]
 class TakenOver(Simulation):
     """A simulation that begins with the jobs of a cluster as they are at a moment.
 
-    Parameters
-    ----------
-    setting
-        The cluster and who decides. The workload has a job for each number below `ClusterQueue.next_job`, and then
-        those that arrive later.
-    queue
-        The jobs at the beginning. What they are and how much they have to do is as the workload says.
-    done
-        Work done of each of these jobs.
-    ended
-        Jobs that ended before, in this order, with the microseconds that each lasted; some policies learn from them.
-
-    Raises
-    ------
-    UsageError, InvalidInputError
-        The policy does not work with this setting, or does not take its memory.
+    `setting`: the cluster and who decides. The workload has a job for each number below `ClusterQueue.next_job`, and
+    then those that arrive later. `queue`: the jobs at the beginning. What they are and how much they have to do is as
+    the workload says. `done`: work done of each of these jobs. `ended`: jobs that ended before, in this order, with the
+    microseconds that each lasted; some policies learn from them.
     """
 
     def __init__(
@@ -82,12 +70,7 @@ class TakenOver(Simulation):
     def has_started(self, asked: Collection[int], starts: dict[int, int]) -> bool:
         """Note when jobs that run by now started, and return whether all have that are asked about.
 
-        Parameters
-        ----------
-        asked
-            Numbers of the jobs that are asked about.
-        starts
-            By number when a job started, in microseconds; entries are added.
+        `starts`: by number when a job started, in microseconds; entries are added.
         """
         for index in asked:
             statistics = self._statistics.get(index)

@@ -22,19 +22,7 @@ TIME_LIMITS = (*_FACTORS, _EXACT)
 def with_time_limits(workload: Workload, words: str, performance: Performance) -> Workload:
     """Return a workload with other time limits.
 
-    Parameters
-    ----------
-    workload
-        The workload as it was read. Jobs without a limit stay without, unless limits are exact.
-    words
-        One of `TIME_LIMITS`.
-    performance
-        Says how long jobs run alone on the GPUs that they ask for.
-
-    Raises
-    ------
-    UsageError
-        There are no such limits, or no job states one to be changed.
+    `workload`: the workload as it was read. Jobs without a limit stay without, unless limits are exact.
     """
     if words not in TIME_LIMITS:
         raise UsageError(

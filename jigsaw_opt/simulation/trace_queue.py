@@ -26,14 +26,7 @@ _FEW = "has fewer GPUs of a type that they may have"
 class TraceQueue:
     """The queue of a trace at a time.
 
-    Parameters
-    ----------
-    queue
-        The jobs that waited and ran.
-    past
-        The jobs that had ended.
-    remarks
-        What was left aside, in a sentence each.
+    `queue`: the jobs that waited and ran. `remarks`: what was left aside, in a sentence each.
     """
 
     queue: ClusterQueue
@@ -44,18 +37,7 @@ class TraceQueue:
 def time_in(workload: Workload, text: str | None) -> int:
     """Return a time on the clock of a workload, in microseconds.
 
-    Parameters
-    ----------
-    workload
-        The workload.
-    text
-        Hours from the first submission, or a date and time; None for the last time that the workload tells.
-
-    Raises
-    ------
-    UsageError
-        The text is neither; a date where the workload has none, or where only one of the two has a time zone; or a time
-        too far from the first submission.
+    `text`: hours from the first submission, or a date and time; None for the last time that the workload tells.
     """
     jobs = (*workload.jobs, *workload.unfinished)
     if text is None:
@@ -95,20 +77,6 @@ def queue_at(setting: Setting, at_us: int, arrive: bool = True) -> TraceQueue:
 
     Jobs are placed on the nodes that they name. Of others the GPUs are not known: the widest are placed first, each on
     as few servers as can be.
-
-    Parameters
-    ----------
-    setting
-        The cluster, and the workload whose jobs tell when they started and ended.
-    at_us
-        The time. What came later is not looked at.
-    arrive
-        Whether jobs arrive later as they did before.
-
-    Raises
-    ------
-    UsageError
-        The workload does not tell when its jobs started and ended, or more GPUs were held than there are.
     """
     workload = setting.workload
     _require_record(workload, at_us)
@@ -134,19 +102,7 @@ def queue_at(setting: Setting, at_us: int, arrive: bool = True) -> TraceQueue:
 def waiting_job(workload: Workload, queue: ClusterQueue, name: str) -> int:
     """Return the number of a job that waits.
 
-    Parameters
-    ----------
-    workload
-        The workload.
-    queue
-        The queue at a time.
-    name
-        Name of the job; that of an array, as in ``7`` or ``7_[0-3%2]``, is for the first of its tasks that waits.
-
-    Raises
-    ------
-    UsageError
-        There is none of that name, or it does not wait; the message says what it does.
+    `name`: name of the job; that of an array, as in ``7`` or ``7_[0-3%2]``, is for the first of its tasks that waits.
     """
     array = name.partition("_[")[0]
     found = [index for index, one in queue.jobs.items() if one.job.name == name]

@@ -41,19 +41,7 @@ def require_choice(word: str) -> None:
 
 
 def why_too_wide(job: TraceJob, needed: int, count: int, of: str = "") -> str | None:
-    """Return why a job is too wide for some GPUs; None where it is not.
-
-    Parameters
-    ----------
-    job
-        The job.
-    needed
-        How many GPUs it needs.
-    count
-        How many there are.
-    of
-        What GPUs these are, as the end of the sentence.
-    """
+    """Return why a job is too wide for some GPUs; None where it is not."""
     if needed <= count:
         return None
     skipped = argument("too_wide", "skip")
@@ -79,17 +67,7 @@ def most_gpus_for(cluster: Cluster) -> Callable[[TraceJob], int]:
 def with_types_of(workload: Workload, cluster: Cluster) -> Workload:
     """Return a workload in which no job asks for a type of GPU where the cluster has one type: all run on that one.
 
-    Parameters
-    ----------
-    workload
-        The workload.
-    cluster
-        The cluster.
-
-    Returns
-    -------
-    Workload
-        The same one where nothing changes; else it has a remark with the number of such jobs.
+    The same one where nothing changes; else it has a remark with the number of such jobs.
     """
     only, *others = _counts(cluster)
 
@@ -110,12 +88,7 @@ def with_types_of(workload: Workload, cluster: Cluster) -> Workload:
 def with_durations_told(workload: Workload, cluster: Cluster, speeds: TypeSpeeds | None) -> Workload:
     """Return a workload that tells on which types of GPU its durations are taken to be.
 
-    Parameters
-    ----------
-    workload, cluster
-        The jobs, and where they run.
-    speeds
-        How fast the types are; None where durations are taken as they are.
+    `speeds`: how fast the types are; None where durations are taken as they are.
     """
     types = _counts(cluster)
     if speeds is not None:
@@ -149,19 +122,8 @@ def _match(names: tuple[str, ...], gpu_type: str) -> bool:
 def without_too_wide(workload: Workload, most: Callable[[TraceJob], int], *, rigid: bool = False) -> Workload:
     """Return the workload without the jobs that need more GPUs than there are; it says how many were left out.
 
-    Parameters
-    ----------
-    workload
-        The workload.
-    most
-        How many GPUs of the cluster a job can have at most.
-    rigid
-        Whether jobs run on as many GPUs as they ask for, and not on fewer where they say that they can.
-
-    Raises
-    ------
-    UsageError
-        No job is left.
+    `most`: how many GPUs of the cluster a job can have at most. `rigid`: whether jobs run on as many GPUs as they ask
+    for, and not on fewer where they say that they can.
     """
     jobs = tuple(job for job in workload.jobs if (job.gpus if rigid else job.fewest) <= most(job))
     if len(jobs) == len(workload.jobs):

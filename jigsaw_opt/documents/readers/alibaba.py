@@ -29,22 +29,7 @@ def resembles(head: str) -> int:
 
 
 def read_alibaba(data: bytes | str, source: str = "pods.csv", accept: Accept = anything) -> Workload:
-    """Read a list of pods of Alibaba.
-
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-    accept
-        Returns what is wrong with a job that has a model, one text a problem.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong.
-    """
+    """Read a list of pods of Alibaba."""
     table = JobTable(data, source, _COLUMNS)
     return table.workload(source, lambda row: _job(row, table.tally), accept)
 

@@ -52,16 +52,8 @@ _SCHEMA: dict[str, Any] = {
 class LayerOption:
     """A layer on so many GPUs; times in microseconds.
 
-    Parameters
-    ----------
-    gpus
-        Number of GPUs.
-    gpu_us
-        Forward and backward pass together, as measured.
-    forward_us, backward_us
-        Each of them, as measured; their sum may differ a little from `gpu_us`.
-    sync_us
-        Synchronising the gradients of its weights.
+    `gpu_us`: forward and backward pass together, as measured. `forward_us, backward_us`: each of them, as measured;
+    their sum may differ a little from `gpu_us`. `sync_us`: synchronising the gradients of its weights.
     """
 
     gpus: int
@@ -75,17 +67,9 @@ class LayerOption:
 class BurstLayer:
     """A layer and what it may run on.
 
-    Parameters
-    ----------
-    name
-        Its kind.
-    single_gpu_us
-        Microseconds of its passes and its synchronisation on one GPU.
-    options
-        What it may run on, each another number of GPUs.
-    transfer_us
-        By option of the layer before and own one, microseconds of moving activations and their gradients; empty for
-        the first layer.
+    `single_gpu_us`: microseconds of its passes and its synchronisation on one GPU. `options`: what it may run on, each
+    another number of GPUs. `transfer_us`: by option of the layer before and own one, microseconds of moving activations
+    and their gradients; empty for the first layer.
     """
 
     name: str
@@ -122,20 +106,7 @@ class BurstCosts:
 
 
 def read_burst_costs(data: bytes | str, *, source: str = "$") -> BurstCosts:
-    """Read a document of costs.
-
-    Parameters
-    ----------
-    data
-        The document.
-    source
-        What problems call it.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem of the document and its path.
-    """
+    """Read a document of costs."""
     tree = parsed(data, source, _check)
     layers = tuple(
         BurstLayer(

@@ -53,27 +53,10 @@ def read_chakra(
 ) -> TaskGraph:
     """Read the traces of all ranks of a job, or one that stands for every rank.
 
-    Parameters
-    ----------
-    traces
-        The content of each file by its name. Names as in ``job.3.et`` have the rank, or else their order is that of
-        the ranks.
-    gpu_type
-        What the durations were measured on.
-    workers
-        Number of ranks where there is one trace.
-    tell
-        Receives sentences about what was left out; None for nobody.
+    With ``job`` as its barrier: a trace is an iteration.
 
-    Returns
-    -------
-    TaskGraph
-        With ``job`` as its barrier: a trace is an iteration.
-
-    Raises
-    ------
-    InvalidInputError
-        With every file and node that is wrong, and transfers of which not all ranks have their part.
+    `traces`: the content of each file by its name. Names as in ``job.3.et`` have the rank, or else their order is that
+    of the ranks. `tell`: receives sentences about what was left out; None for nobody.
     """
     problems: list[Problem] = []
     ranks: list[ChakraRank] = []
@@ -116,16 +99,7 @@ def read_chakra(
 class _Matching:
     """Blocks of all ranks, and transfers of those nodes that belong together.
 
-    Attributes
-    ----------
-    blocks, transfers
-        Of the task graph.
-    names
-        By rank and node, the name of its block or transfer.
-    kinds
-        How many collectives there are of each kind.
-    problems
-        What is wrong.
+    `names`: by rank and node, the name of its block or transfer. `kinds`: how many collectives there are of each kind.
     """
 
     def __init__(self, ranks: list[ChakraRank], gpu_type: str) -> None:

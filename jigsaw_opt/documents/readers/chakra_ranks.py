@@ -37,16 +37,9 @@ _KINDS = {
 class ChakraRank:
     """The nodes of a rank that its GPU carries out.
 
-    Parameters
-    ----------
-    number, source
-        Its number, and the name of its file.
-    kept
-        Nodes that are blocks or parts of transfers, by their place in the file; each waits for others of `after`.
-    after
-        By node, what it waits for, without what follows from that.
-    left_out
-        How many nodes and dependencies of what kind are left out.
+    `number, source`: its number, and the name of its file. `kept`: nodes that are blocks or parts of transfers, by
+    their place in the file; each waits for others of `after`. `after`: by node, what it waits for, without what follows
+    from that. `left_out`: how many nodes and dependencies of what kind are left out.
     """
 
     number: int
@@ -57,20 +50,7 @@ class ChakraRank:
 
     @classmethod
     def of(cls, number: int, source: str, nodes: list[ChakraNode]) -> ChakraRank:
-        """Return what is kept of the nodes of a trace.
-
-        Parameters
-        ----------
-        number, source
-            The number of the rank, and the name of its file.
-        nodes
-            All nodes of the file.
-
-        Raises
-        ------
-        InvalidInputError
-            With every node that is wrong, or because nodes wait for each other or are too many.
-        """
+        """Return what is kept of the nodes of a trace."""
         by_number = {node.number: node for node in nodes}
         problems = [
             Problem(f"{source}: node {name}", f"stands there {times} times", code="duplicate-name")
@@ -113,23 +93,11 @@ class ChakraRank:
         return cls(number, source, kept, _waits(waits, kept, order), left_out)
 
     def again(self, number: int) -> ChakraRank:
-        """Return the same nodes as another rank.
-
-        Parameters
-        ----------
-        number
-            Number of the other rank.
-        """
+        """Return the same nodes as another rank."""
         return ChakraRank(number, self.source, self.kept, self.after, self.left_out)
 
     def called(self, number: int) -> str:
-        """Return the name of a node in the task graph.
-
-        Parameters
-        ----------
-        number
-            Number of the node in the file.
-        """
+        """Return the name of a node in the task graph."""
         text = "".join(each if each.isprintable() and each != "/" else "_" for each in self.kept[number].name)
         return f"{self.number}.{number} {text[:_LONGEST_NAME]}".strip()
 

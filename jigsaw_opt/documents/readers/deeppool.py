@@ -41,16 +41,8 @@ Run = list[tuple[int, re.Match[str]]]
 class ProfiledLayer:
     """A line of a profile.
 
-    Parameters
-    ----------
-    kind, parameters
-        Its type, and its parameters as they stand in the file.
-    shape
-        Shape of the input of a sample.
-    weights
-        Number of its weights.
-    total_us, forward_us, backward_us
-        Microseconds of both passes, and of each.
+    `kind, parameters`: its type, and its parameters as they stand in the file. `shape`: shape of the input of a sample.
+    `total_us, forward_us, backward_us`: microseconds of both passes, and of each.
     """
 
     kind: str
@@ -109,19 +101,7 @@ def read_deeppool_layers(data: bytes | str, batch: int, *, source: str = "layers
 
     What a layer sends is the input of the next one.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    batch
-        Samples of the run, which choose it among those of the file.
-    source
-        What problems call it: usually the name of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong, or if there is not exactly one run of `batch`.
+    `data`: the content of the file; text, or bytes in UTF-8.
     """
     lines = Lines(data, source, MOST_LINES)
     runs = _runs(lines)
@@ -152,20 +132,7 @@ def _with_outputs(layers: Sequence[MeasuredLayer], inputs: Sequence[int]) -> Ite
 
 
 def read_deeppool_runs(data: bytes | str, *, source: str = "layers.prof") -> dict[int, tuple[ProfiledLayer, ...]]:
-    """Read all runs of a layer profile of DeepPool, by their samples a GPU.
-
-    Parameters
-    ----------
-    data
-        The text of the file.
-    source
-        What problems call the text.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong, if a batch size has two runs, or a run has other layers than the first.
-    """
+    """Read all runs of a layer profile of DeepPool, by their samples a GPU."""
     lines = Lines(data, source, MOST_LINES)
     found: dict[int, tuple[ProfiledLayer, ...]] = {}
     for run in _runs(lines):

@@ -59,20 +59,10 @@ _SCHEMA: dict[str, Any] = {
 class Operator:
     """A node; times in nanoseconds.
 
-    Parameters
-    ----------
-    number
-        Its `id`.
-    accelerator_ns, cpu_ns
-        Duration there, in nanoseconds; `accelerator_ns` is None where no accelerator runs it.
-    bytes
-        What it takes of an accelerator's memory.
-    backward
-        Whether it belongs to the backward pass.
-    group
-        Nodes of one group sit together.
-    output_ns
-        Time of moving its output between an accelerator and the memory of the host, in nanoseconds.
+    `accelerator_ns, cpu_ns`: duration there, in nanoseconds; `accelerator_ns` is None where no accelerator runs it.
+    `bytes`: what it takes of an accelerator's memory. `backward`: whether it belongs to the backward pass. `group`:
+    nodes of one group sit together. `output_ns`: time of moving its output between an accelerator and the memory of the
+    host, in nanoseconds.
     """
 
     number: int
@@ -86,17 +76,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class OperatorGraph:
-    """Nodes, edges by their places among these, and the devices.
-
-    Parameters
-    ----------
-    operators, edges
-        The graph.
-    accelerators, cpus
-        Number of either.
-    memory
-        Bytes of an accelerator.
-    """
+    """Nodes, edges by their places among these, and the devices."""
 
     operators: tuple[Operator, ...]
     edges: tuple[tuple[int, int], ...]
@@ -106,20 +86,7 @@ class OperatorGraph:
 
 
 def read_dnn_partitioning(data: bytes | str, *, source: str = "$") -> OperatorGraph:
-    """Read a workload.
-
-    Parameters
-    ----------
-    data
-        The document.
-    source
-        What problems call it.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem of the document and its path.
-    """
+    """Read a workload."""
     tree = parsed(data, source, _check)
     place = {node["id"]: at for at, node in enumerate(tree["nodes"])}
     sent = {node["id"]: 0 for node in tree["nodes"]}

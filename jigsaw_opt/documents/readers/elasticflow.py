@@ -28,19 +28,8 @@ def resembles(head: str) -> int:
 def read_elasticflow(data: bytes | str, source: str = "trace.csv", accept: Accept = anything) -> Workload:
     """Read a trace of ElasticFlow.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-    accept
-        Returns what is wrong with a job that has a model, one text a problem.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong.
+    `data`: the content of the file; text, or bytes in UTF-8. `accept`: returns what is wrong with a job that has a
+    model, one text a problem.
     """
     table = JobTable(data, source, _COLUMNS)
     submit = [name for name in _SUBMIT if table.has(name)]

@@ -65,19 +65,8 @@ def resembles(head: str) -> int:
 def read_gavel(data: bytes | str, source: str = "gavel.trace", accept: Accept = anything) -> Workload:
     """Read a trace of Gavel or Shockwave; jobs are named by their line, and weigh as much as their priority, or 1.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-    accept
-        Returns what is wrong with a job that has a model, one text a problem.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong.
+    `data`: the content of the file; text, or bytes in UTF-8. `accept`: returns what is wrong with a job that has a
+    model, one text a problem.
     """
     first = next((line for _, line in Lines(data, source)), "")
     columns = _FORMS.get(first.count("\t") + 1, _COLUMNS)
@@ -101,22 +90,9 @@ def _job(row: Row, tally: Tally) -> TraceJob:
 def read_throughputs(data: bytes | str, source: str = "$") -> Throughputs:
     """Read measured throughputs.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
+    Iterations a second by type of GPU, kind of job, and the kind beside it on the same GPUs (None for alone).
 
-    Returns
-    -------
-    Throughputs
-        Iterations a second by type of GPU, kind of job, and the kind beside it on the same GPUs (None for alone).
-
-    Raises
-    ------
-    InvalidInputError
-        With everything that is wrong.
+    `data`: the content of the file; text, or bytes in UTF-8.
     """
     found: dict[str, dict[GavelJobType, dict[GavelJobType | None, tuple[float, ...]]]] = {}
 

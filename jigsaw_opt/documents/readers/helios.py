@@ -25,22 +25,7 @@ def resembles(head: str) -> int:
 
 
 def read_helios(data: bytes | str, source: str = "cluster_log.csv", accept: Accept = anything) -> Workload:
-    """Read the log of a Helios cluster.
-
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-    accept
-        Returns what is wrong with a job that has a model, one text a problem.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong.
-    """
+    """Read the log of a Helios cluster."""
     table = JobTable(data, source, _COLUMNS)
     return from_first(table.workload(source, _job, accept), table.zoned)
 

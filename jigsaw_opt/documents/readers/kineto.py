@@ -125,17 +125,7 @@ def read_kineto_layers(
     layer sends is known where the shapes show it: its last operation puts out what the first one of the next layer
     reads.
 
-    Parameters
-    ----------
-    data, layers, parameter_bytes, activation_bytes, source, tell
-        As of `read_kineto`.
-    of_a_pass
-        Whether times are those of one pass, without the optimiser's step, in place of those of a whole step.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem and its path.
+    `of_a_pass`: whether times are those of one pass, without the optimiser's step, in place of those of a whole step.
     """
     trace = read_trace_events(data, source, tell)
     report, chosen = Report(), layer_spans(trace, layers)

@@ -17,13 +17,6 @@ def calls_of_names(trace: Trace, chosen: Mapping[TraceSpan, str]) -> dict[TraceS
 
     A span that a node runs again has the number of the call that it repeats. The node's operation tells which one: what
     is computed again ends with the last layer that began before this operation ended.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    chosen
-        Names by the spans that are layers, in the order of their starts.
     """
     nodes = [span.start for span in trace.spans if span.is_node]
     order = list(chosen)
@@ -52,15 +45,7 @@ def calls_of_names(trace: Trace, chosen: Mapping[TraceSpan, str]) -> dict[TraceS
 def numbered_layers(
     chosen: Mapping[TraceSpan, str], numbers: Mapping[TraceSpan, int]
 ) -> tuple[dict[TraceSpan, str], dict[str, tuple[str, ...]]]:
-    """Return the layers with a number behind each name that has several calls in a pass, and the calls of such names.
-
-    Parameters
-    ----------
-    chosen
-        Names by the spans that are layers.
-    numbers
-        Numbers of the calls, by span.
-    """
+    """Return the layers with a number behind each name that a pass calls several times, and the calls of such names."""
     most: Counter[str] = Counter()
     for span, name in chosen.items():
         most[name] = max(most[name], numbers[span])
@@ -74,12 +59,7 @@ def without_weights(
 ) -> Iterator[tuple[str, str]]:
     """Yield a call without parameters, and one of the same name that has some: they may share their weights.
 
-    Parameters
-    ----------
-    calls
-        By name, the layers that its calls are.
-    parameter_bytes
-        Bytes of the parameters of each layer.
+    `calls`: by name, the layers that its calls are.
     """
     for names in calls.values():
         sized = next((name for name in names if parameter_bytes[name]), None)

@@ -51,14 +51,7 @@ _ROUNDING_US = 1.0
 class TraceSpan:
     """A complete event; times in microseconds.
 
-    Parameters
-    ----------
-    place
-        Place of the event in the document.
-    name, category, start, duration, arguments, thread
-        As the event has them.
-    parent
-        The least span of the same thread that holds it.
+    `place`: place of the event in the document. `parent`: the least span of the same thread that holds it.
     """
 
     place: Place
@@ -115,19 +108,11 @@ class TraceSpan:
 class Trace:
     """The spans and the work of a trace.
 
-    Parameters
-    ----------
-    spans
-        Spans of the CPU, by their start.
-    work
-        What takes time, each with the span that it belongs to: what the GPU does, without communication; or, where
-        there is no GPU, the outermost operations that hold no annotation, no module and no communication.
-    makers
-        The operation that made a node, by span of the node; only nodes that have run.
-    unknown_us
-        Microseconds of what a GPU does and nothing is known to have launched.
-    crossings
-        Pairs of spans of one thread of which the second begins in the first and ends after it.
+    `spans`: spans of the CPU, by their start. `work`: what takes time, each with the span that it belongs to: what the
+    GPU does, without communication; or, where there is no GPU, the outermost operations that hold no annotation, no
+    module and no communication. `makers`: the operation that made a node, by span of the node; only nodes that have
+    run. `unknown_us`: microseconds of what a GPU does and nothing is known to have launched. `crossings`: pairs of
+    spans of one thread of which the second begins in the first and ends after it.
     """
 
     spans: tuple[TraceSpan, ...]
@@ -140,19 +125,7 @@ class Trace:
 def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None]) -> Trace:
     """Return the spans of a trace, which may be compressed.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-    tell
-        Takes what is mended in the trace.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem and its path.
+    `data`: the content of the file; text, or bytes in UTF-8.
     """
     found: list[TraceSpan] = []
     root = f"{source}: $.traceEvents"

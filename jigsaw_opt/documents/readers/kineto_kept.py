@@ -80,16 +80,8 @@ class Tensor:
 class MadeNode:
     """A node of the backward pass that has run.
 
-    Parameters
-    ----------
-    maker
-        The operation that made it.
-    name
-        Name of its function, as `AddmmBackward0`.
-    gradients
-        What it is given, as large as the outputs of its maker.
-    inside
-        The operations that it runs.
+    `name`: name of its function, as `AddmmBackward0`. `gradients`: what it is given, as large as the outputs of its
+    maker.
     """
 
     maker: TraceSpan
@@ -126,12 +118,7 @@ def _numbers(shape: Sequence[int], stride: Any) -> int:
 def kept_bytes(nodes: Iterable[MadeNode], parameters: Iterable[_Shape]) -> int:
     """Return the bytes of the storages that some nodes keep, without weights.
 
-    Parameters
-    ----------
-    nodes
-        Nodes in the order of their makers.
-    parameters
-        Shapes of the parameters that the makers may read.
+    `parameters`: shapes of the parameters that the makers may read.
     """
     storages = _Storages(parameters)
     for node in nodes:
@@ -261,15 +248,7 @@ class _Storages:
 
 
 def weights_read(maker: TraceSpan, read: Sequence[Tensor]) -> set[int]:
-    """Return the positions of what an operation reads that are weights of the operation around it, or its own.
-
-    Parameters
-    ----------
-    maker
-        The operation.
-    read
-        What it reads.
-    """
+    """Return the positions of what an operation reads that are weights of the operation around it, or its own."""
     around = next((one for one in maker.above() if one.category == OP and one.name in _WEIGHTS), None)
     if around is None:
         return set()

@@ -44,14 +44,9 @@ def layer_spans(trace: Trace, patterns: Sequence[str]) -> dict[TraceSpan, str]:
 
     Those that run within a node of the backward pass compute a layer again, and are in it under its name.
 
-    Parameters
-    ----------
-    trace
-        The trace.
-    patterns
-        Of names, as of a shell, or names as they stand. Without one, layers are the outermost annotations, or the
-        outermost modules where those are fewer than two. They belong to a forward pass: see `_of_forward_passes`.
-        Spans that a pattern names may lie outside, as of a frozen layer, where none of their name lies inside.
+    `patterns`: of names, as of a shell, or names as they stand. Without one, layers are the outermost annotations, or
+    the outermost modules where those are fewer than two. They belong to a forward pass: see `_of_forward_passes`. Spans
+    that a pattern names may lie outside, as of a frozen layer, where none of their name lies inside.
     """
     holding = {one for span in trace.spans if span.category == OP for one in span.above() if _is_named(one)}
     spans = [span for span in trace.spans if span in holding and not STEP.fullmatch(span.name)]
@@ -79,12 +74,7 @@ def crossed_layers(trace: Trace, patterns: Sequence[str]) -> dict[tuple[str, str
 
     Each pair of names has the first such span that ends too late. With patterns, one of the two has such a name.
 
-    Parameters
-    ----------
-    trace
-        The trace.
-    patterns
-        Patterns of names of layers; empty for any.
+    `patterns`: patterns of names of layers; empty for any.
     """
     found: dict[tuple[str, str], TraceSpan] = {}
     for outer, inner in trace.crossings:
@@ -189,29 +179,13 @@ def _divided(spans: Sequence[TraceSpan], modules: bool, sized: Collection[TraceS
 
 
 def names_within(trace: Trace, layers: Collection[TraceSpan]) -> tuple[str, ...]:
-    """Return the names of the spans within layers that could be layers themselves.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    layers
-        Spans of the layers.
-    """
+    """Return the names of the spans within layers that could be layers themselves."""
     named = (span for span in trace.spans if _is_named(span) and span not in layers)
     return tuple(dict.fromkeys(_layer_name(span) for span in named if any(one in layers for one in span.above())))
 
 
 def unlayered(trace: Trace, chosen: Mapping[TraceSpan, str]) -> set[TraceSpan]:
-    """Return the named spans that neither hold a layer nor are in one, and are not the framework's.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    chosen
-        Names of the layers by their spans.
-    """
+    """Return the named spans that neither hold a layer nor are in one, and are not the framework's."""
     around = {one for span in chosen for one in span.above()}
     named = (span for span in trace.spans if _is_named(span) and not _FRAMEWORK.fullmatch(span.name))
     return {span for span in named if span not in around and not any(one in chosen for one in span.above())}

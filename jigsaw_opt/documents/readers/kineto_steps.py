@@ -24,14 +24,7 @@ _Part = tuple[str, int]
 class Owners:
     """The layer of each span, as far as the whole trace says.
 
-    Parameters
-    ----------
-    trace
-        The trace.
-    chosen
-        Names of the layers by their spans.
-    others
-        Spans whose work is no layer's, though it has a gradient.
+    `chosen`: names of the layers by their spans. `others`: spans whose work is no layer's, though it has a gradient.
     """
 
     def __init__(self, trace: Trace, chosen: Mapping[TraceSpan, str], others: Collection[TraceSpan]) -> None:
@@ -60,13 +53,6 @@ class Owners:
         It is the first one that runs within the operation, which then keeps only what it reads; or else the most
         recent one, if the operation, one in it or one around it made a node. After another span there is no recent
         one.
-
-        Parameters
-        ----------
-        operation
-            Span of the operation.
-        recent
-            Name of the most recent layer; None where there is none.
         """
         if operation in self._first_inside:
             return self._first_inside[operation]
@@ -77,15 +63,7 @@ class Owners:
 
 
 class ProfiledStep:
-    """The work of one step by layer; spans, and then work, are given by their start.
-
-    Parameters
-    ----------
-    name
-        Name of its annotation.
-    owners
-        Which layer spans belong to.
-    """
+    """The work of one step by layer; spans, and then work, are given by their start."""
 
     def __init__(self, name: str, owners: Owners) -> None:
         self.name, self._owners = name, owners
@@ -242,15 +220,7 @@ class ProfiledStep:
             self._regions.setdefault([one for one in span.above() if one.is_node][-1], (part, span))
 
     def add(self, span: TraceSpan, duration: float) -> None:
-        """Add work to the pass that it belongs to, if to any.
-
-        Parameters
-        ----------
-        span
-            The span that the work belongs to.
-        duration
-            Its time, in microseconds.
-        """
+        """Add work to the pass that it belongs to, if to any."""
         self.total_us += duration
         node, layer = node_around(span), self._owners.layer_around(span)
         for one in span.above():
@@ -293,11 +263,6 @@ class ProfiledStep:
         """Return the bytes that the last operation of a layer puts out, if the first of the following layer reads them.
 
         None where it reads something else, as after an operation without a gradient, or where shapes are not known.
-
-        Parameters
-        ----------
-        name, following
-            Names of the layer and of the one behind it.
         """
         for part in [part for part in self._kept if part[0] == name]:
             nodes = [node for span in self._kept[part] for node in self._nodes_of.get(span, ())]
@@ -312,13 +277,7 @@ class ProfiledStep:
         return None
 
     def input_bytes(self, name: str) -> int | None:
-        """Return the bytes that the first operation of a layer reads, without its weights; None where they are unknown.
-
-        Parameters
-        ----------
-        name
-            Name of the layer, which reads no other one.
-        """
+        """Return the bytes that the first operation of a layer reads, without its weights; None if they are unknown."""
         for first in [spans[0] for part, spans in self._kept.items() if part[0] == name and spans]:
             read = tensors_of(first)
             weights = weights_read(first, read)
@@ -330,13 +289,8 @@ class ProfiledStep:
     def gradient_bytes(self, name: str, report: Report | None = None) -> int:
         """Return the bytes of gradients that a layer adds up in a pass.
 
-        Parameters
-        ----------
-        name
-            Name of the layer; empty for operations of none.
-        report
-            Receives the first gradient without a shape, which counts as nothing. One that the node did not compute, so
-            that there is none, counts as nothing, too.
+        `name`: name of the layer; empty for operations of none. `report`: receives the first gradient without a shape,
+        which counts as nothing. One that the node did not compute, so that there is none, counts as nothing, too.
         """
         parts = [found for part, found in self._gradients.items() if part[0] == name]
         shapeless = [one for found in parts for one in found if _gradient_bytes(one) is None and not _is_none(one)]
@@ -345,13 +299,7 @@ class ProfiledStep:
         return max((sum(_gradient_bytes(one) or 0 for one in found) for found in parts), default=0)
 
     def gradients_without_value(self, name: str) -> int:
-        """Return how many parameters of a layer got no gradient, at most, in a pass.
-
-        Parameters
-        ----------
-        name
-            Name of the layer.
-        """
+        """Return how many parameters of a layer got no gradient, at most, in a pass."""
         parts = [found for part, found in self._gradients.items() if part[0] == name]
         return max((sum(map(_is_none, found)) for found in parts), default=0)
 

@@ -19,16 +19,7 @@ Tell = Callable[[str], None]
 def tell_scatter(layers: Sequence[MeasuredLayer], steps: int, source: str, tell: Tell) -> None:
     """Tell from where to where the times of all layers go over the steps, and which layer has the widest range.
 
-    Parameters
-    ----------
-    layers
-        Layers with the ranges of their times, or without them, where nothing is told.
-    steps
-        Number of steps that the times are medians of.
-    source
-        Beginning of the message.
-    tell
-        Takes the message.
+    `layers`: layers with the ranges of their times, or without them, where nothing is told.
     """
     pairs = [(one.forward_range_us, one.backward_range_us) for one in layers]
     ranges = [(f[0] + b[0], f[1] + b[1]) for f, b in pairs if f is not None and b is not None]
@@ -45,16 +36,7 @@ def tell_scatter(layers: Sequence[MeasuredLayer], steps: int, source: str, tell:
 def tell_without_gradient(step: ProfiledStep, names: Iterable[str], source: str, tell: Tell) -> None:
     """Tell which layers have parameters that got no gradient, so that their bytes are not known.
 
-    Parameters
-    ----------
-    step
-        The step whose gradients count.
-    names
-        Names of the layers whose bytes nobody has stated.
-    source
-        Name of the trace.
-    tell
-        Takes a message a layer.
+    `names`: names of the layers whose bytes nobody has stated.
     """
     for name in names:
         if count := step.gradients_without_value(name):

@@ -62,19 +62,8 @@ def resembles(head: str) -> int:
 def read_kubernetes(data: bytes | str, source: str = "jobs.json", accept: Accept = anything) -> Workload:
     """Read a list of jobs of Kubernetes.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-    accept
-        Returns what is wrong with a job that has a model, one text a problem.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem and its path.
+    `data`: the content of the file; text, or bytes in UTF-8. `accept`: returns what is wrong with a job that has a
+    model, one text a problem.
     """
     jobs: dict[str, TraceJob] = {}
     tally = Tally()

@@ -25,23 +25,9 @@ class PodNeeds:
     which are init containers that stay, or what an earlier init container needs, if that is more. A container that asks
     for shares of GPUs alone counts with one GPU, however many: their amounts are no numbers of GPUs.
 
-    Parameters
-    ----------
-    spec
-        The specification of the pod.
-
-    Attributes
-    ----------
-    gpus
-        How many it needs.
-    shares
-        Names of the resources that are shares of GPUs, of containers that ask for no number of GPUs.
-    beside
-        Names of those of containers that ask for a number of GPUs too.
-    spec
-        The specification of the pod.
-    claims
-        Whether devices are also claimed by `resourceClaims`, which say nothing of how many.
+    `shares`: names of the resources that are shares of GPUs, of containers that ask for no number of GPUs. `beside`:
+    names of those of containers that ask for a number of GPUs too. `claims`: whether devices are also claimed by
+    `resourceClaims`, which say nothing of how many.
     """
 
     def __init__(self, spec: Tree) -> None:

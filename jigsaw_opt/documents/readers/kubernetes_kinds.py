@@ -61,15 +61,7 @@ def name_of(item: Tree) -> str:
 
 
 def job_of_item(item: Tree, tally: Tally) -> TraceJob | Unfinished | str:
-    """Return the job that an item states, or why it is none.
-
-    Parameters
-    ----------
-    item
-        An item of the list.
-    tally
-        Counts what is left out, and why.
-    """
+    """Return the job that an item states, or why it is none."""
     kind = _kind(item)
     if kind is None:
         name, group = kind_of_item(item)

@@ -31,15 +31,6 @@ def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> TraceJob | Unf
 
     It has as many GPUs as its pods held at a time, since a pod that takes the place of another does not add to it,
     and lasts from the first start to the last end of a pod with GPUs.
-
-    Parameters
-    ----------
-    name
-        Name of the job.
-    pods
-        Its pods, at least one.
-    tally
-        Counts what is left out, and why.
     """
     needs = [PodNeeds(pod.at("spec")) for pod in pods]
     asking = [(pod, need) for pod, need in zip(pods, needs, strict=True) if need.gpus]
@@ -71,17 +62,7 @@ def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> TraceJob | Unf
 
 
 def job_of_gang(name: str, items: Sequence[Tree], tally: Tally) -> TraceJob | Unfinished | str:
-    """Return the job that several jobs of one gang make up, or why they make up none.
-
-    Parameters
-    ----------
-    name
-        Name of the gang, such as a JobSet.
-    items
-        Its jobs, at least one.
-    tally
-        Counts what is left out, and why.
-    """
+    """Return the job that several jobs of one gang make up, or why they make up none."""
     found = [job_of_item(item, tally) for item in items]
     jobs = [one for one in found if isinstance(one, TraceJob)]
     left = [one for one in found if isinstance(one, Unfinished)]

@@ -25,17 +25,7 @@ _TRUTHS = {"true": True, "false": False}
 
 
 def requests_of(item: Tree, pods: Sequence[Tree], tally: Tally) -> dict[str, Any]:
-    """Return what a job asks for, as fields of a job.
-
-    Parameters
-    ----------
-    item
-        The job, or the first of its pods.
-    pods
-        Specifications of its pods that ask for GPUs.
-    tally
-        Counts what is not read.
-    """
+    """Return what a job asks for, as fields of a job."""
     types = [_types(pod, tally) for pod in pods]
     stated = [own for own in types if own is not None]
     if len(set(stated)) > 1:

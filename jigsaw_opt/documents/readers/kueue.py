@@ -41,20 +41,9 @@ class GpuQuota:
 class QuotaNode:
     """A ClusterQueue or a Cohort.
 
-    Parameters
-    ----------
-    name, parent
-        Its name, and that of the cohort that it is in; empty for none.
-    quotas
-        Quotas by flavor, in the order in which flavors are tried.
-    strategy
-        ``BestEffortFIFO`` or ``StrictFIFO``.
-    within, reclaim, borrow
-        Policies ``withinClusterQueue``, ``reclaimWithinCohort`` and ``borrowWithinCohort``.
-    threshold
-        ``maxPriorityThreshold`` of the last.
-    stops_at_borrowing, stops_at_preemption
-        Whether no further flavor is tried where one fits by borrowing or by preemption.
+    `name, parent`: its name, and that of the cohort that it is in; empty for none. `quotas`: quotas by flavor, in the
+    order in which flavors are tried. `stops_at_borrowing, stops_at_preemption`: whether no further flavor is tried
+    where one fits by borrowing or by preemption.
     """
 
     name: str
@@ -73,16 +62,9 @@ class QuotaNode:
 class KueueQueues:
     """The queues and cohorts that were read.
 
-    Parameters
-    ----------
-    queues, cohorts
-        ClusterQueues and Cohorts by name; a cohort that only ClusterQueues name has no quota of its own.
-    labels
-        Labels of the nodes of each ResourceFlavor.
-    local
-        The ClusterQueue of each LocalQueue, by its name and by its namespace and name.
-    remarks
-        What was not read, with how often.
+    `queues, cohorts`: clusterQueues and Cohorts by name; a cohort that only ClusterQueues name has no quota of its own.
+    `labels`: labels of the nodes of each ResourceFlavor. `local`: the ClusterQueue of each LocalQueue, by its name and
+    by its namespace and name. `remarks`: what was not read, with how often.
     """
 
     queues: Mapping[str, QuotaNode]
@@ -95,17 +77,7 @@ class KueueQueues:
 def read_kueue(data: bytes | str, source: str = "kueue.json") -> KueueQueues:
     """Read ClusterQueues and what belongs to them.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem and its path.
+    `data`: the content of the file; text, or bytes in UTF-8.
     """
     queues: dict[str, QuotaNode] = {}
     cohorts: dict[str, QuotaNode] = {}

@@ -20,19 +20,7 @@ Group = list[MeasuredLayer]
 def model_of(groups: Sequence[Group], gpu_type: str, segments: int | None) -> Model:
     """Build the model of `groups` of layers, from input to output, none of which may be divided.
 
-    Parameters
-    ----------
-    groups
-        Layers between neighbouring places where the backward pass may stop.
-    gpu_type
-        The type of GPU that the times were measured on.
-    segments
-        The greatest number of segments; None for one a group.
-
-    Raises
-    ------
-    UsageError
-        If `segments` is below 1.
+    `segments`: the greatest number of segments; None for one a group.
     """
     if segments is not None and segments < 1:
         raise UsageError(f"a model needs at least 1 segment, not {segments}", code="out-of-range", path="segments")

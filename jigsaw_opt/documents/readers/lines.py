@@ -25,19 +25,9 @@ _MEMORY_OF_LINE = 310
 class Lines:
     """The lines of a text that hold anything, and what is wrong with them.
 
-    Parameters
-    ----------
-    data
-        The text; bytes are UTF-8. A byte order mark at its head is no part of it.
-    source
-        What the problems call the text: usually the name of its file.
-    most
-        The most lines that it may have; it may have fewer where a million of them are very short.
-
-    Raises
-    ------
-    InvalidInputError
-        If bytes are not UTF-8.
+    `data`: the text; bytes are UTF-8. A byte order mark at its head is no part of it. `source`: what the problems call
+    the text: usually the name of its file. `most`: the most lines that it may have; it may have fewer where a million
+    of them are very short.
     """
 
     def __init__(self, data: bytes | str, source: str, most: int = _MOST_LINES) -> None:
@@ -85,19 +75,7 @@ class Lines:
         )
 
     def add(self, number: int | None, message: str, hint: str = "", *, code: Code) -> None:
-        """Note a problem of a line, or of the whole text.
-
-        Parameters
-        ----------
-        number
-            Number of the line, from 1; None for the whole text.
-        message
-            What is wrong.
-        hint
-            What would put it right; empty for nothing.
-        code
-            Kind of the problem.
-        """
+        """Note a problem of a line, or of the whole text."""
         place = self.source if number is None else f"{self.source}:{number}"
         self._report.note(Problem(place, message, hint, code))
 
@@ -107,13 +85,7 @@ class Lines:
 
 
 def whole(value: Decimal) -> int:
-    """Return `value` to the nearest integer, halves up.
-
-    Raises
-    ------
-    ValueError
-        If it is beyond what a document holds.
-    """
+    """Return `value` to the nearest integer, halves up."""
     if value > _LARGEST:
         raise ValueError("more than 2^53 - 1")
     return int(value.to_integral_value(ROUND_HALF_UP))

@@ -27,20 +27,6 @@ def read_muri(data: bytes | str, source: str = "trace.csv", accept: Accept = any
 
     The model of a job is called after its name, batch size and GPUs, as ``gpt2-4@8``, because its stages depend on
     all of them.
-
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-    accept
-        Returns what is wrong with a job that has a model, one text a problem.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong, and those that give one model two different times.
     """
     stages: dict[str, StageTimes] = {}
     return JobTable(data, source, _COLUMNS).workload(source, lambda row: _job(row, stages), accept, stages)

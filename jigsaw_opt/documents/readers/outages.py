@@ -27,20 +27,7 @@ class OutageLine(NamedTuple):
 
 
 def read_outages(data: bytes | str, source: str, known: Mapping[str, Collection[str]]) -> list[OutageLine]:
-    """Read events, in any order; those that it gives are in order of time.
-
-    Parameters
-    ----------
-    data, source
-        The text, and what problems call it.
-    known
-        Names of the parts of the cluster by kind.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong: of no such part, or in no turn of going down and coming back.
-    """
+    """Read events, in any order; those that it gives are in order of time."""
     table = JobTable(data, source, _REQUIRED)
     times = [name for name in _TIMES if table.has(name)]
     if len(times) != 1:

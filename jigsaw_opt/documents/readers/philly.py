@@ -37,19 +37,8 @@ def resembles(head: str) -> int:
 def read_philly(data: bytes | str, source: str = "philly.csv", accept: Accept = anything) -> Workload:
     """Read a log or a table of Philly.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-    accept
-        Returns what is wrong with a job that has a model, one text a problem.
-
-    Raises
-    ------
-    InvalidInputError
-        With every job or line that is wrong.
+    `data`: the content of the file; text, or bytes in UTF-8. `accept`: returns what is wrong with a job that has a
+    model, one text a problem.
     """
     start = data[:1000]
     if (start.encode(errors="replace") if isinstance(start, str) else start).lstrip(_SPACE).startswith(b"["):

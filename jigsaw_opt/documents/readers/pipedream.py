@@ -90,23 +90,8 @@ def read_pipedream(
 def read_layer_graph(data: bytes | str, *, source: str = "graph.txt") -> LayerGraph:
     """Read a profile graph of PipeDream or DAPPLE layer by layer, without `Input*` nodes and unused ``__getitem__``.
 
-    Parameters
-    ----------
-    data
-        The text of the file.
-    source
-        What problems call the text.
-
-    Returns
-    -------
-    LayerGraph
-        Times of one minibatch of the profile, in microseconds rounded to the nearest; sizes in bytes. Each layer stands
-        behind those that it reads from.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong.
+    Times of one minibatch of the profile, in microseconds rounded to the nearest; sizes in bytes. Each layer stands
+    behind those that it reads from.
     """
     graph, order = _read(data, source)
     number = {name: at for at, name in enumerate(order)}

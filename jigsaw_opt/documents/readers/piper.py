@@ -75,19 +75,11 @@ _SCHEMA: dict[str, Any] = {
 class NodeOption:
     """A way to run a node on the devices of one tensor-parallel group.
 
-    Parameters
-    ----------
-    name
-        Such as ``vanilla`` or ``activation recomp``.
-    time
-        Time of a micro-batch, forward and backward, in the unit of the document.
-    parameter_bytes
-        Bytes of parameters on each device that copies exchange.
-    flight_bytes, static_bytes
-        Memory of each device for each micro-batch in flight, and always.
-    received_bytes, sent_bytes
-        By place of the node at the other end of an edge that comes from outside the stage or goes there, what the
-        devices exchange besides.
+    `name`: such as ``vanilla`` or ``activation recomp``. `time`: time of a micro-batch, forward and backward, in the
+    unit of the document. `parameter_bytes`: bytes of parameters on each device that copies exchange. `flight_bytes,
+    static_bytes`: memory of each device for each micro-batch in flight, and always. `received_bytes, sent_bytes`: by
+    place of the node at the other end of an edge that comes from outside the stage or goes there, what the devices
+    exchange besides.
     """
 
     name: str
@@ -120,18 +112,7 @@ class PiperEdge:
 class PiperGraph:
     """Nodes and edges, and the devices.
 
-    Parameters
-    ----------
-    nodes, edges
-        The graph.
-    devices
-        Number of devices.
-    memory
-        Bytes of each device.
-    bandwidth
-        Bytes of each device per unit of time.
-    micro_batches
-        Number of micro-batches of a batch.
+    `bandwidth`: bytes of each device per unit of time. `micro_batches`: number of micro-batches of a batch.
     """
 
     nodes: tuple[PiperNode, ...]
@@ -143,20 +124,7 @@ class PiperGraph:
 
 
 def read_piper(data: bytes | str, *, source: str = "$") -> PiperGraph:
-    """Read a workload.
-
-    Parameters
-    ----------
-    data
-        The document.
-    source
-        What problems call it.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem of the document and its path.
-    """
+    """Read a workload."""
     tree = parsed(data, source, _check)
     place = {node["id"]: at for at, node in enumerate(tree["nodes"])}
     nodes = tuple(

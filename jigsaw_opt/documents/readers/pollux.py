@@ -22,42 +22,12 @@ def resembles(head: str) -> int:
 
 
 def read_pollux(data: bytes | str, source: str = "workload.csv", accept: Accept = anything) -> Workload:
-    """Read a workload of Pollux or Sia.
-
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-    accept
-        Returns what is wrong with a job that has a model, one text a problem.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong.
-    """
+    """Read a workload of Pollux or Sia."""
     return JobTable(data, source, _COLUMNS).workload(source, _job, accept)
 
 
 def read_sia(data: bytes | str, source: str = "workload.csv", accept: Accept = anything) -> Workload:
-    """Read the same with adaptive jobs: each runs on 1 to 64 GPUs, however many it asks for.
-
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-    accept
-        Returns what is wrong with a job that has a model, one text a problem.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong.
-    """
+    """Read the same with adaptive jobs: each runs on 1 to 64 GPUs, however many it asks for."""
     return JobTable(data, source, _COLUMNS).workload(source, _adaptive_job, accept)
 
 

@@ -50,16 +50,9 @@ class Epoch:
 class Application:
     """A model on one type of GPU.
 
-    Parameters
-    ----------
-    name, gpu
-        Names of the folder and of the type of GPU in the files' names.
-    placements
-        Curves by GPUs on each server, rotated to the least sequence.
-    scaling
-        Curves by number of servers and of GPUs: means over the placements, and the measurements at scale.
-    epochs
-        Epochs by batch size over all GPUs.
+    `name, gpu`: names of the folder and of the type of GPU in the files' names. `placements`: curves by GPUs on each
+    server, rotated to the least sequence. `scaling`: curves by number of servers and of GPUs: means over the
+    placements, and the measurements at scale. `epochs`: epochs by batch size over all GPUs.
     """
 
     name: str
@@ -75,25 +68,7 @@ class Application:
 
 
 def read_applications(folder: Path, gpu: str) -> dict[str, Application]:
-    """Read the profiles of all models that were measured on a type of GPU.
-
-    Parameters
-    ----------
-    folder
-        Folder with a folder for each model.
-    gpu
-        Type of GPU in the files' names, such as ``aws``, ``rtx`` or ``dgx-ext``.
-
-    Returns
-    -------
-    dict[str, Application]
-        By the name of the model's folder.
-
-    Raises
-    ------
-    InvalidInputError
-        No model was measured on it, or with every line of every file that is wrong.
-    """
+    """Read the profiles of all models that were measured on a type of GPU."""
     problems = Problems()
     found: dict[str, Application] = {}
     for path in sorted(folder.glob(f"*/placements-{gpu}.csv")):

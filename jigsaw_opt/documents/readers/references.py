@@ -10,20 +10,7 @@ __all__ = ["check_references"]
 
 
 def check_references(tree: dict[str, Any], report: Report) -> frozenset[int]:
-    """Note every node whose `id` stands already, and every end of an edge that is no node.
-
-    Parameters
-    ----------
-    tree
-        With `nodes`, which have an `id`, and `edges` from `sourceId` to `destId`.
-    report
-        Takes the problems.
-
-    Returns
-    -------
-    frozenset of int
-        The nodes.
-    """
+    """Note every node whose `id` stands already, and every end of an edge that is no node."""
     known: set[int] = set()
     for at, node in enumerate(tree["nodes"]):
         if node["id"] in known:

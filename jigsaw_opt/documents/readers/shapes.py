@@ -15,19 +15,7 @@ Sizes = tuple[int, list[Shape]]
 def sizes(kind: str, parameters: Mapping[str, Any], shape: Shape) -> Sizes:
     """Return the weights and kept outputs of a layer.
 
-    Parameters
-    ----------
-    kind
-        Its type as DeepPool spells it.
-    parameters
-        Its parameters.
-    shape
-        Shape of its input without the batch: ``(C, H, W)`` or ``(features,)``.
-
-    Raises
-    ------
-    ValueError
-        If the type is unknown, or parameters or input do not fit it.
+    `shape`: shape of its input without the batch: ``(C, H, W)`` or ``(features,)``.
     """
     if kind not in _SIZES:
         raise ValueError(f"unknown type; known are {', '.join(_SIZES)}")

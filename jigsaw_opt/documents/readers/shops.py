@@ -46,22 +46,9 @@ Row = tuple[int, Sequence[int]]
 def read_jsplib(data: bytes | str, source: str, name: str | None = None, tell: Tell = say_nothing) -> Instance:
     """Read a job shop of JSPLIB.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-    name
-        Name of the instance; by default the one word of a comment in the first line, as `jsplib_text` writes it, else
-        that of the file without its endings.
-    tell
-        Called with what is left out, and with how many jobs visit some of the machines only.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong.
+    `data`: the content of the file; text, or bytes in UTF-8. `name`: name of the instance; by default the one word of a
+    comment in the first line, as `jsplib_text` writes it, else that of the file without its endings. `tell`: called
+    with what is left out, and with how many jobs visit some of the machines only.
     """
     lines = Lines(data, source)
     if name is None and (comment := _NAMED.match(next((line for _, line in lines), ""))):
@@ -83,15 +70,7 @@ def read_jsplib(data: bytes | str, source: str, name: str | None = None, tell: T
 def read_fjsplib(data: bytes | str, source: str, name: str | None = None, tell: Tell = say_nothing) -> Instance:
     """Read a flexible job shop of FJSPLIB whose operations have one machine each.
 
-    Parameters
-    ----------
-    data, source, name, tell
-        As those of `read_jsplib`; by default the name is that of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong, or that lets an operation choose its machine.
+    `data, source, name, tell`: as those of `read_jsplib`; by default the name is that of the file.
     """
     lines = Lines(data, source)
     machines, rows = _headed(lines)

@@ -37,27 +37,14 @@ Tell = Callable[[str], None]
 
 
 def say_nothing(message: str) -> None:
-    """Take a message, and say it to nobody.
-
-    Parameters
-    ----------
-    message
-        The message.
-    """
+    """Take a message, and say it to nobody."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShopOperation:
     """An operation or activity.
 
-    Parameters
-    ----------
-    name
-        Its name.
-    time
-        Its duration, in microseconds.
-    machines
-        Machines or resources that it has alone while it runs; empty where it shares none.
+    `machines`: machines or resources that it has alone while it runs; empty where it shares none.
     """
 
     name: str
@@ -66,15 +53,7 @@ class ShopOperation:
 
 
 def numbers_of(lines: Lines, number: int, line: str) -> list[int] | None:
-    """Return the whole numbers of a line; None, with a problem, where it holds something else.
-
-    Parameters
-    ----------
-    lines
-        Receives the problem.
-    number, line
-        Number of the line, and its text.
-    """
+    """Return the whole numbers of a line; None, with a problem, where it holds something else."""
     words = line.split()
     if not all(map(WORD.fullmatch, words)):
         wrong = next(word for word in words if not WORD.fullmatch(word))
@@ -84,17 +63,7 @@ def numbers_of(lines: Lines, number: int, line: str) -> list[int] | None:
 
 
 def refuse_choices(lines: Lines, choices: Sequence[tuple[int, str]], one: str, several: str) -> None:
-    """Report what may choose, at the line of the first that does, so that a file of many has one problem.
-
-    Parameters
-    ----------
-    lines
-        Receives the problem.
-    choices
-        Numbers of lines, and what may choose there.
-    one, several
-        What is said of one of them, and of more.
-    """
+    """Report what may choose, at the line of the first that does, so that a file of many has one problem."""
     if choices:
         number, first = choices[0]
         what = f"{len(choices):,} {agreeing(len(choices), one, several)}"
@@ -103,17 +72,7 @@ def refuse_choices(lines: Lines, choices: Sequence[tuple[int, str]], one: str, s
 
 
 def require_time(lines: Lines, number: int, time: int) -> None:
-    """Report a duration that is not possible.
-
-    Parameters
-    ----------
-    lines
-        Receives the problem.
-    number
-        Number of the line.
-    time
-        The duration, in microseconds.
-    """
+    """Report a duration that is not possible."""
     if not 0 <= time <= LONGEST_US:
         lines.add(number, f"has a duration of {time}; it is from 0 to 10^12", code="out-of-range")
 
@@ -127,23 +86,8 @@ def instance_of_shop(
 ) -> Instance:
     """Return the instance whose only job has a slot for each machine.
 
-    Parameters
-    ----------
-    name
-        Its name; None for that of the file without its endings.
-    operations
-        What takes time, each with a name of its own.
-    edges
-        Names of two operations, the second of which waits for the first.
-    source
-        Name of the file.
-    release
-        When the job may begin, in microseconds.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no operation, or the edges have a cycle.
+    `name`: its name; None for that of the file without its endings. `edges`: names of two operations, the second of
+    which waits for the first. `release`: when the job may begin, in microseconds.
     """
     if name is None:
         name = PurePath(source).name.split(".")[0]
@@ -167,19 +111,7 @@ def without_empty(
 ) -> tuple[list[ShopOperation], list[tuple[str, str]]]:
     """Leave out activities without a duration; what waits for one waits for all that it waits for.
 
-    Parameters
-    ----------
-    tasks
-        Operations or activities, each with a name of its own.
-    edges
-        Names of two of them, the second of which waits for the first.
-    source
-        Name of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        One waits for itself, or there would be too many edges.
+    `edges`: names of two of them, the second of which waits for the first.
     """
     after: dict[str, set[str]] = {it.name: set() for it in tasks}
     before: dict[str, set[str]] = {it.name: set() for it in tasks}

@@ -34,15 +34,7 @@ def read_psplib(data: bytes | str, source: str, name: str | None = None, tell: T
     A resource that never binds, as all activities together fit, is left out. So are activities without a duration,
     which nothing is told of: they need no resource.
 
-    Parameters
-    ----------
-    data, source, name, tell
-        As those of `read_jsplib`; by default the name is that of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong, and every resource or activity that does not fit.
+    `data, source, name, tell`: as those of `read_jsplib`; by default the name is that of the file.
     """
     lines = Lines(data, source)
     project = _Project()
@@ -120,20 +112,8 @@ def _take_patterson(project: _Project, lines: Lines) -> None:
 class _Project:
     """What has been read of a project so far.
 
-    Parameters
-    ----------
-    successors, durations, demands
-        Of each activity.
-    resources
-        Names of the resources, as ``R 1``, in the order of columns.
-    capacities
-        Of each of them.
-    machines
-        Of each activity the resources that it has alone while it runs.
-    release
-        When the project may begin.
-    where
-        Where the capacities stand.
+    `resources`: names of the resources, as ``R 1``, in the order of columns. `machines`: of each activity the resources
+    that it has alone while it runs.
     """
 
     successors: dict[int, list[int]] = field(default_factory=dict)
@@ -253,14 +233,7 @@ class _Project:
 def _unfit(name: str, demands: Sequence[int], capacity: int) -> str:
     """Return why a resource is no machine that serves one activity at a time; empty where it is, or never binds.
 
-    Parameters
-    ----------
-    name
-        Its name, which begins with R, N or D.
-    demands
-        What activities need of it, in ascending order, each above 0.
-    capacity
-        How much of it there is.
+    `demands`: what activities need of it, in ascending order, each above 0.
     """
     if demands and name[0] == "N":
         return "what activities take is used up, and GPUs are not"

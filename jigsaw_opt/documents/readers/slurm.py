@@ -74,19 +74,8 @@ def resembles(head: str) -> int:
 def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = anything) -> Workload:
     """Read what ``sacct -P`` prints.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-    accept
-        Returns what is wrong with a job that has a model, one text a problem.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong.
+    `data`: the content of the file; text, or bytes in UTF-8. `accept`: returns what is wrong with a job that has a
+    model, one text a problem.
     """
     table = JobTable(data, source, (), "|", records=records_of)
     if missing := [repr(name) for name in _COLUMNS if not table.has(name)]:

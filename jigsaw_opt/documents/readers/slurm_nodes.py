@@ -16,13 +16,7 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 def nodes_of(text: str) -> tuple[str, ...] | None:
-    """Return the names of the nodes in a list, each once; None where the text is no such list.
-
-    Parameters
-    ----------
-    text
-        As in ``n1``, ``gpu[01-03,07],login`` or ``r[1-2]n[1-4]``. Numbers keep their zeros.
-    """
+    """Return the names of the nodes in a list, each once; None where the text is no such list."""
     found: list[str] = []
     at = 0
     while at < len(text):

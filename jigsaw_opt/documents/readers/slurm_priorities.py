@@ -38,20 +38,7 @@ class SlurmConf(NamedTuple):
     """How many lines include other files, which are not read."""
 
     def of_partitions(self, name: str, source: str) -> dict[str, int]:
-        """Return a number of each partition, as ``PriorityTier``; 1 where none is stated, Slurm's default.
-
-        Parameters
-        ----------
-        name
-            Name of the parameter.
-        source
-            Name of the file.
-
-        Raises
-        ------
-        InvalidInputError
-            With every one that is no whole number up to 65533.
-        """
+        """Return a number of each partition, as ``PriorityTier``; 1 where none is stated, Slurm's default."""
         stated = {partition: own.get(name.lower(), "1") for partition, own in self.partitions.items()}
         wrong = [
             partition
@@ -83,17 +70,7 @@ class Association(NamedTuple):
 def read_slurm_conf(data: bytes | str, source: str = "slurm.conf") -> SlurmConf:
     """Read the parameters of Slurm; later lines win, and ``PartitionName=DEFAULT`` is of the partitions behind it.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        It states neither a parameter of priorities nor a partition; or bytes are not UTF-8.
+    `data`: the content of the file; text, or bytes in UTF-8.
     """
     lines = Lines(data, source)
     parameters: dict[str, str] = {}
@@ -147,17 +124,7 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
 def read_shares(data: bytes | str, source: str = "assoc.txt") -> tuple[Association, ...]:
     """Read accounts and users with their shares.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong.
+    `data`: the content of the file; text, or bytes in UTF-8.
     """
     lines, found = Lines(data, source), dict[tuple[str, str], Association]()
     clusters: set[str] = set()
@@ -187,17 +154,7 @@ def read_shares(data: bytes | str, source: str = "assoc.txt") -> tuple[Associati
 def read_qos(data: bytes | str, source: str = "qos.txt") -> Mapping[str, int]:
     """Read the priority of each QOS.
 
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong.
+    `data`: the content of the file; text, or bytes in UTF-8.
     """
     lines, found = Lines(data, source), dict[str, int]()
     for number, row in _rows(lines, ("name", "priority"), _QOS):

@@ -57,13 +57,6 @@ def records_of(header: Sequence[str], lines: Iterable[Cells]) -> Iterator[Cells]
 
     A line continues the record before it unless it begins as a record does. Of cells that are too many, those of one
     column of free text are put together so that all others look as they should.
-
-    Parameters
-    ----------
-    header
-        Names of the columns.
-    lines
-        The lines.
     """
     kept: Cells | None = None
     for number, cells in lines:

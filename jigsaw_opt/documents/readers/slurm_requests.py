@@ -37,17 +37,7 @@ def types_in(resources: Iterable[str]) -> tuple[str, ...]:
 def requests_of(
     name: str, row: Row, allocated: Iterable[str], requested: Iterable[str], tally: Tally
 ) -> dict[str, Any]:
-    """Return what a record asks for, as fields of a job, with the features of its constraint under ``features``.
-
-    Parameters
-    ----------
-    name
-        The number of the job, as in ``7_3``.
-    row, tally
-        The record, and where is counted what is not read.
-    allocated, requested
-        Names of its resources.
-    """
+    """Return what a record asks for, as fields of a job, with the features of its constraint under ``features``."""
     ran_on, asked = types_in(allocated), types_in(requested)
     options = dict(_options(row.optional_text(LAST))) if row.has(LAST) else {}
     asked = asked or tuple(_types_of_options(options))
@@ -82,12 +72,7 @@ def wait_in_turn(
 
     A job that waits in turn stands for those before it, so that long queues need few names.
 
-    Parameters
-    ----------
-    found
-        What `requests_of` gives of each record that is a job, by the name of the record.
-    in_order
-        The names of these records, in order of submission.
+    `found`: what `requests_of` gives of each record that is a job, by the name of the record.
     """
     last: dict[object, list[str]] = {}
     for name in in_order:
@@ -111,17 +96,7 @@ def settle_requests(found: Mapping[str, Mapping[str, Any]], tally: Tally) -> dic
     A feature counts as a type where some job of the trace ran on, or asks for, a type of that name. A job that names no
     type may run on the types on which jobs of its partition ran, as a partition is a set of nodes.
 
-    Parameters
-    ----------
-    found
-        What `requests_of` gives of each record that is a job, with its ``queue``, by the name of the record.
-    tally
-        Counts what is settled.
-
-    Returns
-    -------
-    dict
-        The same without ``features`` and ``singleton``.
+    `found`: what `requests_of` gives of each record that is a job, with its ``queue``, by the name of the record.
     """
     types = dict.fromkeys(name for one in found.values() for name in (one["ran_on"], *(one["gpu_types"] or ())) if name)
     limits = {one["array"]: one["array_limit"] for one in found.values() if one["array_limit"]}

@@ -25,16 +25,8 @@ _FORMATS = "known are the solution files of HiGHS (raw, of write_solution_style 
 class EngineSolution:
     """The values and the objective in a solution file.
 
-    Parameters
-    ----------
-    engine
-        Name of the engine whose format it has.
-    objective
-        Objective that it states, or None.
-    values
-        Value of each column that it lists.
-    complete
-        Whether the engine lists every column; others leave out those that are 0.
+    `engine`: name of the engine whose format it has. `objective`: objective that it states, or None. `values`: value of
+    each column that it lists. `complete`: whether the engine lists every column; others leave out those that are 0.
     """
 
     engine: str
@@ -54,20 +46,7 @@ class _Format(NamedTuple):
 
 
 def read_solution(data: bytes | str, source: str = "solution") -> EngineSolution:
-    """Read a solution file.
-
-    Parameters
-    ----------
-    data
-        Its content; bytes are UTF-8.
-    source
-        What problems call it: usually its name.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem: it is of no known format, holds no solution, or lines that cannot be read.
-    """
+    """Read a solution file."""
     lines = Lines(data, source, _MOST_LINES)
     text = list(lines)
     found = _format_of(text)

@@ -41,15 +41,7 @@ def anything(_job: TraceJob) -> Sequence[str]:
 
 
 def from_first(workload: Workload, zoned: bool) -> Workload:
-    """Return the workload with its first submission at time 0.
-
-    Parameters
-    ----------
-    workload
-        The workload, whose first job has been submitted first.
-    zoned
-        Whether its dates have a zone.
-    """
+    """Return the workload with its first submission at time 0."""
     first_us = workload.jobs[0].submit_us
 
     def moved(job: TraceJob) -> TraceJob:
@@ -61,17 +53,7 @@ def from_first(workload: Workload, zoned: bool) -> Workload:
 
 
 def headed(head: str, columns: Sequence[str], separator: str = "") -> int:
-    """Count the columns that the first line of a text shares with a format; 0 where any of these is missing.
-
-    Parameters
-    ----------
-    head
-        Beginning of the text.
-    columns
-        Columns that the format must have.
-    separator
-        What stands between cells; empty for what the line shows.
-    """
+    """Count the columns that the first line of a text shares with a format; 0 where any of these is missing."""
     line = head.partition("\n")[0]
     cells = {cell.strip().strip('"') for cell in line.split(separator or _separator_of(line))}
     return len(columns) if cells.issuperset(columns) else 0
@@ -85,29 +67,13 @@ def _separator_of(header: str) -> str:
 class JobTable:
     """A trace with one job a line under a header, or columns named by the caller where there is no header.
 
-    Parameters
-    ----------
-    data, source
-        The text, and what problems call it.
-    required
-        Columns that must be there; others may be.
-    separator
-        What stands between cells; empty for a comma, a semicolon or a tab, as the header has it. Behind a semicolon
-        numbers may have a decimal comma.
-    columns
-        Names of the columns of a text without a header.
-    names
-        What the text calls columns, by the names that they have here; those not in it have the same name.
-    records
-        Makes records of the header and the lines, which were split without regard to free text; None where each line
-        is one. Of such texts a line that is wrong is left out and counted, unless no job is left.
-
-    Attributes
-    ----------
-    stated
-        The columns as the text calls them.
-    tally
-        Counts what is left out, and why.
+    `data, source`: the text, and what problems call it. `required`: columns that must be there; others may be.
+    `separator`: what stands between cells; empty for a comma, a semicolon or a tab, as the header has it. Behind a
+    semicolon numbers may have a decimal comma. `columns`: names of the columns of a text without a header. `names`:
+    what the text calls columns, by the names that they have here; those not in it have the same name. `records`: makes
+    records of the header and the lines, which were split without regard to free text; None where each line is one. Of
+    such texts a line that is wrong is left out and counted, unless no job is left. `stated`: the columns as the text
+    calls them. `tally`: counts what is left out, and why.
     """
 
     def __init__(
@@ -160,15 +126,7 @@ class JobTable:
         return column in self._header
 
     def leave_aside(self, column: str, why: str) -> None:
-        """Tell why a column is not read, in place of the remark on all that are not.
-
-        Parameters
-        ----------
-        column
-            Name of the column.
-        why
-            The remark.
-        """
+        """Tell why a column is not read, in place of the remark on all that are not."""
         self._read.add(column)
         self.tally.remark(why)
 
@@ -206,21 +164,8 @@ class JobTable:
     ) -> Workload:
         """Return the workload of the jobs of all rows.
 
-        Parameters
-        ----------
-        name
-            Name of the workload.
-        job_of
-            Reads the job of a row, or says why it is none.
-        accept
-            Returns what is wrong with a job that has a model, one text a problem.
-        stages
-            Times of the stages of models, by model; None for none.
-
-        Raises
-        ------
-        InvalidInputError
-            With every problem of every line.
+        `job_of`: reads the job of a row, or says why it is none. `accept`: returns what is wrong with a job that has a
+        model, one text a problem. `stages`: times of the stages of models, by model; None for none.
         """
         return self.workload_of(name, ((row.number, job_of(row)) for row in self), accept, stages)
 
@@ -233,21 +178,9 @@ class JobTable:
     ) -> Workload:
         """Return the workload of jobs that were read.
 
-        Parameters
-        ----------
-        name
-            Name of the workload.
-        found
-            Jobs, or reasons why there is none, each with the number of its line.
-        accept
-            Returns what is wrong with a job that has a model, one text a problem.
-        stages
-            Times of the stages of models, by model; None for none.
-
-        Raises
-        ------
-        InvalidInputError
-            With every problem of every line.
+        `found`: jobs, or reasons why there is none, each with the number of its line. `accept`: returns what is wrong
+        with a job that has a model, one text a problem. `stages`: times of the stages of models, by model; None for
+        none.
         """
         jobs: list[TraceJob] = []
         numbers = array("Q")
@@ -308,18 +241,9 @@ class _Cells(dict[str, str]):
 class Row:
     """The cells of a line. A cell that cannot be read is noted as a problem and read as its least value.
 
-    Parameters
-    ----------
-    lines
-        Receives the problems.
-    number
-        Number of the line, from 1.
-    cells
-        Text of each cell, by column.
-    zone
-        Whether the moments of the table so far have a zone.
-    decimal_comma
-        Whether numbers that are not whole may have a comma before their fraction.
+    `number`: number of the line, from 1. `cells`: text of each cell, by column. `zone`: whether the moments of the
+    table so far have a zone. `decimal_comma`: whether numbers that are not whole may have a comma before their
+    fraction.
     """
 
     def __init__(self, lines: Lines, number: int, cells: dict[str, str], zone: Zone, decimal_comma: bool) -> None:
@@ -365,15 +289,7 @@ class Row:
         return _ZERO.fullmatch(self._cells[column]) is not None
 
     def integer(self, column: str, least: int = 1) -> int:
-        """Return a whole number; also one written with a fraction of zeros.
-
-        Parameters
-        ----------
-        column
-            Name of the column.
-        least
-            The smallest value that is right.
-        """
+        """Return a whole number; also one written with a fraction of zeros."""
         if self._decimal_comma and "," in self._cells[column]:  # of thousands, perhaps
             self.add(f"{column} is a whole number, not {self._cells[column][:_LONGEST_QUOTE]!r}", code="wrong-type")
             return least
@@ -386,27 +302,11 @@ class Row:
         return self._at_least(column, number, least)
 
     def optional(self, column: str, least: int = 1) -> int | None:
-        """Return a whole number, or None where the cell is empty or there is no such column.
-
-        Parameters
-        ----------
-        column
-            Name of the column.
-        least
-            The smallest value that is right.
-        """
+        """Return a whole number, or None where the cell is empty or there is no such column."""
         return self.integer(column, least) if self._cells.get(column) else None
 
     def real(self, column: str, least: float = 0.0) -> float:
-        """Return a number as a float.
-
-        Parameters
-        ----------
-        column
-            Name of the column.
-        least
-            The smallest value that is right.
-        """
+        """Return a number as a float."""
         number = self._number(column, _MOST_REAL)
         if number is None:
             return least
@@ -420,17 +320,7 @@ class Row:
         return self.shared(column) if self._cells.get(column) else None
 
     def microseconds(self, column: str, unit_us: int = 1_000_000, least: int = 0) -> int:
-        """Return a time that the trace gives in some unit, to the nearest microsecond.
-
-        Parameters
-        ----------
-        column
-            Name of the column.
-        unit_us
-            Microseconds of a unit of the trace.
-        least
-            The smallest time that is right, in microseconds.
-        """
+        """Return a time that the trace gives in some unit, to the nearest microsecond."""
         number = self._number(column)
         return least if number is None else self._at_least(column, number * unit_us, least, number)
 
@@ -450,17 +340,7 @@ class Row:
         return found.time_us
 
     def duration(self, column: str, unit_us: int = 1_000_000, least: int = 0) -> int:
-        """Return a number of units, or a time as in ``1-02:03:04`` or ``02:03:04``, in microseconds.
-
-        Parameters
-        ----------
-        column
-            Name of the column.
-        unit_us
-            Microseconds of a unit of the trace.
-        least
-            The smallest time that is right, in microseconds, where it is a number of units.
-        """
+        """Return a number of units, or a time as in ``1-02:03:04`` or ``02:03:04``, in microseconds."""
         found = duration_us(self._cells[column])
         return self.microseconds(column, unit_us, least) if found is None else found
 

@@ -18,12 +18,7 @@ STILL_RUNNING = "not ended"
 class Unfinished(NamedTuple):
     """A job that waits or runs, which is left out because how long it lasts is not known.
 
-    Parameters
-    ----------
-    job
-        What is known of it; it runs where it has a start.
-    reason
-        Why it is left out, as of `Tally.leave_out`.
+    `job`: what is known of it; it runs where it has a start. `reason`: why it is left out, as of `Tally.leave_out`.
     """
 
     job: TraceJob
@@ -31,21 +26,7 @@ class Unfinished(NamedTuple):
 
     @classmethod
     def of(cls, name: str, submit_us: int, gpus: int, reason: str = STILL_RUNNING, **stated: Any) -> Unfinished:
-        """Return the job of which the trace states no more than this.
-
-        Parameters
-        ----------
-        name
-            Name of the job.
-        submit_us
-            When it was submitted, in microseconds.
-        gpus
-            GPUs that it asks for.
-        reason
-            Why it is left out.
-        stated
-            Further fields of `TraceJob`.
-        """
+        """Return the job of which the trace states no more than this."""
         return cls(TraceJob(name, submit_us, "seconds", gpus, **stated), reason)
 
 
@@ -75,14 +56,7 @@ class Tally:
     def workload(self, name: str, jobs: Iterable[TraceJob], stages: Mapping[str, StageTimes] | None = None) -> Workload:
         """Return the workload of the jobs that were not left out, with all counts.
 
-        Parameters
-        ----------
-        name
-            Name of the workload.
-        jobs
-            The jobs, in its order.
-        stages
-            Times of the stages of models, by model; None for none.
+        `stages`: times of the stages of models, by model; None for none.
         """
         unfinished = tuple(sorted((one.job for one in self._unfinished), key=lambda job: job.submit_us))
         reasons = Counter(one.reason for one in self._unfinished)

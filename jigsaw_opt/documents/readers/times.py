@@ -27,12 +27,7 @@ _EPOCH = datetime(1970, 1, 1)
 class PointInTime(NamedTuple):
     """A point in time.
 
-    Parameters
-    ----------
-    time_us
-        Microseconds since 1970, in UTC where it has a zone and else by its local clock.
-    zoned
-        Whether it has one.
+    `time_us`: microseconds since 1970, in UTC where it has a zone and else by its local clock.
     """
 
     time_us: int
@@ -51,15 +46,7 @@ class Zone:
         return self._first is not None and self._first[0]
 
     def problem(self, zoned: bool, where: str) -> str:
-        """Return what is wrong with a moment beside the first one of the text; empty where nothing is.
-
-        Parameters
-        ----------
-        zoned
-            Whether the moment has a zone.
-        where
-            What a message calls its place.
-        """
+        """Return what is wrong with a moment beside the first one of the text; empty where nothing is."""
         if self._first is None:
             self._first = zoned, where
         if self._first[0] == zoned:

@@ -21,22 +21,7 @@ def resembles(head: str) -> int:
 
 
 def read_tiresias(data: bytes | str, source: str = "trace.csv", accept: Accept = anything) -> Workload:
-    """Read a trace of Tiresias.
-
-    Parameters
-    ----------
-    data
-        The content of the file; text, or bytes in UTF-8.
-    source
-        What problems call it: usually the name of the file.
-    accept
-        Returns what is wrong with a job that has a model, one text a problem.
-
-    Raises
-    ------
-    InvalidInputError
-        With every line that is wrong.
-    """
+    """Read a trace of Tiresias."""
     return JobTable(data, source, _COLUMNS).workload(source, _job, accept)
 
 

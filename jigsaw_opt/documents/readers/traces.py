@@ -41,23 +41,7 @@ def read_trace(
 ) -> Workload:
     """Read a trace in the format called `name`.
 
-    Parameters
-    ----------
-    name
-        A name in `READERS`.
-    data, source
-        The text, and what problems call it.
-    accept
-        Says what is wrong with a job that is well written.
-    columns
-        What the text calls the columns of our own format, ``csv``; see `decode_workload`.
-
-    Raises
-    ------
-    UsageError
-        There is no such format, or `columns` are given for one that is not ours.
-    InvalidInputError
-        With every line that is wrong.
+    `columns`: what the text calls the columns of our own format, ``csv``; see `decode_workload`.
     """
     if name not in READERS:
         raise UsageError(

@@ -38,14 +38,7 @@ class Tree:
     def add(self, message: str, hint: str = "", *, code: Code) -> None:
         """Note that it is wrong, once.
 
-        Parameters
-        ----------
-        message
-            What is wrong.
-        hint
-            What would put it right; empty for nothing.
-        code
-            Kind of the problem.
+        `hint`: what would put it right; empty for nothing.
         """
         if (self.place, message) not in self._noted:
             self._noted.add((self.place, message))
@@ -119,14 +112,7 @@ def accepted_jobs(
 
     An item in which something is wrong is left out and counted as well; only where no job is left is it an error.
 
-    Parameters
-    ----------
-    found
-        Items of a document, each with its job, or with the reason why it is none.
-    accept
-        Says what is wrong with a job that is well written.
-    tally
-        Counts the reasons.
+    `found`: items of a document, each with its job, or with the reason why it is none.
     """
     jobs: dict[str, TraceJob] = {}
     spared: list[Problem] = []

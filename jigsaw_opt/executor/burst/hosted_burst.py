@@ -27,11 +27,6 @@ class HostedBurst(HostedStages):
 
     Every process of a layer has the same share of the batch. Gradients of a layer's parameters are added up over its
     processes, so that they are those of the mean loss of the whole batch.
-
-    Parameters
-    ----------
-    groups
-        The groups of `stage_groups`.
     """
 
     def __init__(

@@ -11,22 +11,7 @@ __all__ = ["reshard", "rows_of"]
 
 
 def rows_of(rank: int, processes: int, samples: int) -> range:
-    """Return the samples of a layer that a process has; maybe none.
-
-    Parameters
-    ----------
-    rank
-        Number of the process.
-    processes
-        How many processes have the layer; they divide `samples`.
-    samples
-        Samples of the whole batch.
-
-    Returns
-    -------
-    range
-        Indices of the samples in the batch.
-    """
+    """Return the samples of a layer that a process has; maybe none."""
     each = samples // processes
     return range(rank * each, (rank + 1) * each) if rank < processes else range(0)
 
@@ -36,23 +21,9 @@ def reshard(
 ) -> Tensor | None:
     """Move samples from the first processes of one number to those of another; all processes of either take part.
 
-    Parameters
-    ----------
-    held
-        The samples of this process; None where it has none.
-    samples
-        How many there are in all.
-    ways
-        How many processes have them, and how many are to have them.
-    row
-        What a sample is like, on the device of this process.
-    group
-        The processes.
+    The samples that this process is to have; None where there are none.
 
-    Returns
-    -------
-    Tensor or None
-        The samples that this process is to have; None where there are none.
+    `held`: the samples of this process; None where it has none.
     """
     rank, (before, after) = dist.get_rank(), ways
     mine, wanted = rows_of(rank, before, samples), rows_of(rank, after, samples)

@@ -22,17 +22,7 @@ _SHOWN = 160
 def require_equal_shapes(model: nn.Module, group: dist.ProcessGroup | None) -> None:
     """Refuse processes that hold parameters of different names, shapes or types.
 
-    Parameters
-    ----------
-    model
-        The model of this process.
-    group
-        The processes; None for all.
-
-    Raises
-    ------
-    UsageError
-        Some process differs from the first one; the message has its rank.
+    `group`: the processes; None for all.
     """
     held = repr([(name, tuple(p.shape), str(p.dtype), p.requires_grad) for name, p in model.named_parameters()])
     found = _gathered([_number(held.encode())], next(model.parameters()).device, group)
@@ -43,17 +33,7 @@ def require_equal_shapes(model: nn.Module, group: dist.ProcessGroup | None) -> N
 
 
 def require_equal_parameters(model: nn.Module, iteration: int, group: dist.ProcessGroup | None) -> None:
-    """Raise `RunFailedError` that names the first parameter that differs between processes, and where.
-
-    Parameters
-    ----------
-    model
-        The same in all processes.
-    iteration
-        How many have ended, for the message.
-    group
-        All processes that train it.
-    """
+    """Raise `RunFailedError` that names the first parameter that differs between processes, and where."""
     named = dict(model.named_parameters())
     digests = [_number(p.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()) for p in named.values()]
     found = _gathered(digests, next(iter(named.values())).device, group)
@@ -65,17 +45,7 @@ def require_equal_parameters(model: nn.Module, iteration: int, group: dist.Proce
 
 
 def require_batches(model: nn.Module, group: dist.ProcessGroup | None, has_batch: bool) -> None:
-    """Raise `UsageError` in all processes, where some have no batch to find the parts of the model with.
-
-    Parameters
-    ----------
-    model
-        The same in all processes.
-    group
-        All processes that train it.
-    has_batch
-        Whether this process has one.
-    """
+    """Raise `UsageError` in all processes, where some have no batch to find the parts of the model with."""
     found = _gathered([int(has_batch)], next(model.parameters()).device, group)
     without = ", ".join(str(rank) for rank, (has,) in enumerate(found) if not has)
     if without:
@@ -100,21 +70,8 @@ def require_equal_passes(
 ) -> frozenset[int]:
     """Raise `UsageError`, in all processes the same, that says which facts differ between them, and where.
 
-    Parameters
-    ----------
-    facts
-        What this process is about to do, by name; all processes have the same names.
-    device
-        Whose tensors the group sends.
-    group
-        All processes that train.
-    has_ended
-        Whether this process has no batch left, so that its facts do not count.
-
-    Returns
-    -------
-    frozenset of int
-        Ranks of those that have no batch left.
+    `facts`: what this process is about to do, by name; all processes have the same names. `has_ended`: whether this
+    process has no batch left, so that its facts do not count.
     """
     found = _gathered([_ENDED if has_ended else _number(fact.encode()) for fact in facts.values()], device, group)
     ended = frozenset(rank for rank, own in enumerate(found) if own[0] == _ENDED)

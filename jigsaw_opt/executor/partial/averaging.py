@@ -32,14 +32,7 @@ RUN_BYTES = 25 * 2**20
 class ParameterRun:
     """Parameters of one bucket, type and device, whose gradients are exchanged in one piece.
 
-    Parameters
-    ----------
-    bucket
-        1 at the output side.
-    parameters
-        About in the order in which their gradients get ready.
-    stream
-        Where they are exchanged.
+    `parameters`: about in the order in which their gradients get ready.
     """
 
     def __init__(self, bucket: int, parameters: Sequence[nn.Parameter], stream: TransferStream) -> None:
@@ -81,16 +74,7 @@ class ParameterRun:
     ) -> None:
         """Exchange what is written, with the other workers; in the thread of transfers.
 
-        Parameters
-        ----------
-        exchange
-            The exchange of the workers.
-        levels
-            The level of each worker.
-        hook
-            What exchanges gradients in its place, if there is one; marks go by the exchange all the same.
-        index, is_last
-            Place of the run among those of the backward pass.
+        `hook`: what exchanges gradients in its place, if there is one; marks go by the exchange all the same.
         """
         if hook is None:
             exchange.run(self.bucket, levels, self.flat)
@@ -106,13 +90,7 @@ class ParameterRun:
         self.flat.fill_(torch.nan)
 
     def give_back(self) -> None:
-        """Make what was exchanged the gradients; where nobody has a gradient there is none.
-
-        Raises
-        ------
-        RunFailedError
-            A contributor has none to give.
-        """
+        """Make what was exchanged the gradients; where nobody has a gradient there is none."""
         marks = self._marks.tolist()
         if any(mark != mark for mark in marks):
             raise RunFailedError("the backward pass failed in another process, so gradients are not averaged")
@@ -129,13 +107,7 @@ class ParameterRun:
 
 
 def runs_of(buckets: Mapping[nn.Parameter, int]) -> list[ParameterRun]:
-    """Return the trained parameters in runs, from the output to the input.
-
-    Parameters
-    ----------
-    buckets
-        Bucket of each parameter, in the order of the forward pass.
-    """
+    """Return the trained parameters in runs, from the output to the input."""
     backwards = [p for p in reversed(list(buckets)) if p.requires_grad]
     backwards.sort(key=buckets.__getitem__)
     streams = {device: transfer_stream(device) for device in {p.device for p in backwards}}
@@ -162,23 +134,10 @@ class GradientAverage:
     Where a backward pass goes through several models, one that begins later sends after those before it, for which
     gradients arrive late or never may differ between workers.
 
-    Parameters
-    ----------
-    runs
-        Runs of parameters from the output to the input.
-    exchange
-        The exchange of the workers.
-    levels
-        The level of each worker.
-    level
-        The level of this worker.
-    agree
-        Called first in the thread of transfers; returns the ranks that have no batch left, which count as if their
-        level were 0. Raises where the processes do not do the same, and nothing is sent.
-    turn
-        What the exchange of each run waits for.
-    hook
-        What exchanges gradients in place of the exchange; None for none.
+    `runs`: runs of parameters from the output to the input. `agree`: called first in the thread of transfers; returns
+    the ranks that have no batch left, which count as if their level were 0. Raises where the processes do not do the
+    same, and nothing is sent. `turn`: what the exchange of each run waits for. `hook`: what exchanges gradients in
+    place of the exchange; None for none.
     """
 
     def __init__(
@@ -210,13 +169,7 @@ class GradientAverage:
         return self._agreed.result()
 
     def arrived(self, parameter: Tensor) -> None:
-        """Note that the gradient of `parameter` is complete, and send what may be sent.
-
-        Raises
-        ------
-        UsageError
-            The run had been complete before, so that a part of it has been sent.
-        """
+        """Note that the gradient of `parameter` is complete, and send what may be sent."""
         at = self._run_of.get(parameter)
         if at is not None and self._runs[at].bucket <= self._level:
             if at < len(self._sent):
@@ -231,15 +184,7 @@ class GradientAverage:
         self._send_in_order()
 
     def finish(self) -> None:
-        """Send what is left, wait for all of it, and write the averages into the gradients.
-
-        Raises
-        ------
-        UsageError
-            Gradients were taken before they were averaged, or the processes do not do the same.
-        RunFailedError
-            The backward pass of another process has failed.
-        """
+        """Send what is left, wait for all of it, and write the averages into the gradients."""
         is_taken = any(parameter.grad is None for parameter in self._arrived)
         self._send_in_order(is_over=True)
         assert self._agreed is not None
@@ -310,14 +255,7 @@ def without(levels: Sequence[int], ended: frozenset[int]) -> list[int]:
 def broadcast(tensors: Iterable[Tensor], group: dist.ProcessGroup | None, source: int = 0) -> None:
     """Overwrite tensors with those of one process of the group, in one message for each type and device.
 
-    Parameters
-    ----------
-    tensors
-        The tensors, alike in all processes.
-    group
-        The processes; None for all.
-    source
-        Rank of the process in the group.
+    `group`: the processes; None for all.
     """
     alike: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
     for tensor in tensors:

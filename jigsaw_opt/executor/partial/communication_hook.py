@@ -15,18 +15,8 @@ __all__ = ["CommunicationHook", "GradientBucket"]
 class GradientBucket:
     """What a hook is given; it has the methods of `torch.distributed.GradBucket`.
 
-    Parameters
-    ----------
-    index
-        Number of the piece of gradients in this backward pass, from 0.
-    numbers
-        The gradients, flat; zeros where this worker has none to give.
-    views
-        The gradient of each parameter, within `numbers`.
-    parameters
-        The parameters.
-    is_last
-        Whether no other piece follows.
+    `index`: number of the piece of gradients in this backward pass, from 0. `numbers`: the gradients, flat; zeros where
+    this worker has none to give. `views`: the gradient of each parameter, within `numbers`.
     """
 
     def __init__(
@@ -64,12 +54,8 @@ class GradientBucket:
 class CommunicationHook:
     """A hook with its state.
 
-    Parameters
-    ----------
-    state
-        The first argument of the hook, such as a process group.
-    hook
-        Takes state and bucket, and returns a future of the mean over all workers.
+    `state`: the first argument of the hook, such as a process group. `hook`: takes state and bucket, and returns a
+    future of the mean over all workers.
     """
 
     state: Any
@@ -81,15 +67,7 @@ class CommunicationHook:
         return str(getattr(self.hook, "__qualname__", type(self.hook).__name__))
 
     def run(self, bucket: GradientBucket, contributors: int, workers: int) -> None:
-        """Write the mean over contributors into the bucket; the other workers have given zeros.
-
-        Parameters
-        ----------
-        bucket
-            The gradients.
-        contributors, workers
-            How many workers give gradients, of how many.
-        """
+        """Write the mean over contributors into the bucket; the other workers have given zeros."""
         found = self.hook(self.state, bucket)
         if isinstance(found, torch._C.Future):
             found = found.wait()

@@ -13,18 +13,8 @@ __all__ = ["Description", "LevelReach", "describe"]
 class LevelReach:
     """The reach of a backward pass to a level.
 
-    Parameters
-    ----------
-    level
-        1 at the output side.
-    cut
-        Module at whose first call the level begins; None for full depth.
-    parameters
-        Numbers that it trains.
-    gradient_bytes
-        Bytes of their gradients.
-    share
-        Share of the time of the whole backward pass; None where none could be timed, for no output has a graph.
+    `cut`: module at whose first call the level begins; None for full depth. `share`: share of the time of the whole
+    backward pass; None where none could be timed, for no output has a graph.
     """
 
     level: int
@@ -38,12 +28,8 @@ class LevelReach:
 class Description:
     """The levels of a model, from the output on; as text it is a table.
 
-    Parameters
-    ----------
-    levels
-        What each level reaches, from level 1.
-    unused
-        Trained numbers that no first pass used, so that they belong to the deepest level alone.
+    `levels`: what each level reaches, from level 1. `unused`: trained numbers that no first pass used, so that they
+    belong to the deepest level alone.
     """
 
     levels: tuple[LevelReach, ...]

@@ -36,20 +36,12 @@ TIMED = 3
 class ForwardOrder:
     """The record of a forward pass, and of the backward passes that were timed.
 
-    Parameters
-    ----------
-    calls
-        Moment of the first call of each module that was called, by name; ascending.
-    uses
-        Moment of the first use of each parameter that was used; ascending. Moments of calls and uses are distinct.
-    gradients_us
-        Microseconds from the begin of a backward pass to the gradient of each trained parameter; ascending.
-    end_us
-        Microseconds from the begin of that pass to its end; 0 where there is none to time, for no output has a graph.
-    is_reentrant
-        Whether parameters were used in activation checkpointing with ``use_reentrant=True``.
-    raising
-        Modules that made an output require a gradient of their own accord, where no parameter did.
+    `calls`: moment of the first call of each module that was called, by name; ascending. `uses`: moment of the first
+    use of each parameter that was used; ascending. Moments of calls and uses are distinct. `gradients_us`: microseconds
+    from the begin of a backward pass to the gradient of each trained parameter; ascending. `end_us`: microseconds from
+    the begin of that pass to its end; 0 where there is none to time, for no output has a graph. `is_reentrant`: whether
+    parameters were used in activation checkpointing with ``use_reentrant=True``. `raising`: modules that made an output
+    require a gradient of their own accord, where no parameter did.
     """
 
     calls: dict[str, int] = field(default_factory=dict)
@@ -86,19 +78,7 @@ def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
 
     Parameters, buffers, generators and gradients stay as they were.
 
-    Parameters
-    ----------
-    model
-        A module, compiled or not; it runs uncompiled.
-    args, kwargs
-        Its inputs, which it gets as copies.
-    is_timed
-        Whether there are backward passes; without them all times are 0.
-
-    Returns
-    -------
-    ForwardOrder
-        Modules and parameters in the order of their first use, and times of the backward pass in microseconds.
+    Modules and parameters in the order of their first use, and times of the backward pass in microseconds.
     """
     model, order = eager(model), ForwardOrder()
     clock = count()
@@ -119,15 +99,7 @@ def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
 
 
 def undisturbed_outputs(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the outputs of one more forward pass, which leaves everything as it was, as `observe` does.
-
-    Parameters
-    ----------
-    model
-        A module, compiled or not; it runs uncompiled.
-    args, kwargs
-        Its inputs, which it gets as copies.
-    """
+    """Return the outputs of one more forward pass, which leaves everything as it was, as `observe` does."""
     model = eager(model)
     copies = _copied((args, kwargs))
     with _undisturbed(model):
@@ -178,15 +150,7 @@ def _is_in_reentrant_checkpoint() -> bool:
 
 @contextmanager
 def first_calls(modules: Iterable[tuple[Key, nn.Module]], note: Callable[[Key, Any], object]) -> Iterator[None]:
-    """Call a function when each module is called for the first time, as long as the block lasts.
-
-    Parameters
-    ----------
-    modules
-        Keys and modules.
-    note
-        Called with the key of the module and its inputs.
-    """
+    """Call a function when each module is called for the first time, as long as the block lasts."""
     called: set[Key] = set()
 
     def noting(key: Key) -> Callable[..., None]:
@@ -220,15 +184,7 @@ def _raised(model: nn.Module, inputs: Any, raising: list[nn.Module]) -> Iterator
 
 
 def is_raised(value: Tensor, inputs: list[Tensor]) -> bool:
-    """Return whether a tensor was made to require a gradient within a model that has these inputs.
-
-    Parameters
-    ----------
-    value
-        The tensor.
-    inputs
-        The inputs of the model.
-    """
+    """Return whether a tensor was made to require a gradient within a model that has these inputs."""
     is_made_here = not isinstance(value, nn.Parameter) and all(value is not given for given in inputs)
     return value.requires_grad and value.is_leaf and is_made_here
 

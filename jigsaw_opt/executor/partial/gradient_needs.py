@@ -26,15 +26,7 @@ class GradientNeeds:
         self._known: dict[Hashable, _Places] = {}
 
     def learn(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        """Note which outputs of a whole forward pass require a gradient.
-
-        Parameters
-        ----------
-        module
-            The module, in which no trained parameter is frozen.
-        inputs, outputs
-            What it got and returned.
-        """
+        """Note which outputs of a whole forward pass require a gradient."""
         self._known[_kind(module, inputs, outputs)] = frozenset(at for at, out in placed(outputs) if out.requires_grad)
 
     def anchored(
@@ -48,17 +40,6 @@ class GradientNeeds:
         """Return outputs from which a backward pass can start wherever it can at full depth.
 
         What requires a gradient in a whole pass alone gets an anchor: a leaf of its own that changes no bit of it.
-
-        Parameters
-        ----------
-        module
-            The module.
-        args, kwargs
-            Its inputs.
-        outputs
-            What it returned in a forward pass in which some parameters were frozen.
-        hook
-            Called with an anchor that has its gradient.
         """
         lacking = {place: value for place, value in placed(outputs) if _can_lack_a_graph(value)}
         if not lacking:

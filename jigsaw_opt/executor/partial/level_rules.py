@@ -22,20 +22,7 @@ LevelRule = Callable[[int], tuple[int, ...]]
 
 
 def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granularity: int, seed: int) -> LevelRule:
-    """Return the rule that `levels` names, for so many levels and workers.
-
-    Parameters
-    ----------
-    levels, warm_up, granularity, seed
-        As for `PartialBackprop`.
-    depth, workers
-        Levels of the model and workers of the job.
-
-    Raises
-    ------
-    UsageError
-        There is no such rule, or one of the numbers is out of range.
-    """
+    """Return the rule that `levels` names, for so many levels and workers."""
     if levels == "free":
         levels = FreeDepth()
     if isinstance(levels, FreeDepth):

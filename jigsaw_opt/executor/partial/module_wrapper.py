@@ -13,13 +13,7 @@ __all__ = ["ModuleWrapper"]
 
 
 class ModuleWrapper(nn.Module):
-    """A wrapper in place of a module: its attributes, parameters and states are the module's.
-
-    Parameters
-    ----------
-    module
-        What is wrapped.
-    """
+    """A wrapper in place of a module: its attributes, parameters and states are the module's."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()

@@ -18,15 +18,7 @@ def tensors(outputs: Any) -> Iterator[Tensor]:
 
 
 def placed(outputs: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
-    """Yield the tensors in nested outputs, each with its place: the keys that lead to it.
-
-    Parameters
-    ----------
-    outputs
-        A tensor, or nested tuples, lists, dictionaries and dataclasses.
-    place
-        The keys that lead to `outputs`.
-    """
+    """Yield the tensors in nested outputs, each with its place: the keys that lead to it."""
     if isinstance(outputs, Tensor):
         yield place, outputs
     else:
@@ -35,15 +27,7 @@ def placed(outputs: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[An
 
 
 def mapped(outputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return nested outputs with each tensor changed; what holds no tensor that changes is the same object.
-
-    Parameters
-    ----------
-    outputs
-        A tensor, or nested tuples, lists, dictionaries and dataclasses.
-    change
-        Applied to each tensor.
-    """
+    """Return nested outputs with each tensor changed; what holds no tensor that changes is the same object."""
     if isinstance(outputs, Tensor):
         return change(outputs)
     changed = {key: now for key, value in _items(outputs) if (now := mapped(value, change)) is not value}

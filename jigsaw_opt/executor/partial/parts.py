@@ -27,17 +27,11 @@ NEARLY = 1.25
 class ModelParts:
     """A cut model: its cuts, buckets and costs.
 
-    Parameters
-    ----------
-    cuts
-        Names of modules in the order of the forward pass; level ``d`` begins at the ``d``-th from the output.
-    buckets
-        Bucket of each parameter, 1 at the output side to ``len(cuts) + 1``, in the order of the forward pass.
-        Those that no operation was seen to use belong to the last one, and come first.
-    backward_us
-        Time of each part in a backward pass, from the input to the output; zeros where none could be timed.
-    unused
-        Parameters that no operation was seen to use.
+    `cuts`: names of modules in the order of the forward pass; level ``d`` begins at the ``d``-th from the output.
+    `buckets`: bucket of each parameter, 1 at the output side to ``len(cuts) + 1``, in the order of the forward pass.
+    Those that no operation was seen to use belong to the last one, and come first. `backward_us`: time of each part in
+    a backward pass, from the input to the output; zeros where none could be timed. `unused`: parameters that no
+    operation was seen to use.
     """
 
     cuts: tuple[str, ...]
@@ -71,20 +65,7 @@ def are_cuts(cuts: Any) -> bool:
 
 
 def require_modules(model: nn.Module, cuts: Sequence[str]) -> None:
-    """Refuse cuts that are no modules of a model, or that are named twice.
-
-    Parameters
-    ----------
-    model
-        The model.
-    cuts
-        Names of modules.
-
-    Raises
-    ------
-    UsageError
-        There are such cuts; the error lists them all.
-    """
+    """Refuse cuts that are no modules of a model, or that are named twice."""
     known = dict(eager(model).named_modules(remove_duplicate=False))
     wrong = []
     for name in dict.fromkeys(cuts):
@@ -101,25 +82,9 @@ def require_modules(model: nn.Module, cuts: Sequence[str]) -> None:
 def split(model: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> ModelParts:
     """Cut a model.
 
-    Parameters
-    ----------
-    model
-        The model that was observed.
-    order
-        A forward pass of it.
-    cuts
-        Names of modules in any order, or how many to find so that the parts take about equal time.
+    The cuts in the order of the forward pass, and the bucket of each trained parameter.
 
-    Returns
-    -------
-    ModelParts
-        The cuts in the order of the forward pass, and the bucket of each trained parameter.
-
-    Raises
-    ------
-    UsageError
-        A module is never called, or there are too few places, or the model checkpoints activations by a backward pass
-        within another one.
+    `cuts`: names of modules in any order, or how many to find so that the parts take about equal time.
     """
     if order.is_reentrant and cuts:
         raise UsageError(
@@ -218,16 +183,7 @@ def split_alike(
     Cuts, times and buckets are those of the first process. A parameter that its pass did not use is where that of
     another one used it, nearest the input.
 
-    Parameters
-    ----------
-    model
-        The model.
-    order
-        What the forward pass of this process called and used.
-    cuts
-        Names of modules, or the number of cuts.
-    group
-        The processes; None for all.
+    `group`: the processes; None for all.
     """
     own = split(model, order, cuts)
     names = [name for name, _ in eager(model).named_modules()]

@@ -19,18 +19,9 @@ __all__ = ["BackwardPass", "ForwardPass", "UpdateWatch", "of_unseen_outputs"]
 class ForwardPass:
     """A forward pass, with what it has fixed for the backward pass that follows.
 
-    Parameters
-    ----------
-    iteration
-        The iteration to which it belongs.
-    levels
-        The level of each worker.
-    beyond
-        Trained parameters that this worker's level does not reach.
-    unreached
-        Those of them that no worker's level reaches.
-    synchronise
-        Whether gradients are averaged after it.
+    `iteration`: the iteration to which it belongs. `beyond`: trained parameters that this worker's level does not
+    reach. `unreached`: those of them that no worker's level reaches. `synchronise`: whether gradients are averaged
+    after it.
     """
 
     iteration: int
@@ -41,13 +32,7 @@ class ForwardPass:
 
 
 def of_unseen_outputs(pending: Sequence[ForwardPass]) -> ForwardPass | None:
-    """Return the latest of the passes that wait for a backward pass, or None: that of outputs in unknown objects.
-
-    Raises
-    ------
-    UsageError
-        Gradients are averaged after some of the passes alone.
-    """
+    """Return the latest of the passes that wait for a backward pass, or None: that of outputs in unknown objects."""
     if len({forward.synchronise for forward in pending}) > 1:
         raise UsageError(
             "a backward pass begins from an output that is in no tuple, list, dictionary or dataclass, after "
@@ -59,13 +44,7 @@ def of_unseen_outputs(pending: Sequence[ForwardPass]) -> ForwardPass | None:
 
 
 class UpdateWatch:
-    """A guard against updates of parameters within a backward pass, when gradients are not averaged yet.
-
-    Parameters
-    ----------
-    trained
-        The parameters.
-    """
+    """A guard against updates of parameters within a backward pass, when gradients are not averaged yet."""
 
     def __init__(self, trained: Sequence[nn.Parameter]) -> None:
         self._trained, self._set = trained, frozenset(trained)
@@ -97,22 +76,10 @@ class UpdateWatch:
 class BackwardPass:
     """A backward pass under way.
 
-    Parameters
-    ----------
-    forward
-        The pass before it.
-    average
-        Its exchange; None before the first gradient, and where there is none.
-    reached
-        Whether some gradient has arrived.
-    frozen
-        What is frozen until it ends.
-    earlier
-        Gradients of earlier backward passes, of parameters that no worker reaches; they are put back when it ends.
-    watch
-        What sees that nothing updates the parameters meanwhile.
-    end
-        Called when it has ended, well or not.
+    `average`: its exchange; None before the first gradient, and where there is none. `frozen`: what is frozen until it
+    ends. `earlier`: gradients of earlier backward passes, of parameters that no worker reaches; they are put back when
+    it ends. `watch`: what sees that nothing updates the parameters meanwhile. `end`: called when it has ended, well or
+    not.
     """
 
     forward: ForwardPass

@@ -22,14 +22,7 @@ _SHARDED = {"FSDPModule", "FullyShardedDataParallel"}
 def require_trainable(module: nn.Module, wrapper: type[nn.Module], is_partial: bool) -> None:
     """Raise `UsageError` where a module cannot be trained in a wrapper.
 
-    Parameters
-    ----------
-    module
-        What is to be wrapped.
-    wrapper
-        The class of what wraps it, of which there is none inside.
-    is_partial
-        Whether some levels reach only a part of it.
+    `wrapper`: the class of what wraps it, of which there is none inside.
     """
     parameters = list(module.parameters())
     if any(isinstance(p, UninitializedParameter) for p in parameters):

@@ -77,20 +77,7 @@ atexit.register(_thread.finish)
 
 
 def send(work: Callable[[], T], stream: TransferStream) -> Future[T]:
-    """Have `work` done in the thread of transfers, after what the device has been asked for until now.
-
-    Parameters
-    ----------
-    work
-        What the thread does.
-    stream
-        The device's stream of transfers.
-
-    Returns
-    -------
-    Future
-        Holds the result of `work`.
-    """
+    """Have `work` done in the thread of transfers, after what the device has been asked for until now."""
     number = next(_numbers)
     stream.mark(number)
 
@@ -105,11 +92,6 @@ def own_group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
     """Return a group of the same processes for the thread of transfers alone; all of them call this at the same time.
 
     What the backward pass itself sends, as that of `SyncBatchNorm` does, goes another way.
-
-    Parameters
-    ----------
-    group
-        A group of this process and others; None for the default group.
     """
     whole = _whole(group)
     if whole not in _groups:

@@ -12,10 +12,7 @@ __all__ = ["WeakCall"]
 class WeakCall:
     """A call of a method, as long as its object lives; a copy or what is pickled of it calls nothing.
 
-    Parameters
-    ----------
-    method
-        The bound method; None for a call of nothing.
+    `method`: the bound method; None for a call of nothing.
     """
 
     def __init__(self, method: Callable[..., None] | None = None) -> None:

@@ -35,19 +35,9 @@ __all__ = ["Workers"]
 class Workers:
     """All workers of a model, as one of them sees them.
 
-    Parameters
-    ----------
-    group
-        Their processes; None for the default group, or for a worker alone.
-    broadcast_buffers
-        Whether all get the buffers of the first one after each backward pass.
-
-    Attributes
-    ----------
-    rank, count : int
-        Place of this worker among all, from 0, and how many there are.
-    hook : CommunicationHook or None
-        What exchanges gradients in place of the exchange.
+    `group`: their processes; None for the default group, or for a worker alone. `broadcast_buffers`: whether all get
+    the buffers of the first one after each backward pass. `rank, count`: place of this worker among all, from 0, and
+    how many there are. `hook`: what exchanges gradients in place of the exchange.
     """
 
     def __init__(self, group: dist.ProcessGroup | None, broadcast_buffers: bool) -> None:
@@ -97,14 +87,7 @@ class Workers:
     def average(self, module: nn.Module, running: BackwardPass, turns: Turns | None) -> GradientAverage:
         """Return the exchange of a backward pass under way.
 
-        Parameters
-        ----------
-        module
-            What is trained.
-        running
-            The backward pass.
-        turns
-            In which the runs are exchanged; None for at once.
+        `turns`: in which the runs are exchanged; None for at once.
         """
         forward = running.forward
         turn = {} if turns is None else {"turn": partial(turns.transfer, forward.iteration)}
@@ -141,27 +124,7 @@ class Workers:
             self._joins = self._join_raises = False
 
     def follow(self, module: nn.Module, iteration: int, levels: tuple[int, ...]) -> bool:
-        """Take part in one pass of the others without a batch; once nobody has one, take over what they have learnt.
-
-        Parameters
-        ----------
-        module
-            What is trained.
-        iteration
-            Number of the pass.
-        levels
-            The level of each worker in it.
-
-        Returns
-        -------
-        bool
-            Whether somebody had a batch.
-
-        Raises
-        ------
-        UsageError
-            This worker has had neither a batch nor parts, or an early end is to be raised.
-        """
+        """Take part in one pass of the others without a batch; once nobody has one, take over what they have learnt."""
         if not self._runs:
             require_batches(module, self.group, has_batch=False)
         ended = send(partial(self._follow, module, iteration, levels), self._runs[0].stream).result()

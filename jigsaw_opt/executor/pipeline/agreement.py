@@ -21,24 +21,7 @@ __all__ = ["compare_modules", "compare_sent", "require_same_batch"]
 def compare_modules(name: str, modules: Sequence[nn.Module], parts: Sequence[Stage]) -> list[str]:
     """Compare the stages of a model with those of the partition that the pipeline was made of.
 
-    Parameters
-    ----------
-    name
-        Who returned the model.
-    modules
-        For each stage, its part of a `Sequential`.
-    parts
-        Stages of the partition.
-
-    Returns
-    -------
-    list of str
-        What is to be told of sizes that differ, which may be meant.
-
-    Raises
-    ------
-    InvalidInputError
-        The partition lists modules that a stage does not have.
+    What is to be told of sizes that differ, which may be meant.
     """
     problems = []
     for number, (module, part) in enumerate(zip(modules, parts, strict=True)):
@@ -63,19 +46,7 @@ def compare_modules(name: str, modules: Sequence[nn.Module], parts: Sequence[Sta
 def compare_sent(number: int, sent_bytes: int, parts: Sequence[Stage]) -> list[str]:
     """Return a message where a stage sends other bytes of a micro-batch than the partition says.
 
-    Parameters
-    ----------
-    number
-        Number of the stage.
-    sent_bytes
-        Bytes that it sends; 0 where it sends none.
-    parts
-        Stages of the partition; empty without one.
-
-    Returns
-    -------
-    list of str
-        The message, or nothing.
+    `parts`: stages of the partition; empty without one.
     """
     if not parts or sent_bytes in (0, parts[number].output_bytes):
         return []
@@ -89,19 +60,7 @@ def compare_sent(number: int, sent_bytes: int, parts: Sequence[Stage]) -> list[s
 def require_same_batch(inputs: Sequence[Tensor], targets: Tensor, group: dist.ProcessGroup | None) -> None:
     """Compare the first batch of all processes of a job.
 
-    Parameters
-    ----------
-    inputs
-        Inputs of the first batch of this process.
-    targets
-        Its targets.
-    group
-        The processes of the job; None for all.
-
-    Raises
-    ------
-    UsageError
-        The batches differ, so that inputs and targets would not belong together.
+    `group`: the processes of the job; None for all.
     """
     digest = sha256()
     for tensor in (*inputs, targets):

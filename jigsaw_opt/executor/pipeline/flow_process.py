@@ -32,22 +32,7 @@ Meta = tuple[tuple[int, ...], torch.dtype]
 
 
 def run_flow(request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> list[RankReport] | None:
-    """Do the part of this process, as `run_rank` does of other plans.
-
-    Parameters
-    ----------
-    request
-        What is replayed.
-    schedule
-        Passes of the ranks.
-    entry
-        The `executor` entry of the job.
-
-    Returns
-    -------
-    list of RankReport or None
-        What all processes did, in the first one; None in the others.
-    """
+    """Do the part of this process, as `run_rank` does of other plans."""
     own = FlowProcess(request, schedule, entry)
     return gathered(own.replay(), own.control)
 
@@ -55,12 +40,7 @@ def run_flow(request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str
 class FlowProcess(StageHost):
     """A process with one stage; fields as of the class that it extends.
 
-    Attributes
-    ----------
-    stage : StashedStage
-        Its stage.
-    versions : list of int
-        For each minibatch, how many updates the weights had that both of its passes saw.
+    `versions`: for each minibatch, how many updates the weights had that both of its passes saw.
     """
 
     def __init__(self, request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> None:

@@ -22,13 +22,7 @@ __all__ = ["HostedPipeline"]
 
 
 class HostedPipeline(HostedStages):
-    """Stages that PyTorch's runtime runs; fields as of the class that it extends.
-
-    Parameters
-    ----------
-    groups
-        The groups of `stage_groups`.
-    """
+    """Stages that PyTorch's runtime runs; fields as of the class that it extends."""
 
     def __init__(
         self,

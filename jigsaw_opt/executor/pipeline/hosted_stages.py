@@ -21,16 +21,9 @@ __all__ = ["HostedStages"]
 class HostedStages(StageHost):
     """Stages that take step after step; parameters and other fields as of the class that it extends.
 
-    Attributes
-    ----------
-    job, name
-        Number and name of the job in the instance.
-    saved : int
-        After how many steps it was last saved.
-    steps : list of StepRecord
-        What was measured, one step behind the other.
-    block_bytes : int
-        The most that its passes keep for backward passes, as far as it was counted in the warm-up.
+    `job, name`: number and name of the job in the instance. `saved`: after how many steps it was last saved. `steps`:
+    what was measured, one step behind the other. `block_bytes`: the most that its passes keep for backward passes, as
+    far as it was counted in the warm-up.
     """
 
     def __init__(
@@ -58,13 +51,8 @@ class HostedStages(StageHost):
     def run(self, iteration: int, passes: Iterator[tuple[str, int]]) -> None:
         """Take a step.
 
-        Parameters
-        ----------
-        iteration
-            Number of the iteration.
-        passes
-            The actions of this process in the step, each with the moment before which it does not begin; asked for one
-            when it is about to begin.
+        `passes`: the actions of this process in the step, each with the moment before which it does not begin; asked
+        for one when it is about to begin.
         """
 
         def reach(action: str) -> int:

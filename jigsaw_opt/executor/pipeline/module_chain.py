@@ -17,13 +17,7 @@ __all__ = ["ChainPart", "module_chain"]
 
 
 class ChainPart(nn.Module):
-    """Modules that run one after the other, under the names that they have in the whole model.
-
-    Parameters
-    ----------
-    chain
-        Qualified names, and the modules.
-    """
+    """Modules that run one after the other, under the names that they have in the whole model."""
 
     def __init__(self, chain: Sequence[tuple[str, nn.Module]]) -> None:
         super().__init__()
@@ -59,28 +53,6 @@ def module_chain(source: str, model: nn.Module, cuts: Collection[str], inputs: A
     """Return the modules that a model calls one after the other, divided as far as the cuts ask for.
 
     The model is run once on the inputs, and left as it was.
-
-    Parameters
-    ----------
-    source
-        Who returned the model, for messages.
-    model
-        The whole model.
-    cuts
-        Qualified names of modules before which it is cut.
-    inputs
-        A tensor, or a tuple of the inputs of the model.
-
-    Returns
-    -------
-    list of (str, Module)
-        Qualified names and modules.
-
-    Raises
-    ------
-    UsageError
-        Between two modules the forward pass does more than hand on a tensor, a module is called twice, or parameters
-        are of none of the modules.
     """
     args = inputs if isinstance(inputs, tuple) else (inputs,)
     with _observed(model) as calls:

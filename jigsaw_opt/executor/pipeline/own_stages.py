@@ -37,20 +37,9 @@ _REQUIRED = ("model", "loader", "loss")
 class OwnStages:
     """The stages of one process, on its device.
 
-    Parameters
-    ----------
-    modules
-        By number of the stage.
-    names
-        By stage of the whole model, what stands before names of its parameters in the whole model.
-    loss
-        Mean loss of outputs and targets.
-    optimiser, schedule
-        Those of the stages' parameters; a schedule goes on after each step.
-    source
-        The source of the batches, the same in all processes.
-    notes
-        What is to be told of the model.
+    `names`: by stage of the whole model, what stands before names of its parameters in the whole model. `loss`: mean
+    loss of outputs and targets. `optimiser, schedule`: those of the stages' parameters; a schedule goes on after each
+    step. `source`: the source of the batches, the same in all processes. `notes`: what is to be told of the model.
     """
 
     modules: Mapping[int, nn.Module]
@@ -72,25 +61,7 @@ def own_stages(
 ) -> OwnStages:
     """Build the stages of this process by the function that is trusted, from the same random numbers in all processes.
 
-    Parameters
-    ----------
-    entry, place
-        The `executor` entry of the job, and where it stands.
-    given
-        What the run gives to the function: ``rank``, ``world`` and ``device``.
-    own, stages
-        The stages of this process, of how many.
-    settings
-        Optimiser and seed, where the function returns no optimiser.
-
-    Raises
-    ------
-    InvalidInputError
-        The function does not take these arguments, or the model is not that of the partition.
-    UsageError
-        What it returns is no model in so many stages, or something is missing.
-    PluginError
-        The function raised; the message has the line.
+    `entry, place`: the `executor` entry of the job, and where it stands.
     """
     name, arguments = entry["train"], {**given, **entry["arguments"]}
     function, device = own_function(name, arguments, place), given["device"]
@@ -137,24 +108,10 @@ def stage_modules(
 ) -> tuple[list[nn.Module], list[str]]:
     """Return a module a stage, and what stands before the names of its parameters in the whole model.
 
-    Parameters
-    ----------
-    name
-        Who returned the model.
-    model
-        A `Sequential`, a list with a module a stage, or a module that calls others one after the other.
-    cuts
-        Qualified names of the first module of each stage but the first, or in a `Sequential` of a run of modules that
-        begins with it, as in ``3-4``; none where the model has a module a stage.
-    stages
-        Number of stages.
-    loader
-        Gives a batch by which the order of calls is seen, where the model is no `Sequential` of the cuts.
-
-    Raises
-    ------
-    UsageError
-        The model does not have so many stages.
+    `model`: A `Sequential`, a list with a module a stage, or a module that calls others one after the other. `cuts`:
+    qualified names of the first module of each stage but the first, or in a `Sequential` of a run of modules that
+    begins with it, as in ``3-4``; none where the model has a module a stage. `loader`: gives a batch by which the order
+    of calls is seen, where the model is no `Sequential` of the cuts.
     """
     named = list(model.named_children()) if isinstance(model, (nn.Sequential, nn.ModuleList)) else []
     if cuts:

@@ -33,18 +33,6 @@ def recomputed(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
     The second forward pass draws the same random numbers, and leaves buffers as they are. Each tensor is let go of with
     the node that saved it.
-
-    Parameters
-    ----------
-    module
-        What is run.
-    *args, **kwargs
-        Its arguments.
-
-    Raises
-    ------
-    RunFailedError
-        In the backward pass, if the second forward pass saves other tensors than the first one.
     """
     saved: list[_Saved] = []
     draws, devices = torch.get_rng_state(), get_device_states(*args)

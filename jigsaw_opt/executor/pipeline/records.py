@@ -17,14 +17,8 @@ Action = tuple[str, int, int]
 class StepRecord:
     """The record of one process in a step.
 
-    Parameters
-    ----------
-    iteration
-        Number of the step.
-    actions, receipts
-        Passes in the order in which they ran, and waits for what others have sent.
-    loss
-        Mean over all micro-batches; None where the last stage is elsewhere.
+    `actions, receipts`: passes in the order in which they ran, and waits for what others have sent. `loss`: mean over
+    all micro-batches; None where the last stage is elsewhere.
     """
 
     iteration: int

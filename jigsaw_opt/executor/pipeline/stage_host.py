@@ -30,27 +30,8 @@ __all__ = ["StageHost", "blamed"]
 class StageHost:
     """The stages of one process, which has the rank of their slot in the plan.
 
-    Parameters
-    ----------
-    request
-        What to do.
-    schedule
-        The actions of all processes of the job.
-    entry
-        How the stages are built.
-    clock, device
-        The clock and the device of this process.
-
-    Attributes
-    ----------
-    modules : mapping
-        Its stages by number.
-    worker : StageWorker
-        What trains them.
-    parts : sequence of Stage
-        Stages of the partition, if there is one.
-    notes : list of str
-        What is to be told of them.
+    `schedule`: the actions of all processes of the job. `clock, device`: the clock and the device of this process.
+    `parts`: stages of the partition, if there is one. `notes`: what is to be told of them.
     """
 
     def __init__(

@@ -25,22 +25,6 @@ class StageWorker:
     """The part of a pipeline that one process trains.
 
     What it draws depends on seed, process and iteration alone, and the batch of an iteration is the same everywhere.
-
-    Parameters
-    ----------
-    number
-        Number of the process.
-    own
-        The stages of the process.
-    seed
-        Seed of what is drawn.
-    device
-        Where it is.
-
-    Attributes
-    ----------
-    iteration : int
-        Steps taken so far.
     """
 
     def __init__(self, number: int, own: OwnStages, seed: int, device: torch.device) -> None:
@@ -50,17 +34,7 @@ class StageWorker:
     def begin(self, micro_batches: int, number: int | None = None) -> tuple[tuple[Any, ...], Any]:
         """Clear the gradients; return what the first stage takes, and the targets, of the next batch.
 
-        Parameters
-        ----------
-        micro_batches
-            What the batch is to be split into.
-        number
-            Number of the batch; None for that of the next step.
-
-        Raises
-        ------
-        UsageError
-            The batch cannot be split so, or has not as many samples as the first one.
+        `number`: number of the batch; None for that of the next step.
         """
         number = self.iteration if number is None else number
         self.own.optimiser.zero_grad()

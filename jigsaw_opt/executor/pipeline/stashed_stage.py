@@ -28,21 +28,9 @@ class _InFlight:
 class StashedStage:
     """A stage whose backward pass sees the weights that its forward pass saw, whatever was updated meanwhile.
 
-    Parameters
-    ----------
-    module
-        The stage; its parameters are the latest weights.
-    update
-        Takes the step with the gradients of the module's parameters.
-    is_first
-        Whether nobody wants the gradient of its input.
-
-    Attributes
-    ----------
-    version : int
-        Updates so far.
-    most_versions : int
-        The most versions of the weights that were kept at once.
+    `module`: the stage; its parameters are the latest weights. `update`: takes the step with the gradients of the
+    module's parameters. `is_first`: whether nobody wants the gradient of its input. `most_versions`: the most versions
+    of the weights that were kept at once.
     """
 
     def __init__(self, module: nn.Module, update: Callable[[], None], is_first: bool) -> None:
@@ -53,24 +41,9 @@ class StashedStage:
     def forward(self, number: int, inputs: tuple[Any, ...], loss: Callable[[Tensor], Tensor] | None) -> Tensor:
         """Run the forward pass of a minibatch with the latest weights, and keep them.
 
-        Parameters
-        ----------
-        number
-            Number of the minibatch.
-        inputs
-            Inputs of the stage.
-        loss
-            Loss of its output, at the last stage; None elsewhere.
+        The output of the stage; at the last stage the loss.
 
-        Returns
-        -------
-        Tensor
-            The output of the stage; at the last stage the loss.
-
-        Raises
-        ------
-        UsageError
-            The output is no tensor.
+        `loss`: loss of its output, at the last stage; None elsewhere.
         """
         weights = next((flight.weights for flight in self._flying.values() if flight.version == self.version), None)
         if weights is None:
@@ -91,19 +64,10 @@ class StashedStage:
     def backward(self, number: int, gradient: Tensor | None) -> tuple[int, Tensor | None]:
         """Run the backward pass of a minibatch with the weights that were kept for it, and update the latest ones.
 
-        Parameters
-        ----------
-        number
-            Number of the minibatch.
-        gradient
-            Gradient of the stage's output; None at the last stage.
+        How many updates the weights had that it was run with; The gradient of the stage's input; None at the first
+        stage.
 
-        Returns
-        -------
-        version : int
-            How many updates the weights had that it was run with.
-        gradient : Tensor or None
-            The gradient of the stage's input; None at the first stage.
+        `gradient`: gradient of the stage's output; None at the last stage.
         """
         kept = self._flying.pop(number)
         trained = [name for name, weight in kept.weights.items() if weight.requires_grad]

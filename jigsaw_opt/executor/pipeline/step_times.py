@@ -35,16 +35,7 @@ class _RunStep(NamedTuple):
 class StepTimes:
     """The times of the processes of a job in stages, step by step.
 
-    Parameters
-    ----------
-    asked, done
-        The job, and its plan.
-    schedule
-        What its processes carry out.
-    parts
-        For each process, the first ones, what they did in a run.
-    first
-        Number of the first step.
+    `parts`: for each process, the first ones, what they did in a run.
     """
 
     def __init__(

@@ -35,20 +35,9 @@ _USED = ("_load_csv", "step")
 class ActionLog:
     """The log of this process: what it did in one step, and when.
 
-    Parameters
-    ----------
-    clock
-        On which moments are told.
-    device
-        Where the stages are. On CUDA a moment is an event of the current stream, so that nothing waits to tell it.
-
-    Attributes
-    ----------
-    reach
-        Called with each action of a step before it waits for anything, to do what comes before it; returns the moment
-        before which it does not begin.
-    counts_bytes
-        Whether stages count what their forward passes save.
+    `device`: where the stages are. On CUDA a moment is an event of the current stream, so that nothing waits to tell
+    it. `reach`: called with each action of a step before it waits for anything, to do what comes before it; returns the
+    moment before which it does not begin. `counts_bytes`: whether stages count what their forward passes save.
     """
 
     def __init__(self, clock: ReplayClock, device: torch.device) -> None:
@@ -125,29 +114,11 @@ class ActionLog:
 class TimedStage(PipelineStage):
     """A stage of a pipeline that notes its actions.
 
-    Parameters
-    ----------
-    module
-        The stage, on its device.
-    index, stages
-        Number of the stage, and of how many.
-    device
-        Where it is.
-    log
-        Log of this process.
-    group
-        The processes of the pipeline, in its order; None for all.
-    recomputes
-        Whether it keeps its input alone, and computes its activations again before its backward pass.
-
-    Attributes
-    ----------
-    saved_bytes : int
-        The most that is saved for the backward pass of a micro-batch, where the log had it counted.
-    kept_bytes : int
-        The part of it that is there from the forward pass on: all, or the input alone.
-    sent_bytes : int
-        What a forward pass put out, where the log had it counted.
+    `index, stages`: number of the stage, and of how many. `group`: the processes of the pipeline, in its order; None
+    for all. `recomputes`: whether it keeps its input alone, and computes its activations again before its backward
+    pass. `saved_bytes`: the most that is saved for the backward pass of a micro-batch, where the log had it counted.
+    `kept_bytes`: the part of it that is there from the forward pass on: all, or the input alone. `sent_bytes`: what a
+    forward pass put out, where the log had it counted.
     """
 
     def __init__(
@@ -183,32 +154,12 @@ class TimedStage(PipelineStage):
     def backward_one_chunk(
         self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
     ) -> None:
-        """Run a backward pass, or its part for the gradient of the input, and note its time.
-
-        Parameters
-        ----------
-        bwd_chunk_id
-            Number of the micro-batch.
-        loss
-            Its loss, in the last stage.
-        full_backward
-            Whether the gradients of the weights are computed at once.
-        last_backward
-            Whether it is the last one of the step.
-        """
+        """Run a backward pass, or its part for the gradient of the input, and note its time."""
         with self._log.action(f"{self.stage_index}{'B' if full_backward else 'I'}{bwd_chunk_id}"):
             super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
-        """Run the part of a backward pass for the gradients of the weights, and note its time.
-
-        Parameters
-        ----------
-        bwd_chunk_id
-            Number of the micro-batch.
-        last_backward
-            Whether it is the last one of the step.
-        """
+        """Run the part of a backward pass for the gradients of the weights, and note its time."""
         with self._log.action(f"{self.stage_index}W{bwd_chunk_id}"):
             super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
 
@@ -261,24 +212,7 @@ class _Received:
 def pipeline_runtime(
     stages: Sequence[TimedStage], layout: PipelineLayout, loss: Callable[[Any, Any], Tensor], log: ActionLog
 ) -> Any:
-    """Return PyTorch's runtime for the stages of this process, which has yet to load a schedule.
-
-    Parameters
-    ----------
-    stages
-        The stages of this process.
-    layout
-        Layout of the whole pipeline.
-    loss
-        The mean loss over a micro-batch.
-    log
-        Where actions are noted.
-
-    Raises
-    ------
-    MissingEngineError
-        This version of PyTorch has another runtime.
-    """
+    """Return PyTorch's runtime for the stages of this process, which has yet to load a schedule."""
     if not all(hasattr(_PipelineScheduleRuntime, name) for name in _USED):
         raise MissingEngineError(f"the pipeline runtime of PyTorch {KNOWN_TORCH}", f"torch=={KNOWN_TORCH}.*")
     made: Any = _PipelineScheduleRuntime

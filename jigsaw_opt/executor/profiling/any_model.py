@@ -114,31 +114,9 @@ def measure_any(
 ) -> ModelProfile:
     """Measure a model as `profile` does, without a warning.
 
-    Parameters
-    ----------
-    model
-        The model.
-    batch
-        A batch, or an iterable of them.
-    loss
-        The loss of outputs and targets; None where the model returns it.
-    cuts
-        Names of modules, or the number of cuts.
-    optimiser
-        The optimiser; None for SGD with momentum.
-    gpu_type
-        Name of the type in the profile; None for the name of the device.
-    device
-        Where it is measured; None for where the model is.
-    warm_up
-        Iterations before the first one that counts.
-    repeats
-        Iterations that count.
-
-    Raises
-    ------
-    UsageError
-        Arguments that do not fit together.
+    `loss`: the loss of outputs and targets; None where the model returns it. `optimiser`: the optimiser; None for SGD
+    with momentum. `gpu_type`: name of the type in the profile; None for the name of the device. `device`: where it is
+    measured; None for where the model is.
     """
     _require(model, batch, loss, cuts, optimiser, warm_up, repeats)
     home = next(p.device for p in model.parameters())

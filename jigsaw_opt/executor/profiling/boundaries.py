@@ -23,13 +23,9 @@ __all__ = ["Boundaries", "boundaries"]
 class Boundaries:
     """The boundaries between the segments of a model.
 
-    Parameters
-    ----------
-    sent_bytes
-        Behind each segment but the last, bytes that it or one before it has made and that a later one reads; None
-        where a tensor has no storage to be followed by.
-    modules
-        For each segment, paths of the modules that it holds as a whole; empty where the model has no paths to name.
+    `sent_bytes`: behind each segment but the last, bytes that it or one before it has made and that a later one reads;
+    None where a tensor has no storage to be followed by. `modules`: for each segment, paths of the modules that it
+    holds as a whole; empty where the model has no paths to name.
     """
 
     sent_bytes: tuple[int | None, ...]
@@ -68,15 +64,7 @@ def boundaries(trainee: Trainee) -> Boundaries:
 class _StoragesRead(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes which segment makes each storage, and what later ones read of it.
 
-    Parameters
-    ----------
-    given
-        What there is before the pass, tensors among it.
-
-    Attributes
-    ----------
-    segment : int
-        The one that runs.
+    `given`: what there is before the pass, tensors among it.
     """
 
     def __init__(self, given: Sequence[object]) -> None:

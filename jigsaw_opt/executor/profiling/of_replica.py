@@ -33,25 +33,10 @@ def profile_replica(
 ) -> ModelProfile:
     """Measure a replica as a worker trains it, with the drawing of the batch.
 
-    Parameters
-    ----------
-    replica
-        It is moved to `device`; all segments must be levels.
-    recipe
-        How it trains.
-    device
-        Where it is measured.
-    warm_up, repeats
-        Rounds before measuring, and rounds measured; both at least 1.
-    number
-        Number of the worker; decides its data.
-    most
-        Rounds measured at most, where times differ much; None for three times `repeats`.
+    Times in microseconds and bytes of each segment and each level.
 
-    Returns
-    -------
-    ModelProfile
-        Times in microseconds and bytes of each segment and each level.
+    `warm_up, repeats`: rounds before measuring, and rounds measured; both at least 1. `most`: rounds measured at most,
+    where times differ much; None for three times `repeats`.
     """
     model = replica.model.to(device)
     places = _told_apart(model.segments)

@@ -17,15 +17,7 @@ __all__ = ["moved_to", "restored"]
 
 @contextmanager
 def moved_to(device: torch.device, held: nn.Module) -> Iterator[None]:
-    """Have the children of a module on a device in the block, and put them back afterwards.
-
-    Parameters
-    ----------
-    device
-        The device.
-    held
-        The module whose children are moved.
-    """
+    """Have the children of a module on a device in the block, and put them back afterwards."""
     homes = {child: next((p.device for p in child.parameters()), device) for child in held.children()}
     buffers = _buffers(held)
     try:
@@ -44,18 +36,6 @@ def restored(held: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[Call
 
     That is parameters, buffers, gradients, the optimiser's state and options, random generators, and which modules are
     in training mode. Modules begin in training mode; what is inside a module in training mode stays as it is.
-
-    Parameters
-    ----------
-    held
-        Models and losses, as the children of one module.
-    optimiser
-        Theirs.
-
-    Yields
-    ------
-    callable
-        Puts parameters, buffers and the optimiser back meanwhile.
     """
     ours = [p for group in optimiser.param_groups for p in group["params"]]
     gradients = {p: p.grad for p in (*held.parameters(), *ours)}

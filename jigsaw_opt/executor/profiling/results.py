@@ -33,26 +33,11 @@ def is_wide(times: Spread) -> bool:
 class SegmentProfile:
     """The costs of one segment.
 
-    Parameters
-    ----------
-    name
-        As in an instance.
-    forward
-        Without a graph.
-    backward
-        Backward pass, and what the graph adds to the forward pass: both of the two that follow.
-    input_gradients
-        What the backward pass takes without the gradients of the segment's parameters.
-    weight_gradients
-        What the gradients of its parameters add.
-    step_us
-        Its share of the optimiser's step, by parameters.
-    parameter_bytes, activation_bytes
-        As in an instance.
-    output_bytes
-        What it or a segment before it has made and a later one reads; None for the last one, or where it is not known.
-    modules
-        Paths of the modules that it holds as a whole.
+    `backward`: backward pass, and what the graph adds to the forward pass: both of the two that follow.
+    `input_gradients`: what the backward pass takes without the gradients of the segment's parameters.
+    `weight_gradients`: what the gradients of its parameters add. `step_us`: its share of the optimiser's step, by
+    parameters. `output_bytes`: what it or a segment before it has made and a later one reads; None for the last one, or
+    where it is not known. `modules`: paths of the modules that it holds as a whole.
     """
 
     name: str
@@ -71,15 +56,8 @@ class SegmentProfile:
 class LevelProfile:
     """The costs of a block at one level.
 
-    Parameters
-    ----------
-    level
-        Number of the level, from 1.
-    block
-        Time of a block at this level.
-    memory_bytes
-        On CUDA the most that was allocated at once beyond what the worker holds between blocks; on a CPU the bytes
-        saved for the backward pass.
+    `level`: number of the level, from 1. `block`: time of a block at this level. `memory_bytes`: on CUDA the most that
+    was allocated at once beyond what the worker holds between blocks; on a CPU the bytes saved for the backward pass.
     """
 
     level: int
@@ -91,20 +69,10 @@ class LevelProfile:
 class ModelProfile:
     """A measured model.
 
-    Parameters
-    ----------
-    segments
-        Profiles of the segments from the input to the output.
-    levels
-        Level ``d`` takes in the last ``d`` segments.
-    state_bytes
-        Weights and buffers, gradients and optimiser state, which a worker holds between blocks.
-    gpu_type
-        What the device is called.
-    batch
-        Samples of a batch; None where its tensors do not agree on how many they are.
-    input_bytes
-        Bytes of the inputs of a batch; None where they were not measured.
+    `segments`: profiles of the segments from the input to the output. `levels`: level ``d`` takes in the last ``d``
+    segments. `state_bytes`: weights and buffers, gradients and optimiser state, which a worker holds between blocks.
+    `batch`: samples of a batch; None where its tensors do not agree on how many they are. `input_bytes`: bytes of the
+    inputs of a batch; None where they were not measured.
     """
 
     segments: tuple[SegmentProfile, ...]
@@ -128,12 +96,7 @@ class ModelProfile:
     def model(self, gpu_type: str | None = None, executor: Mapping[str, Any] | None = None) -> Model:
         """Return the model for an instance, whose blocks last as measured.
 
-        Parameters
-        ----------
-        gpu_type
-            What to call the device, if not as in the profile.
-        executor
-            How the executor builds the model; None where it cannot.
+        `executor`: how the executor builds the model; None where it cannot.
         """
         gpu_type = gpu_type or self.gpu_type
         segments = tuple(
@@ -150,13 +113,7 @@ class ModelProfile:
         return max(1, ceil_div(100 * self.state_bytes, 101 * trained))
 
     def layers(self, gpu_type: str | None = None) -> LayerGraph:
-        """Return the layer profile of one pass over the segments, without the optimiser's step.
-
-        Parameters
-        ----------
-        gpu_type
-            What to call the device, if not as in the profile.
-        """
+        """Return the layer profile of one pass over the segments, without the optimiser's step."""
         layers = []
         for s in self.segments:
             backward = round(s.backward.median)

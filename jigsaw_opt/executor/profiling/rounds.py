@@ -49,13 +49,6 @@ def warm(trainee: Trainee, reset: Callable[[], None]) -> None:
 
     Rates at which the loss soon is no number, or rises a lot, are passed over. What follows trains at the optimiser's
     own rate.
-
-    Parameters
-    ----------
-    trainee
-        The model.
-    reset
-        Returns model and optimiser to the initial point.
     """
     groups = trainee.optimiser.param_groups
     own = [group["lr"] for group in groups]
@@ -77,27 +70,11 @@ def warm(trainee: Trainee, reset: Callable[[], None]) -> None:
 def measure(trainee: Trainee, warm_up: int, repeats: int, most: int, gpu_type: str) -> ModelProfile:
     """Measure a model where it is; it trains on meanwhile.
 
-    Parameters
-    ----------
-    trainee
-        The model.
-    warm_up, repeats
-        Rounds before measuring, at least 1, and rounds measured, at least 1. A round is the passes over the segments
-        one by one and one block at each level.
-    most
-        Rounds measured at most, where the times of blocks differ much; at least `repeats`.
-    gpu_type
-        What the device is called.
+    Times in microseconds and bytes of each segment and each level.
 
-    Returns
-    -------
-    ModelProfile
-        Times in microseconds and bytes of each segment and each level.
-
-    Raises
-    ------
-    UsageError
-        A loss is no number.
+    `warm_up, repeats`: rounds before measuring, at least 1, and rounds measured, at least 1. A round is the passes over
+    the segments one by one and one block at each level. `most`: rounds measured at most, where the times of blocks
+    differ much; at least `repeats`.
     """
     training, depth = Training(trainee), trainee.depth
     segments: list[list[float]] = []

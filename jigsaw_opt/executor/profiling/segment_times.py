@@ -29,13 +29,6 @@ def segment_times(trainee: Trainee, turn: int) -> list[float]:
 
     These are forward passes without a graph, backward passes with what the graph adds to the forward pass, and their
     shares of inputs' and of weights' gradients. Gradients stay as they were; buffers move on.
-
-    Parameters
-    ----------
-    trainee
-        The model.
-    turn
-        Decides the batch.
     """
     parameters = [p for p in trainee.held.parameters() if p.requires_grad]
     kept = [p.grad for p in parameters]

@@ -25,28 +25,11 @@ __all__ = ["Trainee", "Training"]
 class Trainee:
     """A model that is measured, with all that trains it.
 
-    Parameters
-    ----------
-    names
-        Names of the segments, from the input to the output.
-    starts
-        Modules at whose first calls the second segment, the third and so on begin.
-    parts
-        Which parameters belong to which segment; the first one is the last bucket.
-    held
-        The model, and the loss if it is a module.
-    loss
-        Runs the model on a batch and returns the loss.
-    optimiser
-        What takes the steps.
-    draw
-        Returns the batch of a round, on the device.
-    device
-        Where the model is.
-    keeps_gradients
-        Whether gradients are cleared in place, or new ones each time.
-    root
-        The model whose paths name its modules to the user; None where they mean nothing to him.
+    `names`: names of the segments, from the input to the output. `starts`: modules at whose first calls the second
+    segment, the third and so on begin. `parts`: which parameters belong to which segment; the first one is the last
+    bucket. `held`: the model, and the loss if it is a module. `loss`: runs the model on a batch and returns the loss.
+    `draw`: returns the batch of a round, on the device. `keeps_gradients`: whether gradients are cleared in place, or
+    new ones each time. `root`: the model whose paths name its modules to the user; None where they mean nothing to him.
     """
 
     names: tuple[str, ...]
@@ -89,11 +72,6 @@ class Training:
     """Real steps: each block takes the step with the gradients of the block before, as a worker does.
 
     What a level does not reach has the gradient 0, as though others had sent it: every step is one of all parameters.
-
-    Attributes
-    ----------
-    round : int
-        Decides the batch.
     """
 
     def __init__(self, trainee: Trainee) -> None:
@@ -121,17 +99,7 @@ class Training:
     def pass_to(self, level: int, keep: bool) -> None:
         """Run the forward pass, and the backward pass to a level.
 
-        Parameters
-        ----------
-        level
-            Level at which the backward pass ends.
-        keep
-            Whether gradients are set to zero in place, rather than removed, before the pass.
-
-        Raises
-        ------
-        UsageError
-            The loss of a whole pass has no gradient.
+        `keep`: whether gradients are set to zero in place, rather than removed, before the pass.
         """
         batch = self.trainee.draw(self.round)
         self.trainee.optimiser.zero_grad(set_to_none=not keep)

@@ -22,23 +22,14 @@ class AbsentWorkers:
 
     Each is in a temporary file without a name, so that nothing is left of it however the process ends.
 
-    Parameters
-    ----------
-    control
-        A Gloo group of the processes among which workers move.
+    `control`: A Gloo group of the processes among which workers move.
     """
 
     def __init__(self, control: dist.ProcessGroup) -> None:
         self._control, self._files = control, dict[tuple[int, int], IO[bytes]]()
 
     def put(self, replica: HostedReplica | HostedStages) -> None:
-        """Keep the state of a worker, or of the stages of this process.
-
-        Raises
-        ------
-        RunFailedError
-            There is no room for it.
-        """
+        """Keep the state of a worker, or of the stages of this process."""
         data = BytesIO()
         torch.save(replica.worker.state(), data)
         try:
@@ -55,17 +46,9 @@ class AbsentWorkers:
 
         All processes of the group call this together.
 
-        Parameters
-        ----------
-        job
-            Number of the job.
-        sources, targets
-            Ranks of the processes that have let its workers go, and of those that take them, by worker.
+        The state of the worker that this process takes, on the CPU; None if it takes none.
 
-        Returns
-        -------
-        dict or None
-            The state of the worker that this process takes, on the CPU; None if it takes none.
+        `sources, targets`: ranks of the processes that have let its workers go, and of those that take them, by worker.
         """
         rank, found = dist.get_rank(), None
         # All go through the workers in the same order, so a process waits only for what others do next.

@@ -37,13 +37,6 @@ def alone_part(instance: Instance, plan: Plan, names: Collection[str]) -> PhaseP
 
     GPUs and links take their operations in the order of the plan. The period is the least one of this order; on the
     finite horizon all start as early as they can.
-
-    Parameters
-    ----------
-    instance, plan
-        A plan that is correct for the instance and not phased.
-    names
-        Names of the jobs.
     """
     numbers = tuple(number for number, job in enumerate(instance.jobs) if job.name in names)
     own = altered(instance, jobs=tuple(instance.jobs[number] for number in numbers))

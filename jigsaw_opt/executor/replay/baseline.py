@@ -39,15 +39,7 @@ def at_full_depth(instance: Instance) -> Instance:
 
 
 def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:
-    """Return the plan of the usual way, for the instance `at_full_depth`; every worker sits where `plan` has it.
-
-    Parameters
-    ----------
-    instance, plan
-        A plan that is correct for the instance.
-    policy
-        ``fifo`` or ``gang``.
-    """
+    """Return the plan of the usual way, for the instance `at_full_depth`; every worker sits where `plan` has it."""
     usual = at_full_depth(instance)
     operations = compile_instance(usual)
     schedule = _BaselineSchedule(operations, plan)
@@ -68,13 +60,7 @@ def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:
 
 
 def baseline_part(request: ReplayRequest) -> PhasePart | None:
-    """Return what is carried out after the plan, to compare it with; None where nothing is.
-
-    Raises
-    ------
-    UsageError
-        Jobs are to take turns that do not fit together in memory.
-    """
+    """Return what is carried out after the plan, to compare it with; None where nothing is."""
     if request.baseline is None:
         return None
     if request.baseline == "alone":
@@ -94,13 +80,6 @@ def foreground_of(request: ReplayRequest) -> tuple[str, ...]:
     """Return the names of the jobs in the foreground: those that are named, or else the only one with a limit.
 
     Where several jobs have a cycle-time limit, that of some may be the least rate of a background job.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such job.
-    UsageError
-        All jobs are in the foreground, or it is not known which.
     """
     names = [job.name for job in request.instance.jobs]
     unknown = [name for name in request.foreground if name not in names]

@@ -41,12 +41,8 @@ _LARGEST_STATEMENT = 2**20
 class Checkpoint:
     """The checkpoint folder of a run.
 
-    Parameters
-    ----------
-    folder
-        Shared by all processes, or one on each host.
-    request
-        What the states belong to: instance, plan, and how jobs train.
+    `folder`: shared by all processes, or one on each host. `request`: what the states belong to: instance, plan, and
+    how jobs train.
     """
 
     def __init__(self, folder: Path, request: ReplayRequest) -> None:
@@ -63,15 +59,7 @@ class Checkpoint:
         }
 
     def open(self, resume: bool) -> None:
-        """Make the folder, or see that it is the one to go on from.
-
-        Raises
-        ------
-        UsageError
-            It holds a checkpoint and nobody said to go on from it, or it cannot be made.
-        InvalidInputError
-            There is no checkpoint to go on from, or it is that of another run.
-        """
+        """Make the folder, or see that it is the one to go on from."""
         if resume:
             self._compare()
             remove_abandoned(self._folder)
@@ -117,34 +105,13 @@ class Checkpoint:
             raise InvalidInputError(differing)
 
     def resume(self, replica: HostedReplica | HostedStages, iteration: int) -> None:
-        """Set a worker back to its state after an iteration; raise what `load` raises.
-
-        Parameters
-        ----------
-        replica
-            The worker, or the stages of this process.
-        iteration
-            How many iterations are done; 0 for the state that it has.
-        """
+        """Set a worker back to its state after an iteration; raise what `load` raises."""
         if iteration:
             self.load(replica.job, replica.worker, iteration)
         replica.saved = iteration
 
     def save(self, job: int, worker: Worker | StageWorker) -> None:
-        """Write the state of a worker, and remove all but its last two.
-
-        Parameters
-        ----------
-        job
-            Number of the job.
-        worker
-            The worker, or the stages of this process.
-
-        Raises
-        ------
-        UsageError
-            The file cannot be written; the last one stays as it was.
-        """
+        """Write the state of a worker, and remove all but its last two."""
         data = BytesIO()
         torch.save(worker.state(), data)
         write_atomically(self._path(job, worker.number, worker.iteration), data.getvalue())
@@ -152,15 +119,7 @@ class Checkpoint:
             self._path(job, worker.number, old).unlink(missing_ok=True)
 
     def last_whole(self, ranks: Sequence[Sequence[int]], control: dist.ProcessGroup) -> list[int]:
-        """Return for each job the last iteration after which all its workers were saved; 0 if there is none.
-
-        Parameters
-        ----------
-        ranks
-            For each job, the process of each worker; each looks for its own.
-        control
-            A group of all processes, which call this together.
-        """
+        """Return for each job the last iteration after which all its workers were saved; 0 if there is none."""
         rank = dist.get_rank()
         own = {
             (job, slot): self._iterations(job, slot)
@@ -184,22 +143,7 @@ class Checkpoint:
         ]
 
     def load(self, job: int, worker: Worker | StageWorker, iteration: int) -> None:
-        """Set a worker back to its state after an iteration.
-
-        Parameters
-        ----------
-        job
-            Number of the job.
-        worker
-            The worker, or the stages of this process.
-        iteration
-            How many iterations are done.
-
-        Raises
-        ------
-        InvalidInputError
-            The file cannot be read, or holds something else; with everything that is wrong with it.
-        """
+        """Set a worker back to its state after an iteration."""
         path = self._path(job, worker.number, iteration)
         try:
             state: Any = torch.load(path, map_location="cpu", weights_only=True)

@@ -23,15 +23,7 @@ class ReplayClock:
     Every process of `control` makes it at the same time. The difference of the clocks is that of the round trip
     which took least, if it is larger than that round trip leaves open; on one host there is none.
 
-    Parameters
-    ----------
-    control
-        A Gloo group of all processes.
-
-    Attributes
-    ----------
-    stopped_us : int
-        For how long it has stood still.
+    `stopped_us`: for how long it has stood still.
     """
 
     def __init__(self, control: dist.ProcessGroup) -> None:
@@ -41,15 +33,7 @@ class ReplayClock:
         self._stands_at: int | None = None
 
     def among(self, control: dist.ProcessGroup, first: int) -> ReplayClock:
-        """Return the same clock for a group of some of the processes, which meet without the others.
-
-        Parameters
-        ----------
-        control
-            A Gloo group of these processes.
-        first
-            Rank of the one that says when they go on.
-        """
+        """Return the same clock for a group of some of the processes, which meet without the others."""
         other = copy(self)
         other._control, other._first = control, first
         return other

@@ -43,14 +43,8 @@ def replay_of(
 ) -> Replay | None:
     """Return the replay; None where no job has ended an iteration of a plan of one phase.
 
-    Parameters
-    ----------
-    request, usual, stages
-        What was carried out: the plan, that of the baseline if there is one, and what is in stages.
-    found
-        What each process found.
-    machine
-        What may explain the times.
+    `request, usual, stages`: what was carried out: the plan, that of the baseline if there is one, and what is in
+    stages.
     """
     instance, plan = request.instance, request.plan
     gpus = used_gpus(instance, chain.from_iterable(jobs_in_phases(instance, plan)))
@@ -96,14 +90,7 @@ class _StepTimesOf:
     def in_run(self, part: PhasePart, parts: Sequence[Part], done: Sequence[int] | None) -> StepTimes | None:
         """Return the step times of a phase, or the baseline, that was carried out; None where no job is in stages.
 
-        Parameters
-        ----------
-        part
-            The phase, or the baseline, as a plan of its own.
-        parts
-            What each process measured of it.
-        done
-            By job, how many of its iterations were done before; None where it began anew.
+        `done`: by job, how many of its iterations were done before; None where it began anew.
         """
         for number, (asked, plan) in enumerate(zip(part.instance.jobs, part.plan.jobs, strict=True)):
             if isinstance(asked, TaskGraphJob) and isinstance(plan, TaskGraphJobPlan) and self._stages is not None:

@@ -26,19 +26,9 @@ __all__ = ["HostedReplica"]
 class HostedReplica:
     """A worker that stays in this process.
 
-    Parameters
-    ----------
-    job, name
-        Number and name of its job in the instance.
-    worker, exchange
-        The worker, and the exchange of its job.
-    store
-        A connection of its own, for the thread of its transfers.
-
-    Attributes
-    ----------
-    saved : int
-        After how many iterations its worker was last saved.
+    `job, name`: number and name of its job in the instance. `worker, exchange`: the worker, and the exchange of its
+    job. `store`: A connection of its own, for the thread of its transfers. `saved`: after how many iterations its
+    worker was last saved.
     """
 
     def __init__(self, job: int, name: str, worker: Worker, exchange: GradientExchange, store: TCPStore) -> None:
@@ -58,19 +48,7 @@ class HostedReplica:
     def run(
         self, step: BlockStep, levels: Sequence[int], link_order: LinkOrder, clock: ReplayClock, starts: Sequence[int]
     ) -> None:
-        """Run a block; its transfers go on when it returns.
-
-        Parameters
-        ----------
-        step
-            The block.
-        levels
-            The level of each worker of its job.
-        link_order, clock
-            Those of this run.
-        starts
-            Moment before which each transfer does not start, by bucket.
-        """
+        """Run a block; its transfers go on when it returns."""
 
         def transfer(bucket: int) -> None:
             key = TransferKey(step.job, step.iteration, bucket)

@@ -41,26 +41,9 @@ _LOGGER = logging.getLogger(__name__)
 def replay(request: ReplayRequest, stages: StagedRun | None = None) -> Replay | None:
     """Carry a plan out.
 
-    Parameters
-    ----------
-    request
-        The plan, and how.
-    stages
-        The job in stages; None where there is none.
+    None in all processes but the first one, where torchrun has started them.
 
-    Returns
-    -------
-    Replay or None
-        None in all processes but the first one, where torchrun has started them.
-
-    Raises
-    ------
-    RunFailedError
-        A process was killed, a model raised, or a loss is no number. No process is left.
-    InterruptedRunError
-        A signal ended it; it has what was measured.
-    InvalidInputError, UsageError
-        A model cannot be built, a checkpoint is not there, the processes do not fit the plan.
+    `stages`: the job in stages; None where there is none.
     """
     gpus = used_gpus(request.instance, chain.from_iterable(jobs_in_phases(request.instance, request.plan)))
     usual = baseline_part(request)
@@ -77,12 +60,7 @@ def replay(request: ReplayRequest, stages: StagedRun | None = None) -> Replay | 
 def replay_flow(request: ReplayRequest, stages: StagedRun) -> Replay | None:
     """Carry an asynchronous pipeline out; return and raise what `replay` does.
 
-    Parameters
-    ----------
-    request
-        What is replayed.
-    stages
-        The schedule, and the `executor` entry of the job.
+    `stages`: the schedule, and the `executor` entry of the job.
     """
     gpus = request.plan.jobs[stages.schedule.job].gpus
     machine = machine_of(request, len(gpus))
@@ -128,28 +106,9 @@ def in_processes(
 ) -> list[T] | None:
     """Call a function in a process for each GPU, and return what the first one does.
 
-    Parameters
-    ----------
-    function
-        Takes the request and the arguments.
-    gpus
-        Names of the GPUs.
-    request, *arguments
-        What it is given; the request says how processes meet and where they are saved.
+    None in all processes but the first one, where torchrun has started them.
 
-    Returns
-    -------
-    list or None
-        None in all processes but the first one, where torchrun has started them.
-
-    Raises
-    ------
-    RunFailedError
-        A process was killed.
-    InterruptedGroupError
-        A signal came that asks to end.
-    UsageError
-        There are too few devices, or torchrun has started another number of processes.
+    `request, *arguments`: what it is given; the request says how processes meet and where they are saved.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         with _EndAtOnce(), _checkpoint_of(request):
@@ -223,15 +182,7 @@ class _EndAtOnce(AbstractContextManager[None]):
 
 
 def machine_of(request: ReplayRequest, processes: int) -> dict[str, str | int]:
-    """Return what may explain the times of a run in so many processes.
-
-    Parameters
-    ----------
-    request
-        What is replayed, with its device and backend.
-    processes
-        How many processes the run has.
-    """
+    """Return what may explain the times of a run in so many processes."""
     cuda = request.device == "cuda"
     return {
         "device": torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine(),

@@ -41,14 +41,7 @@ class LinkOrder:
     process with a worker of this one, each process waits for its own part, which costs nothing; otherwise the
     last worker that has ended tells all through the store.
 
-    Parameters
-    ----------
-    order, progress
-        What is carried out.
-    rank
-        This process.
-    run
-        Number of the run, so that its messages are not taken for another's.
+    `run`: number of the run, so that its messages are not taken for another's.
     """
 
     def __init__(self, order: ReplayOrder, progress: ReplayExtent, rank: int, run: int) -> None:
@@ -59,15 +52,7 @@ class LinkOrder:
         self._change = Condition()
 
     def wait(self, key: TransferKey, store: TCPStore) -> None:
-        """Wait until the links of a transfer are free for it.
-
-        Parameters
-        ----------
-        key
-            The transfer.
-        store
-            A connection of this thread to the store.
-        """
+        """Wait until the links of a transfer are free for it."""
         for earlier in self._order.before(key, self._progress):
             if not self._order.follows_everywhere(key.job, earlier.job):
                 store.wait([self._name(earlier)])
@@ -79,15 +64,7 @@ class LinkOrder:
             self._change.wait_for(lambda: self._ended[key.job, key.bucket] > key.iteration)
 
     def end(self, key: TransferKey, store: TCPStore) -> None:
-        """Note that the part of this process in a transfer has ended.
-
-        Parameters
-        ----------
-        key
-            The transfer.
-        store
-            A connection of this thread to the store.
-        """
+        """Note that the part of this process in a transfer has ended."""
         with self._change:
             self._ended[key.job, key.bucket] = key.iteration + 1
             self._change.notify_all()
@@ -107,16 +84,8 @@ class LinkOrder:
 class Windows:
     """Says when to stop: the first process looks at the clock, and all do as many passes as it says.
 
-    Parameters
-    ----------
-    order, progress
-        What is carried out; `progress.passes` is set when the time is up.
-    rank
-        This process.
-    minutes
-        None where the number of passes is known from the start.
-    store
-        A connection of the thread of the blocks.
+    `order, progress`: what is carried out; `progress.passes` is set when the time is up. `minutes`: none where the
+    number of passes is known from the start. `store`: A connection of the thread of the blocks.
     """
 
     def __init__(

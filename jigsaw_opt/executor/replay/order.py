@@ -68,12 +68,8 @@ RowStep = BlockStep | PassStep
 class ReplayExtent:
     """The extent of a run: what an earlier one has done, and how often the plan is carried out.
 
-    Parameters
-    ----------
-    done
-        Iterations of each job that an earlier run has finished.
-    passes
-        How often the plan is carried out in all; None as long as nobody has said.
+    `done`: iterations of each job that an earlier run has finished. `passes`: how often the plan is carried out in all;
+    None as long as nobody has said.
     """
 
     done: Sequence[int]
@@ -97,29 +93,12 @@ class _LinkTurn(NamedTuple):
 class ReplayOrder:
     """The order in which blocks and transfers of a plan follow one another.
 
-    Parameters
-    ----------
-    instance, plan
-        A plan that is correct for the instance.
-    serial
-        Whether transfers on fabrics too run one at a time, in the plan's order.
-    gpus
-        GPUs with a process, where the plan is part of a larger one; None for those of the plan.
-    schedule
-        What the processes of a task-graph job do; None where there is no such job.
-
-    Attributes
-    ----------
-    gpus : tuple of str
-        GPUs with a process, as `used_gpus` has them; the index is the rank of the process.
-    ranks : tuple of tuple of int
-        For each job, the rank of each worker or slot.
-    depths : tuple of int
-        For each job, the number of levels; 0 of a task-graph job.
-    period_us : int
-        Time from one pass to the next.
-    cyclic : bool
-        Whether passes overlap.
+    `instance, plan`: A plan that is correct for the instance. `serial`: whether transfers on fabrics too run one at a
+    time, in the plan's order. `gpus`: GPUs with a process, where the plan is part of a larger one; None for those of
+    the plan. `schedule`: what the processes of a task-graph job do; None where there is no such job. `gpus`: GPUs with
+    a process, as `used_gpus` has them; the index is the rank of the process. `ranks`: for each job, the rank of each
+    worker or slot. `depths`: for each job, the number of levels; 0 of a task-graph job. `period_us`: time from one pass
+    to the next.
     """
 
     def __init__(
@@ -167,15 +146,7 @@ class ReplayOrder:
         return {job: ranks.index(rank) for job, ranks in enumerate(self.ranks) if self.depths[job] and rank in ranks}
 
     def levels(self, job: int, iteration: int) -> tuple[int, ...]:
-        """Return the levels of all workers of a job in an iteration.
-
-        Parameters
-        ----------
-        job
-            Number of the job.
-        iteration
-            Number of the iteration, counted over all passes of the plan.
-        """
+        """Return the levels of all workers of a job in an iteration."""
         iterations = self._data_parallel(job).iterations
         return tuple(block.level for block in iterations[iteration % len(iterations)].blocks)
 
@@ -205,17 +176,7 @@ class ReplayOrder:
             yield window
 
     def steps(self, rank: int, window: int, progress: ReplayExtent) -> Iterator[RowStep]:
-        """Yield the blocks and passes of a process in a window, in their order.
-
-        Parameters
-        ----------
-        rank
-            Number of the process.
-        window
-            Number of the window, one period long.
-        progress
-            How far the run goes, and where it began.
-        """
+        """Yield the blocks and passes of a process in a window, in their order."""
         for start, job, number, place, shift, what in self._blocks[rank]:
             iteration, moment = self._iteration(job, number, window - shift), window * self.period_us + start
             if self._happens(job, iteration, window - shift, progress):
@@ -257,15 +218,7 @@ class ReplayOrder:
                         yield offset, job, number, place, shift, actions[name]
 
     def before(self, key: TransferKey, progress: ReplayExtent) -> set[TransferKey]:
-        """Return the last transfer before another one on each of its links, those of its own job left out.
-
-        Parameters
-        ----------
-        key
-            The other transfer.
-        progress
-            How far the run goes, and where it began.
-        """
+        """Return the last transfer before another one on each of its links, those of its own job left out."""
         found = set()
         for link in self._links[key.job]:
             last = self._last_before(key, link, progress)
@@ -284,15 +237,7 @@ class ReplayOrder:
         )
 
     def follows_everywhere(self, job: int, earlier: int) -> bool:
-        """Return whether every process with a worker of an earlier job also has a worker of another job.
-
-        Parameters
-        ----------
-        job
-            Number of the other job.
-        earlier
-            Number of the job whose transfer comes first.
-        """
+        """Return whether every process with a worker of an earlier job also has a worker of another job."""
         return set(self.ranks[earlier]) <= set(self.ranks[job])
 
     def _last_before(self, key: TransferKey, link: int, progress: ReplayExtent) -> TransferKey | None:
@@ -331,20 +276,7 @@ class ReplayOrder:
 
 
 def used_gpus(instance: Instance, jobs: Iterable[JobPlan | TaskGraphJobPlan]) -> tuple[str, ...]:
-    """Return GPUs that hold workers of some jobs: task-graph jobs by slot, then others in the cluster's order.
-
-    Parameters
-    ----------
-    instance
-        The instance, whose cluster orders the GPUs.
-    jobs
-        Planned jobs.
-
-    Returns
-    -------
-    tuple of str
-        Names of the GPUs, each once.
-    """
+    """Return GPUs that hold workers of some jobs: task-graph jobs by slot, then others in the cluster's order."""
     kept = list(jobs)
     slots = [gpu for job in kept if isinstance(job, TaskGraphJobPlan) for gpu in job.gpus]
     used = {gpu for job in kept for gpu in job.gpus}

@@ -15,18 +15,9 @@ __all__ = ["PhasePart", "jobs_in_phases", "phase_parts", "restarts"]
 class PhasePart:
     """A phase of a plan.
 
-    Parameters
-    ----------
-    phase
-        The phase.
-    instance, plan
-        Its jobs alone, and the plan that it repeats.
-    numbers
-        Numbers of its jobs in the whole instance.
-    before
-        Iterations that each of its jobs has in earlier phases.
-    number
-        Its own number among the phases of all groups.
+    `instance, plan`: its jobs alone, and the plan that it repeats. `numbers`: numbers of its jobs in the whole
+    instance. `before`: iterations that each of its jobs has in earlier phases. `number`: its own number among the
+    phases of all groups.
     """
 
     phase: Phase
@@ -54,15 +45,7 @@ class PhasePart:
 
 
 def phase_parts(instance: Instance, plan: Plan) -> list[list[PhasePart]]:
-    """Return the phases of a plan, by group, each as a plan of its own.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    plan
-        A plan that is correct for it.
-    """
+    """Return the phases of a plan, by group, each as a plan of its own."""
     done = [0] * len(instance.jobs)
     groups: list[list[PhasePart]] = [[] for _ in plan.groups]
     for count, (group, _, phase) in enumerate(plan.all_phases()):
@@ -76,15 +59,7 @@ def phase_parts(instance: Instance, plan: Plan) -> list[list[PhasePart]]:
 
 
 def jobs_in_phases(instance: Instance, plan: Plan) -> list[list[JobPlan | TaskGraphJobPlan]]:
-    """Return for each job of the instance what it does in one repetition of each of its phases.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    plan
-        A plan that is correct for it.
-    """
+    """Return for each job of the instance what it does in one repetition of each of its phases."""
     found: list[list[JobPlan | TaskGraphJobPlan]] = [[] for _ in instance.jobs]
     for group in phase_parts(instance, plan):
         for part in group:
@@ -96,18 +71,8 @@ def jobs_in_phases(instance: Instance, plan: Plan) -> list[list[JobPlan | TaskGr
 def restarts(instance: Instance, parts: Sequence[PhasePart], number: int) -> dict[int, int]:
     """Return jobs that a phase builds anew as they have moved or were absent before it (specification: moves).
 
-    Parameters
-    ----------
-    instance
-        The whole one.
-    parts, number
-        All phases of a group, and which of them is meant.
-
-    Returns
-    -------
-    dict
-        By number of a job with a ``restart_us``, the number of its last phase before. A job that follows at once on the
-        same GPUs has no restart, one without a ``restart_us`` never.
+    By number of a job with a ``restart_us``, the number of its last phase before. A job that follows at once on the
+    same GPUs has no restart, one without a ``restart_us`` never.
     """
     found, gpus = {}, [dict(zip(part.numbers, (job.gpus for job in part.plan.jobs), strict=True)) for part in parts]
     for job in parts[number].numbers:

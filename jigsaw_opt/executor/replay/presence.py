@@ -27,12 +27,7 @@ _Amount = tuple[int, int, int]
 class Seam(NamedTuple):
     """A moment of a pass from which on only the workers of some jobs are in memory.
 
-    Parameters
-    ----------
-    start_us
-        By the plan; what starts then or later comes after the seam.
-    jobs
-        Numbers of the jobs in the plan.
+    `start_us`: by the plan; what starts then or later comes after the seam. `jobs`: numbers of the jobs in the plan.
     """
 
     start_us: int
@@ -53,13 +48,7 @@ class _JobMemory:
 
 
 def seams(instance: Instance, plan: Plan) -> tuple[Seam, ...]:
-    """Return the moments of a pass at which workers are let go and built, the first one at its begin.
-
-    Parameters
-    ----------
-    instance, plan
-        A plan of one phase that is correct for the instance.
-    """
+    """Return the moments of a pass at which workers are let go and built, the first one at its begin."""
     if plan.period_us is not None:
         return (Seam(0, frozenset(range(len(plan.jobs)))),)
     ends = [job_end(job) for job in plan.jobs]
@@ -84,15 +73,7 @@ def seams(instance: Instance, plan: Plan) -> tuple[Seam, ...]:
 
 
 def planned_bytes(instance: Instance, plan: Plan, gpu: str) -> int:
-    """Return the most bytes that the present jobs of a plan of one phase need on a GPU at one moment.
-
-    Parameters
-    ----------
-    instance, plan
-        A plan of one phase that is correct for the instance.
-    gpu
-        Name of the GPU.
-    """
+    """Return the most bytes that the present jobs of a plan of one phase need on a GPU at one moment."""
     uses = [_use(instance, job, gpu, plan.period_us) for job in plan.jobs if gpu in job.gpus]
     kept = [amount for use in uses for amount in use.kept]
     return most_at_once(kept, plan.period_us, [use.activations for use in uses])[0]

@@ -46,19 +46,7 @@ TIMEOUT = timedelta(minutes=30)
 
 
 def run_rank(request: ReplayRequest, usual: PhasePart | None, stages: StagedRun | None) -> list[RankReport] | None:
-    """Do the part of this process, which has joined the default process group.
-
-    Parameters
-    ----------
-    request, usual, stages
-        What to do: the plan, as often as it repeats each phase, that of the baseline if there is one, and what is in
-        stages.
-
-    Returns
-    -------
-    list of RankReport or None
-        In the first process, what each one found.
-    """
+    """Do the part of this process, which has joined the default process group."""
     process = _RankProcess(request, usual, stages)
     return gathered(process.replay(), process.control)
 
@@ -66,15 +54,7 @@ def run_rank(request: ReplayRequest, usual: PhasePart | None, stages: StagedRun 
 class _RankProcess:
     """One process of a group, which goes through the phases of its group whatever the others do.
 
-    Parameters
-    ----------
-    request, usual, stages
-        What to do.
-
-    Attributes
-    ----------
-    ranks : list of tuple of int
-        For each job, the rank of each worker or slot in its first phase.
+    `ranks`: for each job, the rank of each worker or slot in its first phase.
     """
 
     def __init__(self, request: ReplayRequest, usual: PhasePart | None, stages: StagedRun | None) -> None:
@@ -207,19 +187,7 @@ class _RankProcess:
         return found
 
     def _change(self, part: PhasePart, hosted: dict[int, Hosted], jobs: Collection[int], comes_back: bool) -> None:
-        """Let workers go whose jobs are over in a pass, and build those of the next ones.
-
-        Parameters
-        ----------
-        part
-            What is carried out.
-        hosted
-            What is here, by number of its job in the part; changed.
-        jobs
-            Numbers of the jobs in the part that are to be in memory.
-        comes_back
-            Whether those that are let go go on later, in the next pass.
-        """
+        """Let workers go whose jobs are over in a pass, and build those of the next ones."""
         residents = self._residents
         leaving = [k for k in hosted if k not in jobs]
         for job in [hosted.pop(k).job for k in leaving]:
@@ -290,15 +258,7 @@ class _RankProcess:
 
 
 def device_of_process(request: ReplayRequest, local: int) -> torch.device:
-    """Return the device of this process; on a CPU, give the process its share of the cores and threads.
-
-    Parameters
-    ----------
-    request
-        What is replayed, with the kind of device and the threads.
-    local
-        Number of the process on its machine.
-    """
+    """Return the device of this process; on a CPU, give the process its share of the cores and threads."""
     torch.set_num_threads(request.threads)
     if request.device == "cpu":
         keep_to_share(local, int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size())))
@@ -332,17 +292,7 @@ def _distinct_levels(parts: Sequence[JobPlan | TaskGraphJobPlan]) -> list[tuple[
 def gathered(own: T, control: dist.ProcessGroup) -> list[T] | None:
     """Gather what each process has found in the first one.
 
-    Parameters
-    ----------
-    own
-        What this process has found.
-    control
-        The group of all processes.
-
-    Returns
-    -------
-    list or None
-        By rank, in the first process; None in the others.
+    By rank, in the first process; None in the others.
     """
     found: list[T] | None = [own] * dist.get_world_size() if dist.get_rank() == 0 else None
     dist.gather_object(own, found, 0, control)
@@ -364,18 +314,7 @@ def hosted_stages(
 ) -> HostedStages:
     """Build the stages of this process, which is one of the first.
 
-    Parameters
-    ----------
-    request
-        What is replayed.
-    stages
-        The schedule, and the `executor` entry of the job.
-    clock
-        The clock of the run.
-    device
-        The device of this process.
-    groups
-        Groups of the first processes, by the number of processes in each.
+    `stages`: the schedule, and the `executor` entry of the job.
     """
     schedule, entry = stages
     if isinstance(schedule, BurstSchedule):

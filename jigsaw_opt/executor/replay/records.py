@@ -40,22 +40,11 @@ class TransferRecord(NamedTuple):
 class Part:
     """The part of one process in a run.
 
-    Parameters
-    ----------
-    blocks, transfers
-        Those of the workers that it hosts.
-    origins_us
-        When each pass of a finite plan began.
-    passes
-        How many there were; None where the run was interrupted before anybody had said.
-    begin_us
-        When the run began, the same for all of its processes.
-    saves
-        Start and end of the writing of each checkpoint, one behind the other.
-    steps
-        Steps of the stages that it hosts, one behind the other.
-    stopped_us
-        For how long the clock stood still while workers of later jobs were built.
+    `blocks, transfers`: those of the workers that it hosts. `origins_us`: when each pass of a finite plan began.
+    `passes`: how many there were; None where the run was interrupted before anybody had said. `begin_us`: when the run
+    began, the same for all of its processes. `saves`: start and end of the writing of each checkpoint, one behind the
+    other. `steps`: steps of the stages that it hosts, one behind the other. `stopped_us`: for how long the clock stood
+    still while workers of later jobs were built.
     """
 
     blocks: list[BlockRecord]
@@ -72,18 +61,9 @@ class Part:
 class RankReport:
     """The report of one process.
 
-    Parameters
-    ----------
-    parts
-        What it did in each phase of its group, and behind them in the baseline.
-    parameters
-        For each job and worker or slot, the digest of its parameters at the end of the plan; none after an interrupt.
-    memory_bytes
-        The most that it held.
-    done
-        Iterations of each job before this run.
-    notes
-        What is to be told to whoever asked for the run.
+    `parts`: what it did in each phase of its group, and behind them in the baseline. `parameters`: for each job and
+    worker or slot, the digest of its parameters at the end of the plan; none after an interrupt. `done`: iterations of
+    each job before this run. `notes`: what is to be told to whoever asked for the run.
     """
 
     parts: list[Part]
@@ -96,12 +76,8 @@ class RankReport:
 class InterruptedRunError(KeyboardInterrupt):
     """A run was ended by a signal.
 
-    Parameters
-    ----------
-    found
-        What was measured until then; None where no worker had ended an iteration.
-    saved
-        For each job, after how many iterations all its workers were last saved; None where nothing is saved.
+    `found`: what was measured until then; None where no worker had ended an iteration. `saved`: for each job, after how
+    many iterations all its workers were last saved; None where nothing is saved.
     """
 
     def __init__(self, found: Replay | None, saved: Mapping[str, int] | None) -> None:

@@ -45,32 +45,17 @@ class StagedRun(NamedTuple):
 class ReplaySettings:
     """Settings for carrying a plan out.
 
-    Parameters
-    ----------
-    passes, minutes
-        How often to carry it out, or for how long; exactly one is given. Of phases that have a number of
-        repetitions, the most of them.
-    device, backend, threads
-        ``cpu`` or ``cuda``, ``gloo`` or ``nccl``, and threads of each process on the CPU.
-    trusted
-        ``module:function`` that may be imported.
-    cuts
-        First modules of the stages of a pipeline that has no entry, but for the first stage.
-    parts
-        Stages of the partition that the pipeline was made of, which those of the model are compared with.
-    optimiser, options, averaging, seed
-        How all jobs train; the seed is that of parameters and data of the
-        first job, the next number that of the next job.
-    warm_up
-        Times that every iteration of a job that differs in its levels is run before the clock starts.
-    time_triggered
-        Whether nothing starts before its planned start.
-    baseline, foreground
-        Replay the jobs a second time, the usual way; or, as ``alone``, those of these names without the others. If none
-        is named, the only one that has a cycle-time limit.
-    checkpoint, every, resume
-        A folder, after how many iterations of a job its workers are saved there (None: only at the end), and whether
-        to go on from what it holds.
+    `passes, minutes`: how often to carry it out, or for how long; exactly one is given. Of phases that have a number of
+    repetitions, the most of them. `device, backend, threads`: ``cpu`` or ``cuda``, ``gloo`` or ``nccl``, and threads of
+    each process on the CPU. `cuts`: first modules of the stages of a pipeline that has no entry, but for the first
+    stage. `parts`: stages of the partition that the pipeline was made of, which those of the model are compared with.
+    `optimiser, options, averaging, seed`: how all jobs train; the seed is that of parameters and data of the first job,
+    the next number that of the next job. `warm_up`: times that every iteration of a job that differs in its levels is
+    run before the clock starts. `time_triggered`: whether nothing starts before its planned start. `baseline,
+    foreground`: replay the jobs a second time, the usual way; or, as ``alone``, those of these names without the
+    others. If none is named, the only one that has a cycle-time limit. `checkpoint, every, resume`: A folder, after how
+    many iterations of a job its workers are saved there (None: only at the end), and whether to go on from what it
+    holds.
     """
 
     passes: int | None = 1

@@ -34,25 +34,11 @@ _MOST_WARM = 16
 class Residents:
     """The workers and stages of this process that are in memory, by number of their job in the instance.
 
-    Parameters
-    ----------
-    request, device, store
-        What is replayed, the device of this process, and the store of all.
-    levels
-        For each job, the levels of all workers that occur in an iteration, in a fixed order.
-    build_stages
-        Builds the stages of this process, together with the others that have some.
-
-    Attributes
-    ----------
-    here, settings
-        What is here, and the settings of torch that each has.
-    digests : dict
-        For each job and worker, the digest of its parameters when it was asked for last.
-    memory : int
-        The most bytes that were taken.
-    notes : list of str
-        What is to be told of stages.
+    `request, device, store`: what is replayed, the device of this process, and the store of all. `levels`: for each
+    job, the levels of all workers that occur in an iteration, in a fixed order. `build_stages`: builds the stages of
+    this process, together with the others that have some. `here, settings`: what is here, and the settings of torch
+    that each has. `digests`: for each job and worker, the digest of its parameters when it was asked for last.
+    `memory`: the most bytes that were taken. `notes`: what is to be told of stages.
     """
 
     def __init__(
@@ -76,12 +62,7 @@ class Residents:
     ) -> dict[str, Any]:
         """Build a worker or the stages of a job, and run iterations that nobody measures; return the state before them.
 
-        Parameters
-        ----------
-        job, number, exchange
-            The job, which worker of it is here, and its exchange; None of stages.
-        restore
-            Sets it to the state with which it begins.
+        `job, number, exchange`: the job, which worker of it is here, and its exchange; None of stages.
         """
         self.settings[job] = TorchSettings()
         with self.settings[job].in_force():

@@ -32,26 +32,13 @@ _Records = tuple[list[BlockRecord], list[TransferRecord], list[StepRecord]]
 class Run:
     """A plan that is carried out.
 
-    Parameters
-    ----------
-    order, progress
-        What all processes do, and how far.
-    rank, replicas, settings
-        This process; its workers and stages by job of the plan, which `change` changes, and the settings of torch by
-        job of the instance.
-    windows, link_order, clock
-        When it may go on.
-    seams, change
-        Where in a pass workers are let go and built, the first one being done; and what does it, given the jobs that
-        are to be here and whether those that leave come back.
-    time_triggered
-        Whether nothing starts before its planned start.
-    exclusive
-        Whether a job has its GPUs for itself until all its transfers have ended.
-    checkpoint, every
-        Where the workers are saved after so many iterations; None for not at all.
-    ended
-        Whether it has all been done.
+    `order, progress`: what all processes do, and how far. `rank, replicas, settings`: this process; its workers and
+    stages by job of the plan, which `change` changes, and the settings of torch by job of the instance. `seams,
+    change`: where in a pass workers are let go and built, the first one being done; and what does it, given the jobs
+    that are to be here and whether those that leave come back. `time_triggered`: whether nothing starts before its
+    planned start. `exclusive`: whether a job has its GPUs for itself until all its transfers have ended. `checkpoint,
+    every`: where the workers are saved after so many iterations; None for not at all. `ended`: whether it has all been
+    done.
     """
 
     order: ReplayOrder

@@ -20,14 +20,7 @@ _DIGITS = 4
 def summary(plan: Plan, found: Timeline, stages: StepTimes | None = None) -> ReplaySummary:
     """Return the summary of a replay: predicted against measured.
 
-    Parameters
-    ----------
-    plan
-        What was carried out.
-    found
-        What it took; at least one iteration.
-    stages
-        What the job in stages did; None where there is none.
+    `found`: what it took; at least one iteration. `stages`: what the job in stages did; None where there is none.
     """
     planned_us = sum(b.end_us - b.start_us for job in plan.jobs for i in job.iterations for b in i.blocks)
     blocks = [(planned, b.end_us - b.start_us) for planned, b in _pairs(plan, found)]
@@ -40,13 +33,7 @@ def summary(plan: Plan, found: Timeline, stages: StepTimes | None = None) -> Rep
 
 
 def cycle_us(plan: Plan, found: Timeline) -> int | None:
-    """Return the period or makespan as it was measured, in microseconds; None where the run was too short to tell.
-
-    Parameters
-    ----------
-    plan, found
-        What was carried out, or some jobs of it.
-    """
+    """Return the period or makespan as it was measured, in microseconds; None where the run was too short to tell."""
     return _makespan(plan, found) if plan.period_us is None else _period(plan, found)
 
 
@@ -59,21 +46,10 @@ def compared(
 ) -> ReplaySummary:
     """Compare a plan with what was measured.
 
-    Parameters
-    ----------
-    plan
-        What was carried out.
-    measured
-        Its makespan or period in microseconds; None where the run was too short to tell.
-    blocks, transfers
-        Planned and measured duration of each, at least one block.
-    busy_us
-        Time of all blocks of a pass, planned and measured.
+    Predicted and measured objective in microseconds, relative errors, and shares of time that GPUs are busy.
 
-    Returns
-    -------
-    ReplaySummary
-        Predicted and measured objective in microseconds, relative errors, and shares of time that GPUs are busy.
+    `measured`: its makespan or period in microseconds; None where the run was too short to tell. `blocks, transfers`:
+    planned and measured duration of each, at least one block.
     """
     cyclic = plan.period_us is not None
     predicted = plan.period_us or max(map(job_end, plan.jobs))
@@ -125,15 +101,7 @@ def _whole_passes(plan: Plan, found: Timeline) -> range:
 
 
 def repetitions(plan: Plan, found: Timeline) -> int:
-    """Return how often all jobs have done their iterations of a plan, earlier runs included.
-
-    Parameters
-    ----------
-    plan
-        The plan.
-    found
-        What was measured.
-    """
+    """Return how often all jobs have done their iterations of a plan, earlier runs included."""
     pairs = zip(plan.jobs, found.jobs, strict=True)
     return min((m.first_iteration + len(m.iterations)) // len(j.iterations) for j, m in pairs)
 
@@ -184,17 +152,7 @@ def _period(plan: Plan, found: Timeline) -> int | None:
 def mean_distance(ends: Sequence[int], left_out: int) -> int | None:
     """Return the mean distance of consecutive times; None where fewer than two are left.
 
-    Parameters
-    ----------
-    ends
-        Times in microseconds, ascending.
-    left_out
-        How many of the first ones do not count, of which at most half are left out.
-
-    Returns
-    -------
-    int or None
-        Microseconds, at least 1.
+    Microseconds, at least 1.
     """
     first = min(len(ends) // 2, left_out)
     if len(ends) - first < 2:

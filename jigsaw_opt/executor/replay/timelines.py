@@ -22,23 +22,11 @@ def timeline(
 ) -> Timeline:
     """Merge the parts of all processes into one timeline.
 
-    Parameters
-    ----------
-    plan
-        What was carried out.
-    parts
-        The part of each process.
-    done
-        Iterations of each job before; None for none.
-    parameters
-        Digests by job and worker; empty where the run was interrupted. Then iterations count that all workers ended.
-    stages
-        What the job in stages did; None where there is none.
+    Passes with their origins, and for each job what was measured of its iterations.
 
-    Returns
-    -------
-    Timeline
-        Passes with their origins, and for each job what was measured of its iterations.
+    `done`: iterations of each job before; None for none. `parameters`: digests by job and worker; empty where the run
+    was interrupted. Then iterations count that all workers ended. `stages`: what the job in stages did; None where
+    there is none.
     """
     clock = StoppingClock(part.saves for part in parts)
     blocks = {b[:3]: clock.block(b) for part in parts for b in part.blocks}

@@ -25,19 +25,7 @@ __all__ = ["BUILDERS", "Network"]
 
 
 def mlp(inputs: int, hidden: Sequence[int], classes: int, data: str) -> Network:
-    """Build dense layers with ReLU between them; a unit is a layer.
-
-    Parameters
-    ----------
-    inputs
-        Number of features.
-    hidden
-        Width of each hidden layer.
-    classes
-        Number of classes.
-    data
-        ``digits`` for real digits, else synthetic features.
-    """
+    """Build dense layers with ReLU between them; a unit is a layer."""
     source = batches.digits() if data == "digits" else batches.features([inputs], classes)
     return Network(_dense([inputs, *hidden, classes]), functional.cross_entropy, source)
 
@@ -45,23 +33,7 @@ def mlp(inputs: int, hidden: Sequence[int], classes: int, data: str) -> Network:
 def vgg(
     image: int, channels: int, stages: Sequence[int], widths: Sequence[int], dense: Sequence[int], classes: int
 ) -> Network:
-    """Build stages of 3 x 3 convolutions that each halve the image, then dense layers (Simonyan and Zisserman 2015).
-
-    Parameters
-    ----------
-    image
-        Height and width of the image, in pixels.
-    channels
-        Channels of the image.
-    stages
-        Number of convolutions of each stage.
-    widths
-        Channels of each stage.
-    dense
-        Width of each hidden dense layer.
-    classes
-        Number of classes.
-    """
+    """Build stages of 3 x 3 convolutions that each halve the image, then dense layers (Simonyan and Zisserman 2015)."""
     source = batches.features([channels, image, image], classes)
     units: dict[str, nn.Module] = {}
     for stage, (count, width) in enumerate(zip(stages, widths), 1):
@@ -87,21 +59,7 @@ def _dense(sizes: Sequence[int]) -> dict[str, nn.Module]:
 
 
 def resnet(image: int, channels: int, stages: Sequence[int], width: int, classes: int) -> Network:
-    """Build a stem, stages of bottleneck blocks that each double the width, and a classifier (He et al. 2016).
-
-    Parameters
-    ----------
-    image
-        Height and width of the image, in pixels.
-    channels
-        Channels of the image.
-    stages
-        Number of blocks of each stage.
-    width
-        Channels inside the blocks of the first stage.
-    classes
-        Number of classes.
-    """
+    """Build a stem, stages of bottleneck blocks that each double the width, and a classifier (He et al. 2016)."""
     source = batches.features([channels, image, image], classes)
     stem = (nn.Conv2d(channels, width, 7, 2, padding=3, bias=False), nn.BatchNorm2d(width), nn.ReLU())
     units: dict[str, nn.Module] = {"stem": nn.Sequential(*stem, nn.MaxPool2d(3, 2, padding=1))}
@@ -117,23 +75,7 @@ def resnet(image: int, channels: int, stages: Sequence[int], width: int, classes
 
 
 def bert(layers: int, width: int, heads: int, rows: int, positions: int, vocabulary: int) -> Network:
-    """Build an encoder with both heads of pre-training (Devlin et al. 2019); the token head uses the input's table.
-
-    Parameters
-    ----------
-    layers
-        Number of transformer layers.
-    width
-        Features of a token.
-    heads
-        Attention heads of a layer.
-    rows
-        Tokens of a sample.
-    positions
-        Size of the table of positions.
-    vocabulary
-        Number of tokens that there are.
-    """
+    """Build an encoder with both heads of pre-training (Devlin et al. 2019); the token head uses the input's table."""
     embeddings = Embeddings(vocabulary, positions, width, sentences=2)
     body = {f"layer{index}": TransformerLayer(width, heads, causal=False) for index in range(layers)}
     units = {"embeddings": embeddings, **body, "heads": PretrainingHeads(embeddings.tokens)}
@@ -143,22 +85,7 @@ def bert(layers: int, width: int, heads: int, rows: int, positions: int, vocabul
 def gpt(layers: int, width: int, heads: int, rows: int, positions: int, vocabulary: int, data: str) -> Network:
     """Build a decoder as in GPT-2 (Radford et al. 2019); the output uses the input's table.
 
-    Parameters
-    ----------
-    layers
-        Number of transformer layers.
-    width
-        Features of a token.
-    heads
-        Attention heads of a layer.
-    rows
-        Tokens of a sample.
-    positions
-        Size of the table of positions.
-    vocabulary
-        Number of tokens that there are.
-    data
-        ``text`` for a real text by bytes, else random walks.
+    `data`: ``text`` for a real text by bytes, else random walks.
     """
     embeddings = Embeddings(vocabulary, positions, width, sentences=0)
     body = {f"layer{index}": TransformerLayer(width, heads, causal=True) for index in range(layers)}

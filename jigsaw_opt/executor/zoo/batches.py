@@ -21,15 +21,7 @@ _IGNORED = -100
 
 
 def features(shape: Sequence[int], classes: int) -> Source:
-    """Return a source of random features; the mean of a stretch of them tells the class, so that it can be learnt.
-
-    Parameters
-    ----------
-    shape
-        Shape of a sample.
-    classes
-        Number of classes.
-    """
+    """Return a source of random features; the mean of a stretch of them tells the class, so that it can be learnt."""
 
     def draw(count: int, generator: Generator) -> Batch:
         targets = torch.randint(classes, (count,), generator=generator)
@@ -42,15 +34,7 @@ def features(shape: Sequence[int], classes: int) -> Source:
 
 
 def next_tokens(vocabulary: int, rows: int) -> Source:
-    """Return a source of random walks over the vocabulary; the target of a token is the one after it.
-
-    Parameters
-    ----------
-    vocabulary
-        Number of tokens that there are.
-    rows
-        Tokens of a sample.
-    """
+    """Return a source of random walks over the vocabulary; the target of a token is the one after it."""
 
     def draw(count: int, generator: Generator) -> Batch:
         steps = torch.randint(1, 4, (count, rows + 1), generator=generator)
@@ -64,13 +48,6 @@ def masked_tokens(vocabulary: int, rows: int) -> Source:
     """Return a source of random walks with some tokens hidden as token 0, half of them broken in the middle.
 
     Targets are the hidden tokens, -100 elsewhere, and in an additional last column whether the walk is whole.
-
-    Parameters
-    ----------
-    vocabulary
-        Number of tokens that there are.
-    rows
-        Tokens of a sample.
     """
     walks = next_tokens(vocabulary, rows)
 
@@ -123,13 +100,7 @@ def topics_text() -> Tensor:
 
 @cache
 def digit_samples() -> Batch:
-    """Return all handwritten digits that scikit-learn ships: 8 x 8 pixels in 64 features of 0 to 1, and classes.
-
-    Raises
-    ------
-    MissingEngineError
-        scikit-learn is not installed.
-    """
+    """Return all handwritten digits that scikit-learn ships: 8 x 8 pixels in 64 features of 0 to 1, and classes."""
     if find_spec("sklearn") is None:
         raise MissingEngineError("scikit-learn, which ships the digits,", "scikit-learn")
     from sklearn.datasets import load_digits

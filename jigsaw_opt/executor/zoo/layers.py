@@ -12,14 +12,8 @@ __all__ = ["Bottleneck", "Embeddings", "PretrainingHeads", "TransformerLayer", "
 class Bottleneck(nn.Module):
     """Residual block of three convolutions, the stride in the middle one (He et al. 2016).
 
-    Parameters
-    ----------
-    channels
-        Channels of the input, ``(batch, channels, size, size)``.
-    width
-        Channels inside; the output has four times as many.
-    stride
-        Stride of the middle convolution.
+    `channels`: channels of the input, ``(batch, channels, size, size)``. `width`: channels inside; the output has four
+    times as many.
     """
 
     expansion = 4
@@ -44,13 +38,8 @@ class Bottleneck(nn.Module):
 class TransformerLayer(nn.Module):
     """Self-attention and a dense pair, each in a residual branch (Vaswani et al. 2017).
 
-    Parameters
-    ----------
-    width, heads
-        Width of a row, and number of attention heads, which divides it.
-    causal
-        True for a decoder: rows see only what is before them, and layers are normalised first
-        (GPT-2). False for an encoder, normalised last (BERT).
+    `width, heads`: width of a row, and number of attention heads, which divides it. `causal`: true for a decoder: rows
+    see only what is before them, and layers are normalised first (GPT-2). False for an encoder, normalised last (BERT).
     """
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
@@ -79,12 +68,8 @@ class TransformerLayer(nn.Module):
 class Embeddings(nn.Module):
     """Sum of the embeddings of tokens, their positions and, where there are sentence pairs, their sentences.
 
-    Parameters
-    ----------
-    vocabulary, positions, width
-        Tokens in the vocabulary, greatest number of rows, width of a row.
-    sentences
-        0, or the number of sentences that a row of tokens holds, one behind the other; then the sum is normalised.
+    `vocabulary, positions, width`: tokens in the vocabulary, greatest number of rows, width of a row. `sentences`: 0,
+    or the number of sentences that a row of tokens holds, one behind the other; then the sum is normalised.
     """
 
     def __init__(self, vocabulary: int, positions: int, width: int, sentences: int) -> None:

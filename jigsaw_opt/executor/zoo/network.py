@@ -19,15 +19,10 @@ Batch = tuple[Any, Any]
 class Network:
     """A network that can be cut between any two of its units.
 
-    Parameters
-    ----------
-    units
-        Modules from the input to the output by name; each takes what the one before it returns. A module may stand
-        at several places, each with a name of its own.
-    loss
-        Mean loss over a batch, from the last unit's output and the targets.
-    batch
-        Draws inputs and targets of so many samples with a generator on the CPU, and depends on nothing else.
+    `units`: modules from the input to the output by name; each takes what the one before it returns. A module may stand
+    at several places, each with a name of its own. `loss`: mean loss over a batch, from the last unit's output and the
+    targets. `batch`: draws inputs and targets of so many samples with a generator on the CPU, and depends on nothing
+    else.
     """
 
     units: Mapping[str, nn.Module]
@@ -36,15 +31,7 @@ class Network:
 
 
 def moved(tree: Any, device: torch.device | str) -> Any:
-    """Return a tensor on `device`, or tuples, lists and dictionaries with all their tensors there.
-
-    Parameters
-    ----------
-    tree
-        A tensor, or nested tuples, lists and dictionaries.
-    device
-        The device.
-    """
+    """Return a tensor on `device`, or tuples, lists and dictionaries with all their tensors there."""
     if isinstance(tree, dict):
         return {key: moved(value, device) for key, value in tree.items()}
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):

@@ -68,11 +68,10 @@ def profiled_costs(runs: Mapping[int, Sequence[ProfiledLayer]], setting: BurstSe
     A layer may run on 1, 2, 4, … GPUs, where the profile has a run of as many samples as each of them gets. Gradients
     of all weights take their bytes over the rate where the batch is split. Moving activations takes, each way, the
     bytes that the busiest GPU sends or receives over the rate, and 40 us.
-
-    The released functions differ in three points: layers with the same parameters and input all take the time of the
-    last of them; a convolution synchronises `kernel` x (`height` of its output + 1) numbers, on one GPU too; and a
-    residual block synchronises nothing.
     """
+    # The released functions differ in three points: layers with the same parameters and input all take the time of the
+    # last of them; a convolution synchronises `kernel` x (`height` of its output + 1) numbers, on one GPU too; and a
+    # residual block synchronises nothing.
     if setting.released:
         runs = {size: _shared(run) for size, run in runs.items()}
     measured = {size: [_deeppool_run(layer, setting.released) for layer in run] for size, run in runs.items()}

@@ -27,17 +27,7 @@ _SECOND_US = 1_000_000
 class Epochs:
     """Progress in iterations of the smallest batch: throughput of the placement times gain of the batch and epoch.
 
-    Parameters
-    ----------
-    cluster
-        Whose GPU types are names in `profiles`; a job runs on GPUs of one type.
-    profiles
-        By GPU type and model.
-
-    Raises
-    ------
-    UsageError
-        A type of GPU of the cluster has no profiles.
+    `cluster`: whose GPU types are names in `profiles`; a job runs on GPUs of one type.
     """
 
     name = "epochs"
@@ -105,17 +95,9 @@ class Epochs:
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a job cannot run on a share: it needs GPUs of one type to itself, and a profile on them.
 
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
+        The reason, or None where they can.
 
-        Returns
-        -------
-        str or None
-            The reason, or None where they can.
+        `jobs`: the jobs, in the order of ``share.jobs``.
         """
         if len(jobs) > 1:
             return "profiles are of jobs that run alone"
@@ -129,14 +111,7 @@ class Epochs:
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Return the speed of the epoch that the job is in.
 
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
-        done
-            Units of work that each has done.
+        `jobs`: the jobs, in the order of ``share.jobs``.
         """
         servers = Counter(self._server_of[gpu] for gpu in share.gpus)
         gpu_type = self.cluster.servers[next(iter(servers))].gpu_type
@@ -179,24 +154,7 @@ class Epochs:
 
 
 def epochs(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Epochs:
-    """Read the profiles of the folder `source` for the types of GPU of a cluster.
-
-    Parameters
-    ----------
-    source
-        Folder of the profiles.
-    cluster
-        The cluster, whose types of GPU count.
-    stages
-        Stages that the trace states, by model; they are not read.
-
-    Raises
-    ------
-    UsageError
-        There is no folder.
-    InvalidInputError
-        Files that are wrong, or a type of GPU without files.
-    """
+    """Read the profiles of the folder `source` for the types of GPU of a cluster."""
     if source is None or not exists(source) or not source.is_dir():
         raise UsageError(
             f"performance 'epochs' needs the folder of the profiles, as in epochs:FOLDER, not {source}",

@@ -28,15 +28,7 @@ _Kind = tuple[object, ...]
 
 
 class FilledShares:
-    """Mean times of iterations in shares with a foreground job, worked out when asked for and remembered.
-
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    models
-        The models by name.
-    """
+    """Mean times of iterations in shares with a foreground job, worked out when asked for and remembered."""
 
     def __init__(self, cluster: Cluster, models: Mapping[str, Model]) -> None:
         self.cluster, self.models = cluster, models
@@ -47,17 +39,9 @@ class FilledShares:
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a share is refused: a foreground without all GPUs, wide or too many jobs, or no room.
 
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
+        The reason, or None where they can.
 
-        Returns
-        -------
-        str or None
-            The reason, or None where they can.
+        `jobs`: the jobs, in the order of ``share.jobs``.
         """
         front, *back = jobs
         if front.gpus != len(share.gpus):
@@ -69,17 +53,7 @@ class FilledShares:
     def iteration_us(self, share: Share, jobs: Sequence[TraceJob]) -> Sequence[Fraction]:
         """Return the mean time of an iteration of each job.
 
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
-
-        Returns
-        -------
-        sequence of int or Fraction
-            Microseconds of each job, in the order of `jobs`.
+        Microseconds of each job, in the order of `jobs`.
         """
         found = self._times(share, jobs)
         assert found is not None  # the engine has asked `refuses`

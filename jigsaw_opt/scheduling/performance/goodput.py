@@ -81,18 +81,6 @@ class Adaptive:
         """Return the progress of an iteration that a job expects in an epoch, by batch size (Pollux, equation 6).
 
         As in AdaptDL a job takes the gradient's statistics of one batch size, here of the smallest, for those of all.
-
-        Parameters
-        ----------
-        samples
-            Batch sizes, in samples.
-        epoch
-            Number of the epoch, from 0.
-
-        Returns
-        -------
-        array of float
-            For each batch size, progress in iterations of the smallest batch.
         """
         application, smallest = self.profile.application, self.profile.smallest_batch
         measured = application.epochs[smallest][epoch]
@@ -104,16 +92,7 @@ class Adaptive:
 
         Without any batch that fits the goodput is 0.
 
-        Parameters
-        ----------
-        servers
-            How many servers the GPUs are on.
-        gpus
-            How many GPUs there are.
-        epoch
-            Number of the epoch, from 0.
-        model
-            The throughput model that the job knows.
+        `epoch`: number of the epoch, from 0.
         """
         import numpy as np
 
@@ -142,13 +121,7 @@ _ROUNDING = 1e-8
 
 
 class Goodput(Epochs):
-    """Progress in iterations of the smallest batch, at the batch size that is best for the placement and the epoch.
-
-    Parameters
-    ----------
-    cluster, profiles
-        As in `Epochs`.
-    """
+    """Progress in iterations of the smallest batch, at the batch size that is best for the placement and the epoch."""
 
     name = "goodput"
 
@@ -165,17 +138,7 @@ class Goodput(Epochs):
         return _RESTART_US.get(job.model)
 
     def measured(self, job: TraceJob, share: Share, done: int) -> tuple[str, Measured]:
-        """Return the type of GPU of a job's share, and what the job measures there in its present epoch.
-
-        Parameters
-        ----------
-        job
-            The job.
-        share
-            The GPUs that it has.
-        done
-            Units of work that it has done, which tell the epoch.
-        """
+        """Return the type of GPU of a job's share, and what the job measures there in its present epoch."""
         servers = Counter(self._server_of[gpu] for gpu in share.gpus)
         gpu_type = self.cluster.servers[next(iter(servers))].gpu_type
         placement = tuple(servers.values())
@@ -195,14 +158,7 @@ class Goodput(Epochs):
     ) -> tuple[float, ...]:
         """Return the progress a second that a job expects of configurations of a type; 0 where it cannot run.
 
-        Parameters
-        ----------
-        job, gpu_type, configurations
-            The job, and the type and configurations of GPUs that it could have.
-        done
-            Its work done.
-        seen
-            What it has measured on this type of GPU, at least once.
+        `seen`: what it has measured on this type of GPU, at least once.
         """
         epoch = self._models[job.model].epoch(done)
         key = (job.model, gpu_type, epoch, configurations, seen)
@@ -221,15 +177,7 @@ class Goodput(Epochs):
         return self._models_learned[seen]
 
     def runs_on(self, job: TraceJob, gpu_type: str) -> bool:
-        """Return whether the job's model was measured on a type of GPU.
-
-        Parameters
-        ----------
-        job
-            The job.
-        gpu_type
-            Name of a type of GPU.
-        """
+        """Return whether the job's model was measured on a type of GPU."""
         return job.model in self.adaptive[gpu_type]
 
     def most_gpus(self, job: TraceJob) -> int:
@@ -237,27 +185,11 @@ class Goodput(Epochs):
         return max(table[job.model].most_gpus for table in self.adaptive.values() if job.model in table)
 
     def alone_rate(self, job: TraceJob, gpu_type: str) -> float:
-        """Return samples a second of one GPU of a type, as measured before the first run.
-
-        Parameters
-        ----------
-        job
-            The job.
-        gpu_type
-            Name of a type of GPU.
-        """
+        """Return samples a second of one GPU of a type, as measured before the first run."""
         return self.adaptive[gpu_type][job.model].alone_rate
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
-        """Return iterations a second at the batch size and number of GPUs that the job asks for; 0 on too few.
-
-        Parameters
-        ----------
-        job
-            The job.
-        gpu_type
-            Name of a type of GPU.
-        """
+        """Return iterations a second at the batch size and number of GPUs that the job asks for; 0 on too few."""
         servers = [server.gpus for server in self.cluster.servers if server.gpu_type == gpu_type]
         if sum(servers) < job.gpus or job.model not in self.profiles[gpu_type]:
             return 0.0
@@ -267,15 +199,7 @@ class Goodput(Epochs):
         return 1 / (self.profiles[gpu_type][job.model].iteration_s(placement, batch)[0] * self._slowdown(job))
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
-        """Return iterations at the batch size of the trace until the job ends.
-
-        Parameters
-        ----------
-        job
-            The job.
-        done
-            Units of work that it has done.
-        """
+        """Return iterations at the batch size of the trace until the job ends."""
         assert job.batch_size is not None
         profile, work = self._models[job.model], self.work(job)
         left = 0.0
@@ -302,20 +226,6 @@ class Goodput(Epochs):
 
 
 def goodput(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Goodput:
-    """Read the profiles of the folder `source` for the types of GPU of a cluster.
-
-    Parameters
-    ----------
-    source
-        Folder of the profiles.
-    cluster
-        The cluster, whose types of GPU count.
-    stages
-        Stages that the trace states, by model; they are not read.
-
-    Notes
-    -----
-    It raises the errors of `epochs.epochs`.
-    """
+    """Read the profiles of the folder `source` for the types of GPU of a cluster."""
     read = epochs(source, cluster, stages)
     return Goodput(cluster, read.profiles)

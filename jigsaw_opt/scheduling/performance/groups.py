@@ -24,15 +24,7 @@ __all__ = ["Timetabled"]
 
 
 class Timetabled:
-    """Timetables of shares, found when asked for and remembered.
-
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    models
-        The models by name.
-    """
+    """Timetables of shares, found when asked for and remembered."""
 
     def __init__(self, cluster: Cluster, models: Mapping[str, Model]) -> None:
         self.cluster, self.models = cluster, models
@@ -40,36 +32,13 @@ class Timetabled:
         self._periods: dict[object, Fraction | None] = {}
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """Return why a share is refused: no timetable was found, for want of memory as a rule.
-
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
-
-        Returns
-        -------
-        str or None
-            The reason, or None where they can.
-        """
+        """Return why a share is refused: no timetable was found, for want of memory as a rule."""
         return None if self._period(share, jobs) is not None else "no timetable of these jobs was found"
 
     def iteration_us(self, share: Share, jobs: Sequence[TraceJob]) -> Sequence[int | Fraction]:
         """Return the mean time of an iteration, the same for all jobs: their iterations take turns one to one.
 
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
-
-        Returns
-        -------
-        sequence of int or Fraction
-            Microseconds of each job, in the order of `jobs`.
+        Microseconds of each job, in the order of `jobs`.
         """
         period = self._period(share, jobs)
         assert period is not None  # the engine has asked `refuses`

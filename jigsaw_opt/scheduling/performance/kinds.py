@@ -39,25 +39,8 @@ def performance_of(
 ) -> Performance:
     """Return the performance model of a kind.
 
-    Parameters
-    ----------
-    kind
-        A name in `KINDS`.
-    source
-        The file or folder with its figures; None for none.
-    cluster
-        The cluster on whose GPUs jobs run.
-    stages
-        Stage times that stand in the trace.
-    speeds
-        How fast types of GPU are against each other, as `speeds_of` reads it, for a kind in `BY_SPEED`.
-
-    Raises
-    ------
-    UsageError
-        There is no such kind, it needs another source, or it takes no speeds.
-    InvalidInputError
-        The source is wrong; the error lists every problem.
+    `source`: the file or folder with its figures; None for none. `speeds`: how fast types of GPU are against each
+    other, as `speeds_of` reads it, for a kind in `BY_SPEED`.
     """
     require_kind(kind)
     refuse_speeds(kind, speeds)
@@ -71,17 +54,7 @@ def performance_of(
 def refuse_speeds(kind: str, speeds: str) -> None:
     """Refuse speeds of types of GPU for a kind of performance model that knows each type by itself.
 
-    Parameters
-    ----------
-    kind
-        Name of the performance model.
-    speeds
-        The speeds, in words; empty for none.
-
-    Raises
-    ------
-    UsageError
-        Speeds are given, and the kind takes none.
+    `speeds`: the speeds, in words; empty for none.
     """
     if speeds and kind not in BY_SPEED:
         raise UsageError(

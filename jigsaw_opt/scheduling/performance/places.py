@@ -16,13 +16,7 @@ Place = tuple[tuple[int, int], ...]
 
 
 class Places:
-    """The places of GPUs.
-
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    """
+    """The places of GPUs."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self._routes = cluster, Routes(cluster)

@@ -32,19 +32,8 @@ class Profiled:
     after the other over the ring of its servers (specification: ring), without contention. Everything else has a
     timetable.
 
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    models
-        The models by name.
-
-    Attributes
-    ----------
-    needs_links
-        True: nothing tells how fast jobs on servers are that no links join, so that none can be simulated.
-    timetables
-        Timetables of coschedules, by iterations in a period, that policies of these models have found.
+    `needs_links`: true: nothing tells how fast jobs on servers are that no links join, so that none can be simulated.
+    `timetables`: timetables of coschedules, by iterations in a period, that policies of these models have found.
     """
 
     name = "profiled"
@@ -105,17 +94,9 @@ class Profiled:
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a share is refused: type or memory of its GPUs do not suffice, or it has no timetable.
 
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
+        The reason, or None where they can.
 
-        Returns
-        -------
-        str or None
-            The reason, or None where they can.
+        `jobs`: the jobs, in the order of ``share.jobs``.
         """
         if share.slowdown is not None:
             return self._filled.refuses(share, jobs)
@@ -129,14 +110,7 @@ class Profiled:
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Return the speeds by the plan or timetable of the share, or of the job alone.
 
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
-        done
-            Units of work that each has done.
+        `jobs`: the jobs, in the order of ``share.jobs``.
         """
         if share.slowdown is not None:
             return self._filled_speeds(share, jobs)
@@ -224,24 +198,7 @@ class Profiled:
 
 
 def profiled(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Profiled:
-    """Read the models of the instance document `source`.
-
-    Parameters
-    ----------
-    source
-        Path of the document.
-    cluster
-        The cluster, whose types of GPU count.
-    stages
-        Stages that the trace states, by model; they are not read.
-
-    Raises
-    ------
-    UsageError
-        There is no source.
-    InvalidInputError
-        The document is wrong; the error lists every problem.
-    """
+    """Read the models of the instance document `source`."""
     if source is None:
         raise UsageError(
             f"performance 'profiled' needs an instance with models: as {argument('cluster')}, or profiled:FILE",

@@ -69,14 +69,7 @@ class ApplicationProfile:
     def spread(self, batch_size: int, gpus: int, most: int | None = None) -> BatchSplit:
         """Return a batch on a number of GPUs, with as few passes as memory allows (Pollux's ``update_local_bsz``).
 
-        Parameters
-        ----------
-        batch_size
-            Samples of the batch.
-        gpus
-            How many GPUs take it.
-        most
-            The most samples of a GPU in one pass; None for `largest_local`.
+        `most`: the most samples of a GPU in one pass; None for `largest_local`.
         """
         share = -(-batch_size // gpus)
         passes = -(-share // (most or self.largest_local))
@@ -87,27 +80,14 @@ class ApplicationProfile:
         return BatchSplit(max(1, local), passes, gpus)
 
     def iteration_s(self, placement: Sequence[int], batch: BatchSplit) -> tuple[float, float]:
-        """Return seconds of an iteration by GPUs of each server, and those in which gradients are exchanged.
-
-        Parameters
-        ----------
-        placement
-            Number of GPUs on each server.
-        batch
-            Samples of a GPU and pass, and passes.
-        """
+        """Return seconds of an iteration by GPUs of each server, and those in which gradients are exchanged."""
         step, sync = self._step(placement, batch.local)
         return step + (batch.passes - 1) * (step - sync), sync
 
     def gain(self, samples: int, epoch: int) -> float:
         """Return the progress of an iteration in an epoch, in iterations of the smallest batch (Pollux, equation 6).
 
-        Parameters
-        ----------
-        samples
-            Batch size, in samples.
-        epoch
-            Number of the epoch, from 0.
+        `epoch`: number of the epoch, from 0.
         """
         scale = samples / self.smallest_batch
         sqr, var = self._gradient(samples, epoch)

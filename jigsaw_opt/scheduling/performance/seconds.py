@@ -54,17 +54,9 @@ class Seconds:
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a share is refused: a job needs GPUs of its own, and as many as it asks for.
 
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
+        The reason, or None where they can.
 
-        Returns
-        -------
-        str or None
-            The reason, or None where they can.
+        `jobs`: the jobs, in the order of ``share.jobs``.
         """
         if len(jobs) > 1:
             return "durations are known only of jobs that run alone"
@@ -73,32 +65,14 @@ class Seconds:
         return None
 
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the speed of one iteration a second, or a unit that the model states.
-
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
-        done
-            Units of work that each has done.
-        """
+        """Return the speed of one iteration a second, or a unit that the model states."""
         return (Speed(rate_of(_iteration_us(jobs[0]))),)
 
     paces = former_method("paces", speeds)
 
 
 class SecondsByType(Seconds):
-    """The same on GPUs of several types: an iteration takes the longer, the slower the type is.
-
-    Parameters
-    ----------
-    cluster
-        Whose GPUs they are.
-    speeds
-        Speeds of all its types.
-    """
+    """The same on GPUs of several types: an iteration takes the longer, the slower the type is."""
 
     def __init__(self, cluster: Cluster, speeds: TypeSpeeds) -> None:
         self.type_speeds = speeds
@@ -121,63 +95,27 @@ class SecondsByType(Seconds):
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a share is refused; beside the reasons of `Seconds`, its GPUs must be of one type.
 
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
-
-        Returns
-        -------
-        str or None
-            The reason, or None where they can.
+        The reason, or None where they can.
         """
         if len(types := {self._type_of[gpu] for gpu in share.gpus}) > 1:
             return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
         return super().refuses(share, jobs)
 
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the speed of a job: that of the reference type times the speed of the share's type.
-
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
-        done
-            Units of work that each has done.
-        """
+        """Return the speed of a job: that of the reference type times the speed of the share's type."""
         factor = self.type_speeds.factor(jobs[0], self._type_of[share.gpus[0]])
         return (Speed(rate_of(_iteration_us(jobs[0]) / factor)),)
 
     paces = former_method("paces", speeds)
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
-        """Return iterations a second on a GPU type; 0 where the cluster has fewer of it than the job asks for.
-
-        Parameters
-        ----------
-        job
-            The job.
-        gpu_type
-            Name of a type of GPU.
-        """
+        """Return iterations a second on a GPU type; 0 where the cluster has fewer of it than the job asks for."""
         if self._counts[gpu_type] < job.gpus:
             return 0.0
         return float(self.type_speeds.factor(job, gpu_type) * _SECOND_US / _iteration_us(job))
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
-        """Return the iterations of a job that are left; `done` counts units of work.
-
-        Parameters
-        ----------
-        job
-            The job.
-        done
-            Units of work that it has done.
-        """
+        """Return the iterations of a job that are left; `done` counts units of work."""
         return (self.work(job) - done) / UNITS
 
 
@@ -188,21 +126,8 @@ def _iteration_us(job: TraceJob) -> int:
 def seconds(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes], speeds: str = "") -> Seconds:
     """Return the performance model; it needs no figures but the speeds of several types of GPU.
 
-    Parameters
-    ----------
-    source
-        None, as durations stand in the trace.
-    cluster
-        The cluster, whose types of GPU count.
-    stages
-        Stages that the trace states, by model; they are not read.
-    speeds
-        Speeds of the types of GPU, in words; empty where the cluster has one type.
-
-    Raises
-    ------
-    UsageError
-        There is a source, or as of `speeds_of`.
+    `source`: none, as durations stand in the trace. `speeds`: speeds of the types of GPU, in words; empty where the
+    cluster has one type.
     """
     if source is not None:
         raise UsageError(

@@ -15,14 +15,9 @@ UNITS = 10**15
 class Speed:
     """The speed of a job.
 
-    Parameters
-    ----------
-    rate
-        Units of work a microsecond, at least 1.
-    until
-        Work done, in units, from which on another speed holds and is asked for; None if this one holds to the end.
-    exchange
-        Share of the time, from 0 to 1, in which the job uses links between servers; contention stretches this part.
+    `rate`: units of work a microsecond, at least 1. `until`: work done, in units, from which on another speed holds and
+    is asked for; None if this one holds to the end. `exchange`: share of the time, from 0 to 1, in which the job uses
+    links between servers; contention stretches this part.
     """
 
     rate: int

@@ -28,12 +28,8 @@ class Stages:
 
     A share without depth rules takes turns in Muri's rotation; one with them runs a timetable of the group.
 
-    Parameters
-    ----------
-    stages
-        The stages of each model, by its name.
-    cluster, speeds
-        The types of GPU and how fast they are, where there are several; iterations are then as much faster or slower.
+    `stages`: the stages of each model, by its name. `cluster, speeds`: the types of GPU and how fast they are, where
+    there are several; iterations are then as much faster or slower.
     """
 
     name = "stages"
@@ -56,15 +52,7 @@ class Stages:
         return self._stages, sorted(self.type_speeds.speeds.items()), self.type_speeds.reference
 
     def staged(self, job: TraceJob, staircase: bool = False) -> StagedJob:
-        """Return what the program of groups knows of a job.
-
-        Parameters
-        ----------
-        job
-            The job, whose model has stages.
-        staircase
-            Whether its workers are at levels of a staircase.
-        """
+        """Return what the program of groups knows of a job."""
         times = self._stages[job.model]
         alone = self._alone[job.model]
         return StagedJob(job.gpus, times.load_us, times.compute_us, times.network_us, alone, staircase)
@@ -95,17 +83,9 @@ class Stages:
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a share is refused: jobs share GPUs only if all ask for that number, and at most four do.
 
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
+        The reason, or None where they can.
 
-        Returns
-        -------
-        str or None
-            The reason, or None where they can.
+        `jobs`: the jobs, in the order of ``share.jobs``.
         """
         if len(jobs) > MOST_JOBS:
             return f"more than {MOST_JOBS} jobs cannot take turns"
@@ -117,14 +97,7 @@ class Stages:
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Return the speed of each job of a group, by the length of the group's round.
 
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
-        done
-            Units of work that each has done.
+        `jobs`: the jobs, in the order of ``share.jobs``.
         """
         depths = share.depths or (FullDepth(),) * len(jobs)
         group = [self.staged(job, depth != FullDepth()) for job, depth in zip(jobs, depths, strict=True)]
@@ -148,21 +121,8 @@ class Stages:
 def stages(source: Path | None, cluster: Cluster, given: Mapping[str, StageTimes], speeds: str = "") -> Stages:
     """Return the performance model of the stages that a trace states.
 
-    Parameters
-    ----------
-    source
-        None, as the figures stand in the trace.
-    cluster
-        The cluster, whose types of GPU count.
-    given
-        Stages that the trace states, by model.
-    speeds
-        Speeds of the types of GPU, in words; empty where the cluster has one type.
-
-    Raises
-    ------
-    UsageError
-        A source is named, or the trace has no stages; or as of `speeds_of`.
+    `source`: none, as the figures stand in the trace. `speeds`: speeds of the types of GPU, in words; empty where the
+    cluster has one type.
     """
     if source is not None:
         raise UsageError(

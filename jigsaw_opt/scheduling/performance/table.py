@@ -25,12 +25,7 @@ _SPREAD = "_unconsolidated"
 class Table:
     """Jobs on as many GPUs as they ask for, at measured throughputs.
 
-    Parameters
-    ----------
-    cluster
-        Whose GPU types are names in `throughputs`.
-    throughputs
-        Iterations a second.
+    `cluster`: whose GPU types are names in `throughputs`.
     """
 
     name = "table"
@@ -76,43 +71,20 @@ class Table:
         """Return iterations a second alone on a GPU type, on as few servers as possible; 0 if not measured there.
 
         Also 0 where the cluster has fewer GPUs of the type than the job asks for.
-
-        Parameters
-        ----------
-        job
-            The job.
-        gpu_type
-            Name of a type of GPU.
         """
         rates = self.throughputs.get(gpu_type, {}).get(GavelJobType(job.model, job.gpus), {})
         return rates[None][0] if None in rates and self._counts[gpu_type] >= job.gpus else 0.0
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
-        """Return the iterations of a job that are left; `done` counts units of work.
-
-        Parameters
-        ----------
-        job
-            The job.
-        done
-            Units of work that it has done.
-        """
+        """Return the iterations of a job that are left; `done` counts units of work."""
         return (self.work(job) - done) / UNITS
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a share is refused: it has one job, or a measured pair, on GPUs of one type.
 
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
+        The reason, or None where they can.
 
-        Returns
-        -------
-        str or None
-            The reason, or None where they can.
+        `jobs`: the jobs, in the order of ``share.jobs``.
         """
         if any(len(share.gpus) != job.gpus for job in jobs):
             return f"throughputs are those of as many GPUs as jobs ask for, not of {len(share.gpus)}"
@@ -124,17 +96,7 @@ class Table:
         return None
 
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
-        """Return the measured speeds.
-
-        Parameters
-        ----------
-        share
-            Numbers of the jobs, and their GPUs.
-        jobs
-            The jobs, in the order of ``share.jobs``.
-        done
-            Units of work that each has done.
-        """
+        """Return the measured speeds."""
         return tuple(Speed(rate_of(_SECOND_US / rate)) for rate in self._rates(share, jobs))
 
     paces = former_method("paces", speeds)
@@ -154,24 +116,7 @@ class Table:
 
 
 def table(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Table:
-    """Read throughputs from a file.
-
-    Parameters
-    ----------
-    source
-        Path of the file.
-    cluster
-        The cluster, whose types of GPU count.
-    stages
-        Stages that the trace states, by model; they are not read.
-
-    Raises
-    ------
-    UsageError
-        There is no file, or it lacks a type of GPU of the cluster.
-    InvalidInputError
-        The file cannot be read, or is wrong; the error lists everything.
-    """
+    """Read throughputs from a file."""
     if source is None or not exists(source):
         raise UsageError(
             f"performance 'table' needs a file of throughputs, as in table:FILE, not {source}",

@@ -54,15 +54,7 @@ class ThroughputModel:
         return self.compute + self.per_sample * local
 
     def exchange_s(self, servers: Any, gpus: Any) -> Any:
-        """Return seconds of the exchange of gradients.
-
-        Parameters
-        ----------
-        servers
-            How many servers the GPUs are on.
-        gpus
-            How many GPUs the job has.
-        """
+        """Return seconds of the exchange of gradients."""
         import numpy as np
 
         beyond = np.maximum(gpus - 2, 0)
@@ -71,17 +63,7 @@ class ThroughputModel:
         return np.where(servers > 1, several, np.where(gpus > 1, one, _TINY))
 
     def step_s(self, servers: Any, gpus: Any, local: Any) -> Any:
-        """Return seconds of an iteration of one pass.
-
-        Parameters
-        ----------
-        servers
-            How many servers the GPUs are on.
-        gpus
-            How many GPUs the job has.
-        local
-            Samples of a GPU.
-        """
+        """Return seconds of an iteration of one pass."""
         compute, exchange = self.compute_s(local), self.exchange_s(servers, gpus)
         return (compute**self.gamma + exchange**self.gamma) ** (1 / self.gamma)
 
@@ -90,13 +72,6 @@ class ThroughputModel:
 
         What was never measured is taken as perfect scaling; exchange over several servers is at least 1.1 times that
         within one (AdaptDL's prior).
-
-        Parameters
-        ----------
-        within
-            Whether the job has run on several GPUs of one server.
-        across
-            Whether it has run on several servers.
         """
         known = self
         if not within:

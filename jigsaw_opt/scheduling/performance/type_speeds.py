@@ -41,12 +41,8 @@ _LEAST, _MOST = Decimal("1e-6"), Decimal("1e6")
 class TypeSpeeds:
     """Relative speeds of types of GPU.
 
-    Parameters
-    ----------
-    speeds
-        The speed of each type, by its name.
-    reference
-        What durations are taken to be of that do not say on which type: a type, or empty for a GPU of speed 1.
+    `speeds`: the speed of each type, by its name. `reference`: what durations are taken to be of that do not say on
+    which type: a type, or empty for a GPU of speed 1.
     """
 
     speeds: Mapping[str, Fraction]
@@ -66,15 +62,7 @@ class TypeSpeeds:
         return f"ran on {of!r}, of which no speed is known; {_option(self.speeds, of)} says it"
 
     def factor(self, job: TraceJob, gpu_type: str) -> Fraction:
-        """Return how many times as fast a job is on a type as on the GPUs that its duration is of.
-
-        Parameters
-        ----------
-        job
-            The job, which may state the type that it was measured on.
-        gpu_type
-            Name of a type of GPU with a speed.
-        """
+        """Return how many times as fast a job is on a type as on the GPUs that its duration is of."""
         of = job.measured_on or self.reference
         before = self.of(of) if of else Fraction(1)
         now = self.of(gpu_type)
@@ -84,12 +72,7 @@ class TypeSpeeds:
     def best(self, job: TraceJob, counts: Mapping[str, int]) -> Fraction:
         """Return `factor` on the fastest type that a job may have and of which there are as many GPUs as it asks for.
 
-        Parameters
-        ----------
-        job
-            The job.
-        counts
-            How many GPUs of each type there are. Where none has enough, all count.
+        `counts`: how many GPUs of each type there are. Where none has enough, all count.
         """
         allowed = [name for asked in job.gpu_types or counts for name in matching_types(asked, counts)]
         wide = [name for name in allowed if counts[name] >= job.gpus]
@@ -99,23 +82,10 @@ class TypeSpeeds:
 def speeds_of(text: str, cluster: Cluster) -> TypeSpeeds | None:
     """Return the speeds of a cluster's types: from words such as ``a100=1,v100=0.43``, or the estimates.
 
-    Parameters
-    ----------
-    text
-        The words. They say all that is known; empty for the estimates.
-    cluster
-        The cluster. Durations that do not say on which type they were are taken, with the estimates, to be of the type
-        of which it has most GPUs.
+    None where nothing is said and the cluster has one type: then durations are those on its GPUs.
 
-    Returns
-    -------
-    TypeSpeeds or None
-        None where nothing is said and the cluster has one type: then durations are those on its GPUs.
-
-    Raises
-    ------
-    UsageError
-        The words are written otherwise, or a type of the cluster has no speed.
+    `text`: the words. They say all that is known; empty for the estimates. `cluster`: the cluster. Durations that do
+    not say on which type they were are taken, with the estimates, to be of the type of which it has most GPUs.
     """
     counts = Counter[str]()
     for server in cluster.servers:

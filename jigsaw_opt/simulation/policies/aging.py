@@ -22,11 +22,6 @@ class Aging:
 
     Time on GPUs is no waiting. What a job has waited it never loses, so once aged it goes on to its end: only jobs that
     aged before it come before it.
-
-    Parameters
-    ----------
-    limit
-        A value of `AGING`.
     """
 
     def __init__(self, limit: str) -> None:
@@ -34,15 +29,7 @@ class Aging:
         self._aged: dict[int, None] = {}
 
     def order(self, jobs: Iterable[JobState], observation: Observation) -> list[JobState]:
-        """Return the jobs with the aged ones first, the others in the order of the policy, and note who has aged.
-
-        Parameters
-        ----------
-        jobs
-            Jobs in the order of the policy.
-        observation
-            What the policy sees, with the time.
-        """
+        """Return the jobs with the aged ones first, the others in the order of the policy, and note who has aged."""
         jobs = list(jobs)
         if self._limit_us is None:
             return jobs
@@ -55,20 +42,7 @@ class Aging:
         return [*first, *(one for one in jobs if one.index not in self._aged)]
 
     def next_us(self, observation: Observation, shares: Iterable[Share]) -> int | None:
-        """Return when the next waiting job will have waited for too long; None for never.
-
-        Parameters
-        ----------
-        observation
-            What the policy sees, with the time.
-        shares
-            What runs from now on; its jobs do not wait.
-
-        Returns
-        -------
-        int or None
-            Time in microseconds.
-        """
+        """Return when the next waiting job will have waited for too long; None for never."""
         if self._limit_us is None:
             return None
         running = {index for share in shares for index in share.jobs}
@@ -89,20 +63,7 @@ class Aging:
         return {} if self._limit_us is None else {"aged": listed(whole())}
 
     def restore(self, state: Plain, observation: Observation) -> None:
-        """Go on from the state of a policy, of the right shape.
-
-        Parameters
-        ----------
-        state
-            State of the policy; its key ``aged`` counts, if there is one.
-        observation
-            What the policy sees now.
-
-        Raises
-        ------
-        ValueError
-            A job has not aged, or is there twice.
-        """
+        """Go on from the state of a policy, of the right shape."""
         aged = state.get("aged", ())
         if len({*aged}) < len(aged) or not observation.known.issuperset(aged):
             raise ValueError("the aged are not jobs that there are, each once")

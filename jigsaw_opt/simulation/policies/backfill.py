@@ -106,17 +106,7 @@ class _Reservation:
 class BackfillScheduler:
     """Backfill at work, over jobs in order of submission; who inherits may have another order.
 
-    Parameters
-    ----------
-    policy, options
-        The name of the policy in messages, and the values of `BACKFILL_OPTIONS`.
-    setting
-        The setting.
-
-    Raises
-    ------
-    UsageError
-        This kind of backfill does not work there.
+    `policy, options`: the name of the policy in messages, and the values of `BACKFILL_OPTIONS`.
     """
 
     policy: str
@@ -185,15 +175,7 @@ class BackfillScheduler:
         return self.default_us if job.time_limit_us is None else job.time_limit_us
 
     def in_order(self, waiting: list[JobState], observation: Observation) -> list[JobState]:
-        """Return the jobs that wait in the order in which they may start.
-
-        Parameters
-        ----------
-        waiting
-            The jobs, in order of submission.
-        observation
-            What the policy sees.
-        """
+        """Return the jobs that wait in the order in which they may start."""
         return waiting
 
     def learn(self, ended: Iterable[tuple[TraceJob, int]]) -> None:
@@ -213,22 +195,7 @@ class BackfillScheduler:
         }
 
     def restore(self, state: Plain, observation: Observation) -> None:
-        """Restore estimates and reservations from a state, which is checked.
-
-        Parameters
-        ----------
-        state
-            What `state` gave.
-        observation
-            What the policy sees now.
-
-        Raises
-        ------
-        InvalidInputError
-            The state does not have the shape.
-        ValueError
-            A job that runs has no estimate.
-        """
+        """Restore estimates and reservations from a state, which is checked."""
         run = fields(job=whole(), start_us=whole(observation.now_us), estimate_us=whole(low=1), user=_TEXT)
         user = fields(user=_TEXT, last=listed(whole(low=1), 1, 2))
         checked(state, fields(runs=listed(run), lengths=listed(user), reserved=rows(3, whole())))

@@ -25,12 +25,8 @@ _DEFAULT_SHARES = 1
 class _ShareNode:
     """An account or a user.
 
-    Parameters
-    ----------
-    shares
-        Its shares among its siblings; None where it is served as its parent is.
-    key
-        The user, or None for an account.
+    `shares`: its shares among its siblings; None where it is served as its parent is. `key`: the user, or None for an
+    account.
     """
 
     shares: int | None
@@ -89,15 +85,7 @@ class ShareTree:
     # Classic ------------------------------------------------------------------------------------------------
 
     def classic(self, used: Mapping[UserKey, float], dampening: int = 1) -> dict[UserKey, float]:
-        """Return the factor ``2 ** (-UE / S / d)`` of every user, by effective usage UE and normalised shares S.
-
-        Parameters
-        ----------
-        used
-            Usage of every user, after decay.
-        dampening
-            Slurm's ``FairShareDampeningFactor``.
-        """
+        """Return the factor ``2 ** (-UE / S / d)`` of every user, by effective usage UE and normalised shares S."""
         total = self._root.usage(used)
         found: dict[UserKey, float] = {}
 

@@ -52,16 +52,8 @@ class _FilledGpus:
 class _ForegroundFirst(Stateless):
     """The policy at work.
 
-    Parameters
-    ----------
-    setting
-        The setting.
-    placement
-        How jobs are placed.
-    shortest
-        Whether background jobs with least time left, alone, come first, and not those submitted first.
-    slowdown
-        What background jobs may slow a foreground job down to; None where they share no GPUs.
+    `shortest`: whether background jobs with least time left, alone, come first, and not those submitted first.
+    `slowdown`: what background jobs may slow a foreground job down to; None where they share no GPUs.
     """
 
     setting: ClusterSetting

@@ -35,18 +35,8 @@ Team = tuple[int, ...]
 class Interleaving(Stateless):
     """The policy at work.
 
-    Parameters
-    ----------
-    setting, stages
-        The setting, and its performance.
-    method
-        How groups are made.
-    known
-        Whether jobs go by the service that they still need (Muri-S) or by what they have had (Muri-L).
-    timing
-        How the jobs of a group take turns.
-    staircase
-        Whether jobs on several GPUs may stop their backward passes early.
+    `known`: whether jobs go by the service that they still need (Muri-S) or by what they have had (Muri-L). `timing`:
+    how the jobs of a group take turns. `staircase`: whether jobs on several GPUs may stop their backward passes early.
     """
 
     setting: ClusterSetting

@@ -41,19 +41,10 @@ _RULES = ("free", *(name for name in CHOICES if name != "free"))
 class JigsawScheduler:
     """The policy at work.
 
-    Parameters
-    ----------
-    setting
-        The setting, with profiled models.
-    rule
-        The choice (`chosen_depth`) of the depth rule of jobs that share GPUs, over the iterations of a timetable's
-        period. Under the staircase every worker keeps its level for ever.
-    columns
-        Whether the packing is found by column generation, or by filling one server after the other.
-    hysteresis
-        How many starts count as time that is left of a job that does not run.
-    aging
-        Which jobs stand at the front of the queue because they have waited for long.
+    `rule`: the choice (`chosen_depth`) of the depth rule of jobs that share GPUs, over the iterations of a timetable's
+    period. Under the staircase every worker keeps its level for ever. `columns`: whether the packing is found by column
+    generation, or by filling one server after the other. `hysteresis`: how many starts count as time that is left of a
+    job that does not run. `aging`: which jobs stand at the front of the queue because they have waited for long.
     """
 
     setting: ClusterSetting
@@ -125,22 +116,7 @@ class JigsawScheduler:
         return {"kinds": kinds, "recipes": recipes, **self.aging.plain()}
 
     def restore(self, state: Plain, observation: Observation) -> None:
-        """Restore the kinds of jobs and the patterns that the next packing begins with.
-
-        Parameters
-        ----------
-        state
-            What `state` gave.
-        observation
-            What the policy sees now.
-
-        Raises
-        ------
-        InvalidInputError
-            The state does not have the shape.
-        ValueError
-            A pattern has unknown jobs, or takes more than its servers have.
-        """
+        """Restore the kinds of jobs and the patterns that the next packing begins with."""
         text, gpus = {"type": "string"}, whole(self.setting.gpu_count, 1)
         team = fields(jobs=listed(text, 1, 2), copies=gpus)
         number, servers = whole(len(self.types) - 1), whole(len(self.setting.cluster.servers), 1)
@@ -292,14 +268,7 @@ def _teams(packed: PackedQueue, numbers: Sequence[int]) -> Iterator[Team]:
 def _reunited(teams: Sequence[Team], running: Mapping[int, Share], together: Callable[[Team], bool]) -> Iterator[Team]:
     """Yield the same jobs in teams, those that are paired anyway with the one that they share GPUs with already.
 
-    Parameters
-    ----------
-    teams
-        Teams of one or two jobs.
-    running
-        Shares of the jobs that run.
-    together
-        Whether two jobs can share GPUs.
+    `together`: whether two jobs can share GPUs.
     """
     pairs: dict[tuple[int, int], list[Team]] = {}
     for team in teams:

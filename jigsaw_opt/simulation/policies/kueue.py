@@ -46,14 +46,8 @@ _TEXT = {"type": "string"}
 class _FlavorFit(NamedTuple):
     """The fit of a job in a flavor of its queue.
 
-    Parameters
-    ----------
-    mode
-        ``_NO_CANDIDATES`` to ``_FITS``.
-    borrowing
-        How far up quota is found; 0 for its own.
-    flavor, targets
-        The flavor, and the jobs that are preempted.
+    `borrowing`: how far up quota is found; 0 for its own. `flavor, targets`: the flavor, and the jobs that are
+    preempted.
     """
 
     mode: int
@@ -143,13 +137,7 @@ class _KueueScheduler:
                 raise ValueError("every job that runs has a flavor of its queue")
 
     def _pools_without(self, flavor: str) -> frozenset[int]:
-        """Return the pools of other types than those of a flavor.
-
-        Raises
-        ------
-        UsageError
-            The flavor names no type of the cluster.
-        """
+        """Return the pools of other types than those of a flavor."""
         types = dict.fromkeys(pool.gpu_type for pool in self.setting.pools)
         labels = self.queues.labels.get(flavor, {})
         words = (flavor, *labels.values())

@@ -21,16 +21,7 @@ _NEVER = "Never"
 class Admitted:
     """A job that runs.
 
-    Parameters
-    ----------
-    active
-        The job.
-    queue
-        Its ClusterQueue.
-    flavor
-        The flavor whose quota it uses.
-    since_us
-        When it was admitted.
+    `flavor`: the flavor whose quota it uses.
     """
 
     active: JobState
@@ -56,14 +47,8 @@ class Admitted:
 class _PreemptionCandidate:
     """A job that may be preempted.
 
-    Parameters
-    ----------
-    one
-        The job.
-    common
-        The nearest cohort that its queue and that of the incoming job are both in; None within one queue.
-    also_to_borrow
-        Whether it may be preempted by a job that then borrows.
+    `common`: the nearest cohort that its queue and that of the incoming job are both in; None within one queue.
+    `also_to_borrow`: whether it may be preempted by a job that then borrows.
     """
 
     one: Admitted
@@ -90,17 +75,7 @@ def preemption_targets(
     running: Sequence[Admitted],
     has_room: Callable[[list[Admitted]], bool],
 ) -> list[Admitted]:
-    """Return the jobs that are preempted for an incoming one; none where that does not make it fit.
-
-    Parameters
-    ----------
-    incoming, queue, flavor
-        The job, its ClusterQueue and the flavor that it is to use.
-    running
-        The jobs that may be preempted at all.
-    has_room
-        Whether there are GPUs for the incoming job without some jobs.
-    """
+    """Return the jobs that are preempted for an incoming one; none where that does not make it fit."""
     own, hierarchy, by_priority = _candidates(incoming, queue, flavor, running)
     gpus, may_borrow = incoming.job.gpus, queue.stated.borrow != _NEVER
     under_nominal = queue.usage[flavor] < queue.quota(flavor).nominal

@@ -35,14 +35,7 @@ def fewest_victims(
     Candidates are stopped in their order until there is room. Then they are put back in reverse order as long as there
     is still room, so that none is stopped for nothing.
 
-    Parameters
-    ----------
-    candidates
-        Jobs that run, in the order in which they are stopped.
-    free
-        What is free; it is not changed.
-    place
-        Takes the GPUs that are wanted, or returns None.
+    `place`: takes the GPUs that are wanted, or returns None.
     """
     trial, stopped = free.copy(), list[JobState]()
     for candidate in candidates:

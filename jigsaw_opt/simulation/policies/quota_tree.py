@@ -18,19 +18,7 @@ _NOTHING = GpuQuota(0)
 class UsageNode:
     """A ClusterQueue or a cohort with its usage by flavor.
 
-    Parameters
-    ----------
-    stated
-        Its quotas and policies.
-    parent
-        The cohort that it is in.
-
-    Attributes
-    ----------
-    children
-        What is in it.
-    usage
-        What counts against its quota, by flavor.
+    `parent`: the cohort that it is in. `usage`: what counts against its quota, by flavor.
     """
 
     def __init__(self, stated: QuotaNode, parent: UsageNode | None) -> None:
@@ -86,42 +74,18 @@ class UsageNode:
         return most if borrowing is None else min(most, self.subtree(flavor) + borrowing)
 
     def borrows_with(self, flavor: str, gpus: int) -> bool:
-        """Return whether this node uses more than its quota once it uses more GPUs.
-
-        Parameters
-        ----------
-        flavor
-            The flavor of the GPUs.
-        gpus
-            How many more it uses.
-        """
+        """Return whether this node uses more than its quota once it uses more GPUs."""
         return self.usage[flavor] + gpus > self.subtree(flavor)
 
     def add(self, flavor: str, gpus: int) -> None:
-        """Count the use of more GPUs; what exceeds the part that is never lent counts in the parent too.
-
-        Parameters
-        ----------
-        flavor
-            The flavor of the GPUs.
-        gpus
-            How many more are used.
-        """
+        """Count the use of more GPUs; what exceeds the part that is never lent counts in the parent too."""
         beyond = gpus - self.kept_free(flavor)
         self.usage[flavor] += gpus
         if self.parent is not None and beyond > 0:
             self.parent.add(flavor, beyond)
 
     def remove(self, flavor: str, gpus: int) -> None:
-        """Count the use of fewer GPUs, the reverse of `add`.
-
-        Parameters
-        ----------
-        flavor
-            The flavor of the GPUs.
-        gpus
-            How many fewer are used.
-        """
+        """Count the use of fewer GPUs, the reverse of `add`."""
         beyond = self.usage[flavor] - self.kept(flavor)
         self.usage[flavor] -= gpus
         if self.parent is not None and beyond > 0:
@@ -143,18 +107,7 @@ class UsageNode:
 
         0 is within its own quota; else it is the height of the cohort.
 
-        Parameters
-        ----------
-        flavor
-            The flavor of the GPUs.
-        gpus
-            How many more are to be used.
-
-        Returns
-        -------
-        tuple of int and bool
-            0, or the height of the cohort that has the quota; and whether the node that has it is part of a larger
-            cohort.
+        0, or the height of the cohort that has the quota; and whether the node that has it is part of a larger cohort.
         """
         node, left = self, gpus
         while node.borrows_with(flavor, left):

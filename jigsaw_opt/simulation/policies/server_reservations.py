@@ -25,16 +25,7 @@ __all__ = ["ServerReservations"]
 class ServerReservations:
     """The GPUs that are free from now on, and the servers that are reserved.
 
-    Parameters
-    ----------
-    setting
-        Whose cluster it is.
-    now_us
-        The time.
-    free
-        GPUs that are free now.
-    ends
-        When jobs that run are expected to end, after now, and their GPUs.
+    `ends`: when jobs that run are expected to end, after now, and their GPUs.
     """
 
     def __init__(
@@ -55,15 +46,7 @@ class ServerReservations:
             self._reserved.append(0)
 
     def may_start(self, gpus: int, length_us: int) -> bool:
-        """Return whether so many GPUs are free now that no reservation needs for so long.
-
-        Parameters
-        ----------
-        gpus
-            The number of GPUs.
-        length_us
-            The time, in microseconds.
-        """
+        """Return whether so many GPUs are free now that no reservation needs for so long."""
         return self._count(0, self._reserved_within(0, length_us)) >= gpus
 
     def _at(self, time_us: int) -> int:
@@ -76,15 +59,7 @@ class ServerReservations:
         return k
 
     def start(self, end_us: int, gpus: tuple[int, ...]) -> None:
-        """Let a job run from now on: its GPUs are not free until it is expected to end.
-
-        Parameters
-        ----------
-        end_us
-            When it is expected to end, in microseconds.
-        gpus
-            Numbers of its GPUs.
-        """
+        """Let a job run from now on: its GPUs are not free until it is expected to end."""
         left: dict[FreeGpus, FreeGpus] = {}
         for k in range(self._at(end_us)):
             free = self._free[k]
@@ -94,15 +69,7 @@ class ServerReservations:
             self._free[k] = left[free]
 
     def reserve(self, start_us: int, end_us: int, gpus: tuple[int, ...]) -> None:
-        """Reserve the whole servers of some GPUs between two times.
-
-        Parameters
-        ----------
-        start_us, end_us
-            The times, in microseconds.
-        gpus
-            Numbers of the GPUs.
-        """
+        """Reserve the whole servers of some GPUs between two times."""
         servers = 0
         for gpu in gpus:
             servers |= 1 << self._server_of[gpu]
@@ -114,19 +81,7 @@ class ServerReservations:
 
         None stands for never: too few GPUs are up.
 
-        Parameters
-        ----------
-        job
-            The job.
-        length_us
-            For how long it is expected to run, in microseconds.
-        placement
-            Rule by which GPUs are chosen among the free ones.
-
-        Returns
-        -------
-        tuple or None
-            The time in microseconds and the numbers of the GPUs; None where too few are up.
+        The time in microseconds and the numbers of the GPUs; None where too few are up.
         """
         # Reservations are only added and free GPUs only taken, so no job finds a time before the one that a job like it
         # found which was as short or shorter.

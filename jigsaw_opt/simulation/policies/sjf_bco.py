@@ -28,14 +28,8 @@ class _LiveLedger:
 
     Loads are times that jobs take alone, as far as they are known before they run.
 
-    Parameters
-    ----------
-    gpus
-        Numbers of the GPUs in the cluster, by server.
-    jobs, loads
-        All jobs, and the load of each GPU of the cluster.
-    free
-        GPUs that nobody holds, which others take from.
+    `gpus`: numbers of the GPUs in the cluster, by server. `jobs, loads`: all jobs, and the load of each GPU of the
+    cluster. `free`: GPUs that nobody holds, which others take from.
     """
 
     def __init__(

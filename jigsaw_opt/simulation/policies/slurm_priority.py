@@ -85,17 +85,9 @@ _OF_PARTITIONS_NOT_SIMULATED = {
 class PrioritySettings:
     """Settings of priorities, with values as slurm.conf has them.
 
-    Parameters
-    ----------
-    values
-        By the name of the parameter.
-    partitions, tiers, qos
-        Priorities of partitions (``PriorityJobFactor``), which of them come first (``PriorityTier``), and priorities
-        of QOS.
-    limits_us
-        What jobs of a partition may take that state no limit (``DefaultTime``, or else ``MaxTime``).
-    associations
-        Accounts and users with their shares.
+    `values`: by the name of the parameter. `partitions, tiers, qos`: priorities of partitions (``PriorityJobFactor``),
+    which of them come first (``PriorityTier``), and priorities of QOS. `limits_us`: what jobs of a partition may take
+    that state no limit (``DefaultTime``, or else ``MaxTime``). `associations`: accounts and users with their shares.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -124,13 +116,7 @@ class PrioritySettings:
 
 
 def settings_of(options: Mapping[str, str]) -> PrioritySettings:
-    """Return what the options and their files say; an option goes before the file.
-
-    Raises
-    ------
-    InvalidInputError
-        The files are wrong; the error lists every problem.
-    """
+    """Return what the options and their files say; an option goes before the file."""
     stated = {name: options[option_name(name)] for name in DEFAULTS if options[option_name(name)] != NONE}
     problems: list[Problem] = []
     conf, associations, qos = SlurmConf(_lower(_WITHOUT_FILE), {}, 0), tuple[Association, ...](), dict[str, int]()
@@ -200,12 +186,7 @@ def _lower(named: Mapping[str, str]) -> dict[str, str]:
 class JobPriority:
     """The priority of jobs by their factors.
 
-    Parameters
-    ----------
-    settings
-        Weights and what factors are made of.
-    widths
-        Numbers of GPUs of the servers.
+    `settings`: weights and what factors are made of. `widths`: numbers of GPUs of the servers.
     """
 
     def __init__(self, settings: PrioritySettings, widths: Iterable[int]) -> None:
@@ -220,19 +201,7 @@ class JobPriority:
         }
 
     def of(self, job: TraceJob, waited_us: int, fair_share: float, limit_us: int) -> int:
-        """Return the priority of a job, a whole number as in Slurm.
-
-        Parameters
-        ----------
-        job
-            The job.
-        waited_us
-            Microseconds for which it could have run.
-        fair_share
-            The factor of its user.
-        limit_us
-            Microseconds for which it may run.
-        """
+        """Return the priority of a job, a whole number as in Slurm."""
         factors = {
             "Age": self.age(waited_us),
             "Fairshare": fair_share,
@@ -247,15 +216,7 @@ class JobPriority:
         return min(1.0, waited_us / self._max_age_us) if self._max_age_us else 1.0
 
     def size(self, gpus: int, limit_us: int) -> float:
-        """Return the factor of the size of a job, from 0 to 1 (multifactor priority plugin of Slurm).
-
-        Parameters
-        ----------
-        gpus
-            How many GPUs it asks for.
-        limit_us
-            Its time limit, in microseconds.
-        """
+        """Return the factor of the size of a job, from 0 to 1 (multifactor priority plugin of Slurm)."""
         servers = (bisect_left(self._widest, gpus) + 1) / len(self._widest)
         part = gpus / self._widest[-1]
         part = max(part, servers) / max(1, limit_us // MINUTE_US) if self._relative_to_time else (part + servers) / 2
@@ -269,19 +230,7 @@ def _normalised(priorities: Mapping[str, int], name: str | None, default: int) -
 
 
 def decayed(usage: float, held: int, passed_us: int, half_life_us: int) -> float:
-    """Return usage after some time in which so many GPUs were held, in GPU-microseconds; old usage counts for less.
-
-    Parameters
-    ----------
-    usage
-        The usage at the beginning.
-    held
-        GPUs held all the time.
-    passed_us
-        The time.
-    half_life_us
-        After this time usage counts half; 0 for always the same.
-    """
+    """Return usage after some time in which so many GPUs were held, in GPU-microseconds; old usage counts for less."""
     if not half_life_us:
         return usage + held * passed_us
     rate = log(2) / half_life_us
