@@ -3,7 +3,7 @@
 # make test-core  the tests of the rooms that use extras once more without them, but for the slow ones
 # make coverage  what share of each room the tests reach; COVERED=tests/checking limits it to some tests
 # make docs   the site of the documentation, in out/site/html; installs what only this needs
-# make bench  the measured comparisons of benchmarks/
+# make bench  how fast it starts, loads, checks, plans and proves
 # make gate   plans and bounds of sixty small solves against stored values; before a change of solvers lands
 # make faults hostile input, faults and limits: what docs/reliability.md promises, tried in ten minutes
 # make constraints  the newest versions that go together, into constraints.txt; installs what only this needs
@@ -85,12 +85,7 @@ docs: $(VENV)/.demo
 	$(BIN)/python docs/site/build.py
 
 bench: install
-	$(BIN)/python benchmarks/greedy_scale.py
-	$(BIN)/python benchmarks/check_speed.py
-	$(BIN)/python benchmarks/load_speed.py
-	$(BIN)/python benchmarks/exact_tiny.py
-	$(BIN)/python benchmarks/orders.py rack/oversubscribed rack/weighted server/weighted
-	$(BIN)/python benchmarks/peers/cpsat_vs_plain.py
+	$(BIN)/python benchmarks/speeds.py
 
 gate: install
 	$(BIN)/python benchmarks/gate.py

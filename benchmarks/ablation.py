@@ -80,15 +80,7 @@ def without_bound(tree: Tree, relaxation: Any) -> Arm:
 
 
 def with_setting(tree: Tree, name: str, setting: str) -> Arm:
-    """An arm with one number set otherwise: a parameter, ``part.name=value``, or a constant, ``module:NAME=value``.
-
-    Raises
-    ------
-    InvalidInputError
-        The parameter is no TOML, there is none, or its value is out of range.
-    UsageError
-        There is no such constant, or its value is no JSON.
-    """
+    """An arm with one number set otherwise: a parameter, ``part.name=value``, or a constant, ``module:NAME=value``."""
     place, _, value = setting.partition("=")
     if ":" not in place:
         from_toml(setting, setting)
@@ -115,13 +107,7 @@ def all_arms(tree: Tree, settings: Sequence[str]) -> list[Arm]:
 
 
 def chosen(arms: Sequence[Arm], only: Sequence[str]) -> list[Arm]:
-    """The first arm, and those of some names or kinds, the first word of a name.
-
-    Raises
-    ------
-    UsageError
-        A name that none has.
-    """
+    """The first arm, and those of some names or kinds, the first word of a name."""
     known = {word for arm in arms for word in (arm.name, arm.name.partition(" ")[0])}
     unknown = [name for name in only if name not in known]
     if unknown:

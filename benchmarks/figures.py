@@ -1,20 +1,30 @@
 """Pictures of the pages that explain: ``python benchmarks/figures.py docs`` (extra ``plot``), about a minute.
 
-What they show is solved anew. Measured figures stand in the texts, with commands of their own.
+What they show is solved anew; ``fill`` reads a profile of DeepPool in the measured data (``JIGSAW_SHARED``).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.documents import load_instance
+from common import shared
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import instance_sha256, load_instance
+from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import Instance, compile_instance
+from jigsaw_opt.planning.burst import BurstSetting, burst_instance, exact_plan, profiled_costs
+from jigsaw_opt.planning.fill import fill as filled
+from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
+from jigsaw_opt.planning.pipeline.schedule import schedule_of
+from jigsaw_opt.planning.pipeline.search import search_schedule
+from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
+from jigsaw_opt.problem import Cluster, Instance, compile_instance
+from jigsaw_opt.problem.task_graph import Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.bounds import lower_bound, names
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
@@ -27,6 +37,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 MS = 1000
 DOTS = 60
+UNEVEN = ((10000, 14000, 12000, 9000),) * 2 + ((9000, 12000, 10000, 8000), (1000,) * 3)
+"""Forward, backward and weight passes and delays of the stages of the pipelines."""
 RACKS = ("plain", "oversubscribed", "link-bound", "mixed-types", "tight-memory", "tree")
 
 
@@ -166,7 +178,44 @@ def cycle() -> bytes:
     return timeline_image(picture(instance, plan), dots_per_inch=DOTS)
 
 
-PICTURES: dict[str, Callable[[], bytes]] = {"idea": idea, "search": search, "bounds": bounds, "cycle": cycle}
+def pipelines() -> bytes:
+    """1F1B, ZB-H1 and the searched schedule of uneven stages, one server for each."""
+    costs = PipelineCosts(*UNEVEN, activation_bytes=(1,) * 4)
+    problem = PipelineProblem(costs, PipelineLayout(tuple(range(4)), 6, True), 4)
+    shown = [schedule_of(problem, ORDERS[name](problem.layout), name, name).finite for name in ("1f1b", "zb-h1")]
+    instance, found = search_schedule(problem, "search", "finite", Options(time_limit=20, threads=2))
+    assert found.plan is not None
+    servers, jobs, plans = [], [], []
+    for one, plan in [*shown, (instance, found.plan)]:
+        print(f"{plan.instance}: {plan.objective / MS:g} ms, {plan.status}")
+        servers.append(replace(one.cluster.servers[0], name=plan.instance))
+        jobs.append(replace(one.task_graph_jobs[0], name=plan.instance))
+        gpus = tuple(f"{plan.instance}/{gpu}" for gpu in range(4))
+        plans.append(replace(plan.jobs[0], name=plan.instance, gpus=gpus))
+    whole = replace(instance, name="1F1B, ZB-H1 and the searched schedule", cluster=Cluster(tuple(servers)))
+    whole = replace(whole, jobs=tuple(jobs))
+    end = max(plan.objective for _, plan in shown)
+    drawn = replace(found.plan.with_jobs(tuple(plans)), instance=whole.name, instance_sha256=instance_sha256(whole))
+    drawn = replace(drawn, status="feasible", objective=end)
+    assert not check(whole, drawn)
+    shown_lanes = picture(whole, drawn)
+    gpus_only = tuple(lane for lane in shown_lanes.lanes if lane.kind == "gpu")
+    return timeline_image(replace(shown_lanes, lanes=gpus_only), dots_per_inch=DOTS)
+
+
+def fill() -> bytes:
+    """A burst of VGG, 10 % slower than it could be, with jobs of one GPU in its holes."""
+    runs = read_deeppool_runs(shared("pipeline/deeppool/A100_vgg.prof").read_bytes())
+    burst = burst_instance(exact_plan(profiled_costs(runs, BurstSetting(8, 64, 266_000)), 2.0), "vgg", "cyclic")
+    piece = TaskGraph((Slot("gpu"),), (TaskGraphBlock("piece", ("gpu",), {"gpu": 500}),))
+    pieces = tuple(TaskGraphJob(f"one{gpu}", piece, 1) for gpu in range(8))
+    own = burst.jobs[0].name
+    options = Options(time_limit=20, threads=2)
+    found = filled(replace(burst, jobs=(*burst.jobs, *pieces)), [own], options, slowdown=1.1)
+    return timeline_image(replace(picture(found.instance, found.plan), foreground=frozenset({own})))
+
+
+PICTURES = {draw.__name__: draw for draw in (idea, search, bounds, cycle, pipelines, fill)}
 
 
 def main() -> None:

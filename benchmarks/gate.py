@@ -48,20 +48,9 @@ _PLACES = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A solve.
+    """A solve: its class, its instance, its limit of work in the engine's deterministic seconds.
 
-    Parameters
-    ----------
-    group
-        Its class.
-    source
-        Names the instance.
-    work
-        Limit of work, in the engine's deterministic seconds.
-    kind
-        ``listed``, ``phased`` with a thousand times the iterations, or ``fill`` with the first job as foreground.
-    quick
-        Whether it belongs to the quick part.
+    `kind` is ``listed``, ``phased`` with a thousand times the iterations, or ``fill`` with the first job as foreground.
     """
 
     group: str

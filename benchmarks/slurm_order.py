@@ -53,18 +53,9 @@ class SleepJob:
 
 @dataclass(frozen=True)
 class Case:
-    """A workload on a cluster of Slurm nodes.
+    """A workload in order of submission, on a cluster of Slurm nodes of some GPUs each.
 
-    Parameters
-    ----------
-    policy
-        The policy that is to start the jobs as Slurm does; ``multifactor`` reads `conf`, too.
-    nodes, gpus
-        How many nodes, and of how many GPUs each.
-    conf
-        Lines of slurm.conf: priorities, backfill, partitions.
-    jobs
-        The jobs in order of submission.
+    `policy` is to start the jobs as Slurm does; ``multifactor`` reads `conf`, lines of slurm.conf, too.
     """
 
     policy: str

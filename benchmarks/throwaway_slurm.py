@@ -57,16 +57,9 @@ def _path() -> str:
 
 
 class ThrowawaySlurm:
-    """A Slurm that runs inside a `with` block and is gone behind it.
+    """A Slurm that runs inside a `with` block, its files in an empty folder, and is gone behind it.
 
-    Parameters
-    ----------
-    folder
-        An empty folder for its files.
-    nodes, gpus
-        How many nodes, and of how many GPUs each; a node has as many CPUs as GPUs.
-    conf
-        Lines of slurm.conf: how it orders and starts jobs, and its partitions.
+    A node has as many CPUs as GPUs; `conf` are lines of slurm.conf: how it orders and starts jobs, and its partitions.
     """
 
     def __init__(self, folder: Path, nodes: int, gpus: int, conf: Sequence[str]) -> None:

@@ -20,14 +20,9 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A directory with the package in it.
+    """A directory with the package in it, such as a worktree of a commit, and a hash of all its Python files.
 
-    Parameters
-    ----------
-    folder
-        The directory, such as a worktree of a commit.
-    digest
-        Hash of all its Python files: rows of other code are never taken for its own.
+    Rows of other code are never taken for its own.
     """
 
     folder: Path
@@ -35,13 +30,7 @@ class Tree:
 
     @classmethod
     def at(cls, folder: Path) -> Tree:
-        """The tree in a directory.
-
-        Raises
-        ------
-        UsageError
-            There is no such package.
-        """
+        """The tree in a directory."""
         folder = folder.resolve()
         if not (folder / "jigsaw_opt" / "__init__.py").exists():
             raise UsageError(f"{folder} is no directory with jigsaw_opt in it")
@@ -73,23 +62,10 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A way to solve.
+    """A way to solve: code, parameters of the search as TOML, relaxations that are left out, other values of constants.
 
-    Parameters
-    ----------
-    name
-        What tables call it.
-    tree
-        The code.
-    params
-        TOML text of parameters of the search.
-    without_bounds
-        Names of relaxations that are left out.
-    constants
-        Constants of the code at other values, each as ``MODULE:NAME=JSON``.
-    matters
-        Whether it can differ from the first arm, given that one's row of the same case; where not, it is not run.
-        None where it always can.
+    `matters` says whether it can differ from the first arm, given that one's row of the same case; where not, it is not
+    run. None where it always can.
     """
 
     name: str

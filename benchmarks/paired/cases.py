@@ -16,17 +16,7 @@ __all__ = ["Case", "cases", "named"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An instance with a seed and limits of the solve.
-
-    Parameters
-    ----------
-    group
-        Its set or family.
-    instance, sha256, document
-        The instance, its hash, and the file that it is in.
-    solver, seed, time_limit, work_limit, workers
-        What the solve is given; one of the two limits is None.
-    """
+    """An instance of a set or family as a document, with what a solve is given; one of the two limits is None."""
 
     group: str
     instance: Instance
@@ -47,10 +37,7 @@ class Case:
 def named(source: str) -> Iterator[tuple[str, Instance]]:
     """Group and instance of every instance that a source names.
 
-    Parameters
-    ----------
-    source
-        What `jigsaw solve` takes, a set, or a family with a range of seeds: ``crowded:1000-1023:servers=4``.
+    A source is what `jigsaw solve` takes, a set, or a family with a range of seeds: ``crowded:1000-1023:servers=4``.
     """
     family, _, rest = source.partition(":")
     seeds, colon, changes = rest.partition(":")

@@ -21,16 +21,8 @@ Pair = tuple[Row, Row]
 class Change:
     """How a value of the second arm differs from that of the first, as a share of the first.
 
-    Parameters
-    ----------
-    mean
-        Mean over instances of the mean over seeds.
-    spread
-        Standard deviation over seeds of the mean over instances; None for one seed.
-    less, more
-        On how many instances it is less, and more.
-    p
-        Two-sided sign test over instances: how likely chance splits them at least as unevenly.
+    `mean` is over instances of the mean over seeds; `spread` is the standard deviation over seeds, None for one seed;
+    `less` and `more` count instances; `p` is the two-sided sign test over them.
     """
 
     mean: float
@@ -42,20 +34,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two arms on the same cases.
+    """Two arms on the same cases; pairs are of the first arm and the second, seconds are means.
 
-    Parameters
-    ----------
-    instances, runs
-        How many.
-    errors
-        Runs that failed, by the first arm and by the second; such pairs count nowhere else.
-    mean_gap, worst_gap
-        Mean and maximum of the certified gap, by each arm.
-    objective, bound
-        Changes.
-    seconds, cpu_seconds
-        Mean seconds of a solve and CPU seconds of its whole process, by each arm.
+    Pairs of which a run failed count under `errors` only. `cpu_seconds` are those of the whole process.
     """
 
     instances: int

@@ -15,14 +15,7 @@ __all__ = ["Attempt"]
 class Attempt:
     """What a method is given and what it has found; the clock starts when it is made.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    time_limit
-        Seconds for building and searching together.
-    threads, seed
-        Threads and seed of the search.
+    `time_limit` is for building and searching together.
     """
 
     operations: Operations

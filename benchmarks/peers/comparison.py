@@ -29,22 +29,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One method on one instance.
+    """One method on one instance: what was asked for, which identifies it, and how it ended.
 
-    Parameters
-    ----------
-    instance, sha256, method, seed, time_limit, threads
-        What was asked for; together they identify the run.
-    verdict
-        How it ended.
-    objective, bound
-        Of the plan that counts, and what the method proved; None where there is none.
-    seconds
-        Wall-clock time of the whole attempt.
-    trajectory
-        Seconds and objective of each better plan.
-    note
-        What there is to say about the end.
+    `objective` is that of the plan that counts, `bound` what the method proved, `seconds` the whole attempt, and
+    `trajectory` seconds and objective of each better plan.
     """
 
     instance: str
@@ -86,17 +74,9 @@ class Run:
 class Race:
     """Ours against one peer on one instance.
 
-    Parameters
-    ----------
-    worse
-        Our plan is worse than the peer's, or there is none where the peer has one.
-    peer_seconds
-        The peer's seconds to its final objective; its time limit where it has none.
-    our_seconds
-        Our seconds to an objective at least as good, or to the first plan where the peer has none; our time limit
-        where we did not get there.
-    contradiction
-        A bound that one of the two states is above the objective of the other one's correct plan.
+    Ours is `worse` also without a plan where the peer has one. `peer_seconds` are to the peer's final objective,
+    `our_seconds` to one at least as good, or to the first plan where the peer has none; the time limit where there is
+    no such moment. A `contradiction` is a bound above the objective of the other one's correct plan.
     """
 
     worse: bool
@@ -114,14 +94,7 @@ class Race:
 class Summary:
     """Ours against one peer over all instances that it takes.
 
-    Parameters
-    ----------
-    runs, planless
-        How many runs there are, and how many of them ended without a correct plan of the peer.
-    worse, contradictions
-        On how many we are worse; on how many a bound contradicts a plan.
-    ratio, ratio_of_plans
-        Geometric mean of the ratios over all runs, and over those with a correct plan of the peer; None over none.
+    Ratios are geometric means over all runs, and over those with a correct plan of the peer; None over none.
     """
 
     runs: int

@@ -19,17 +19,7 @@ Value = Callable[["cp_model.IntVar"], int]
 
 
 def run(model: cp_model.CpModel, attempt: Attempt, read: Callable[[Value], Timetable]) -> None:
-    """Search until the proof or the limit; offers every solution as it is found, and keeps the engine's bound.
-
-    Parameters
-    ----------
-    model
-        What to minimise.
-    attempt
-        The attempt under way.
-    read
-        Turns the value of each variable into a timetable.
-    """
+    """Search until the proof or the limit; offers every solution, which `read` makes of values, and keeps the bound."""
     from ortools.sat.python import cp_model
 
     class Incumbents(cp_model.CpSolverSolutionCallback):

@@ -69,22 +69,10 @@ def _offer(attempt: Attempt, order: Sequence[int], one_by_one: bool) -> None:
 
 
 def list_timetable(operations: Operations, order: Sequence[int], one_by_one: bool = False) -> Timetable | None:
-    """The timetable of one list.
+    """The timetable of one list: iterations in the order in which they may begin, or `one_by_one` job after job.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance; of a cyclic one the next period begins when all jobs have ended.
-    order
-        Indices of all jobs, first come, first served.
-    one_by_one
-        Whether a job is scheduled to its end before the next one of the list; else the iteration that may begin first
-        comes next, of several that of the job which stands first in the list.
-
-    Returns
-    -------
-    Timetable or None
-        None where a job found no GPUs with room, or its rule no levels.
+    Of a cyclic instance the next period begins when all jobs have ended. None where a job finds no GPUs, or its depth
+    rule allows no levels.
     """
     cluster = _Cluster(operations)
     placed: list[_Placed] = []

@@ -29,18 +29,9 @@ OURS = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One column of the table.
+    """One column of the table: what fills an attempt, why it does not take an instance, whether it is a peer or ours.
 
-    Parameters
-    ----------
-    solve
-        Fills an attempt, within its time limit as far as its engine listens.
-    unsupported
-        Why it does not take an instance, or None.
-    engines
-        Modules that are imported before the clock starts, for every method alike.
-    peer
-        Whether it is counted as a peer; False for ours.
+    `engines` are modules that are imported before the clock starts, for every method alike.
     """
 
     solve: Callable[[Attempt], None]

@@ -122,10 +122,7 @@ class _Inserted:
 class OrderedInsertion:
     """A timetable into which jobs are inserted in an order; what an order shares with the last one stays.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance; of a cyclic one the next period begins when all jobs have ended.
+    Of a cyclic instance the next period begins when all jobs have ended.
     """
 
     def __init__(self, operations: Operations) -> None:

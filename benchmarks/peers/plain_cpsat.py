@@ -52,15 +52,7 @@ class PlainJob:
 
 
 class PlainModel:
-    """The model of a finite instance.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    horizon_us
-        No plan worth finding is longer.
-    """
+    """The model of a finite instance; no plan worth finding is longer than the horizon."""
 
     def __init__(self, operations: Operations, horizon_us: int) -> None:
         from ortools.sat.python import cp_model

@@ -43,17 +43,7 @@ class Choice(Generic[Meaning]):
 
 @dataclass(slots=True)
 class ShopJob:
-    """A job of the instance: where it may go, and its tasks by iteration.
-
-    Parameters
-    ----------
-    rows
-        Levels by iteration and role.
-    gpus
-        GPUs that it may use, by number.
-    channels
-        What its transfers use, by set of servers.
-    """
+    """A job of the instance: levels by iteration and role, where it may go, and its tasks by iteration."""
 
     job: OperationGraph
     rows: tuple[tuple[int, ...], ...]
@@ -64,20 +54,7 @@ class ShopJob:
 
 
 class ShopModel:
-    """PyJobShop's model of a finite instance.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    places
-        GPUs of each job's workers, or None where PyJobShop is to choose them.
-
-    Raises
-    ------
-    ValueError
-        A depth rule that allows no levels.
-    """
+    """PyJobShop's model of a finite instance; without `places`, PyJobShop chooses the GPUs of each job's workers."""
 
     def __init__(self, operations: Operations, places: Sequence[Sequence[Gpu]] | None) -> None:
         from pyjobshop import Model

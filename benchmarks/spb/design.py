@@ -21,20 +21,10 @@ TUNING_WORKERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A way of SPB that is compared with full depth.
+    """A way of SPB that is compared with full depth in the same setting.
 
-    Parameters
-    ----------
-    method
-        The way.
-    main
-        Whether the subject's main optimiser is used, or the other one.
-    decay, sharded
-        Of the setting of both.
-    own_rate
-        Whether SPB has a learning rate tuned for itself, or that of full depth.
-    equal_time
-        Whether SPB has as many iterations as take the GPU-time of full depth, or the same number.
+    `main` is the subject's main optimiser, or the other one; `own_rate` a learning rate tuned for SPB, or that of full
+    depth; `equal_time` as many iterations as take the GPU-time of full depth, or the same number.
     """
 
     method: Method = STAIRCASE
@@ -77,19 +67,7 @@ Rates = Mapping[tuple[Optimiser, bool, bool], float]
 
 @dataclass(frozen=True)
 class Design:
-    """The tasks of one subject.
-
-    Parameters
-    ----------
-    subject
-        What is learnt.
-    workers
-        Numbers of workers.
-    tuning_seeds
-        Runs for each learning rate that is tried.
-    repeats
-        Rounds in which blocks are timed.
-    """
+    """The tasks of one subject; blocks are timed in `repeats` rounds."""
 
     subject: Subject
     workers: Sequence[int] = (2, 4, 8)

@@ -24,15 +24,6 @@ class Emulation:
 
     Running statistics of batch normalisation, which no gradient depends on, see the batches of all workers, while
     in separate processes each worker keeps its own.
-
-    Parameters
-    ----------
-    model
-        What the workers train, already where it will stay.
-    optimiser
-        Of its parameters.
-    averaging
-        What sums of gradients are divided by.
     """
 
     def __init__(
@@ -42,22 +33,9 @@ class Emulation:
         self.buckets = GradientBuckets(model)
 
     def iterate(self, levels: Sequence[int], batches: Sequence[Batch]) -> Tensor:
-        """One iteration of all workers, with the optimiser's step at its end.
+        """Return each worker's loss, ``(workers,)``, after one iteration of all and the optimiser's step.
 
-        Parameters
-        ----------
-        levels, batches
-            Of each worker; batches lie where the model is.
-
-        Returns
-        -------
-        Tensor
-            Loss of each worker's batch, ``(workers,)``.
-
-        Raises
-        ------
-        UsageError
-            Nobody goes to full depth, so the first segments would get no gradients.
+        It raises `UsageError` where nobody goes to full depth, so the first segments would get no gradients.
         """
         depth = self.model.depth
         require_full_depth(levels, depth)

@@ -20,17 +20,7 @@ COLOURS = ("#000000", "#0072b2", "#e69f00", "#cc79a7", "#009e73")
 
 
 def draw(points: Sequence[Curve], workers: int, path: Path) -> None:
-    """Write a picture with a row a subject: accuracy by iterations at the left, by GPU-time at the right.
-
-    Parameters
-    ----------
-    points
-        All curves.
-    workers
-        The number of workers that is shown.
-    path
-        The PNG file.
-    """
+    """Write a picture with a row a subject: accuracy by iterations at the left, by GPU-time at the right."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -31,26 +31,10 @@ SOME_COMPARISONS = (
 
 @dataclass(frozen=True)
 class Subject:
-    """A network, its data, and how it is trained.
+    """A network of the zoo, its data, and how it is trained.
 
-    Parameters
-    ----------
-    name
-        Of the subject.
-    zoo, arguments
-        The network.
-    data
-        ``digits``, flat or as images, or ``text``.
-    batch
-        Samples an iteration, of all workers together.
-    iterations
-        Of a run.
-    rates
-        Learning rates that are tried, by optimiser; the first optimiser is the main one.
-    seeds
-        Number of runs of each method.
-    comparisons
-        Names in `design.COMPARISONS`; empty for all.
+    `batch` is samples an iteration, of all workers together; of the optimisers of `rates` the first is the main one;
+    without `comparisons` there are all of `design.COMPARISONS`.
     """
 
     name: str
@@ -114,17 +98,7 @@ SUBJECTS = {
 
 @dataclass(frozen=True)
 class Samples:
-    """Data of one seed.
-
-    Parameters
-    ----------
-    training
-        Numbers of the samples that may be drawn, in an order that makes pieces of it a fair or natural split.
-    take
-        Inputs and targets of samples by their numbers.
-    held_out
-        What accuracy and loss are measured on; no sample of `training` overlaps it.
-    """
+    """Data of one seed; pieces of `training` are a fair or natural split, and no sample of it overlaps `held_out`."""
 
     training: Tensor
     take: Callable[[Tensor], Batch]
@@ -160,21 +134,7 @@ def _text_samples(rows: int, seed: int) -> Samples:
 
 
 def replicas(subject: Subject, data: Samples, workers: int, sharded: bool, seed: int) -> list[Replica]:
-    """One replica a worker, all of one model, each with its own source of batches.
-
-    Parameters
-    ----------
-    subject
-        What is learnt.
-    data
-        Its data.
-    workers
-        Number of workers, which divides the batch of the subject.
-    sharded
-        Whether each worker draws from its own piece of the training data, or all draw from all of it.
-    seed
-        Of the initial parameters.
-    """
+    """One replica a worker, all of one model, each with its own source of batches, or its own piece of the data."""
     network = subject.network(seed)
     first = replica_of(network, range(len(network.units) + 1), subject.batch // workers)
     shards = torch.tensor_split(data.training, workers) if sharded else [data.training] * workers

@@ -27,24 +27,10 @@ ITERATION, ACCURACY, LOSS, BLOCKS = 0, 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """SPB in one way beside full depth.
+    """SPB in one way beside full depth: accuracies in per cent, what is beyond full depth as mean and half interval.
 
-    Parameters
-    ----------
-    subject, workers, method, seeds
-        What was compared, and in how many pairs of runs.
-    optimiser, full_rate, rate
-        How both trained.
-    full_accuracy, accuracy
-        Means at the end, in per cent.
-    points, points_half
-        Accuracy beyond that of full depth: mean and half width of the interval.
-    loss, loss_half
-        The same of the loss.
-    time_saved, operations_saved
-        What SPB's run took less than that of full depth, in per cent: by measured times of blocks, and by operations.
-    verdict
-        ``within`` if the whole interval lies above -0.5 points, ``worse`` if it lies below, else ``open``.
+    What is saved is in per cent of full depth, by measured times of blocks and by operations. The verdict is ``within``
+    if the whole interval lies above -0.5 points, ``worse`` if it lies below, else ``open``.
     """
 
     subject: str
@@ -114,19 +100,7 @@ def _saved(costs: Sequence[float], ends: Sequence[tuple[list[float], list[float]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How one method learns, over all seeds.
-
-    Parameters
-    ----------
-    subject, workers, method
-        What was run.
-    iteration, gpu_seconds
-        When: iterations, and time of all blocks of all workers until then.
-    accuracy, half
-        Mean in per cent, and half width of its interval.
-    loss
-        Mean.
-    """
+    """How one method learns, over all seeds: GPU-time of all blocks until a point, mean accuracy in per cent."""
 
     subject: str
     workers: int

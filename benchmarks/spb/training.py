@@ -31,16 +31,8 @@ POINTS = 10
 class Method:
     """Who goes how deep, and how gradients are averaged.
 
-    Parameters
-    ----------
-    rule, assignment
-        As of `LevelSchedule`.
-    averaging
-        Name of an `Averaging`.
-    warm_up
-        Share of the iterations at full depth at the beginning, in per cent.
-    always_full
-        Share of the workers at full depth in every iteration under ``free``, in per cent; at least one is.
+    `warm_up` is the share of iterations at full depth at the beginning, and `always_full` that of workers at full depth
+    under ``free``, in per cent.
     """
 
     rule: Rule = "staircase"
@@ -52,17 +44,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What full backpropagation and SPB have in common where they are compared.
-
-    Parameters
-    ----------
-    optimiser
-        SGD with momentum, or Adam.
-    decay
-        Whether the learning rate falls linearly to 0, or stays.
-    sharded
-        Whether every worker has its own piece of the data.
-    """
+    """What full depth and SPB have in common: `decay` lets the rate fall linearly to 0, `sharded` splits the data."""
 
     optimiser: Optimiser
     decay: bool = True
@@ -82,14 +64,7 @@ class Run:
 
 
 def train(subject: Subject, run: Run) -> dict[str, Any]:
-    """Train, and measure on held-out data.
-
-    Returns
-    -------
-    dict
-        ``points``: by measurement its iteration, accuracy, loss, and blocks by level until then;
-        ``cpu_seconds`` of the whole run.
-    """
+    """Train, and measure on held-out data: iteration, accuracy, loss and blocks by level of each point; CPU seconds."""
     torch.set_num_threads(1)
     started = process_time()
     data = samples(subject, run.seed)
@@ -151,13 +126,9 @@ def _held_out(model: SegmentedModel, batch: Batch) -> tuple[float, float]:
 
 
 def measure_blocks(subject: Subject, workers: int, repeats: int) -> dict[str, list[float]]:
-    """What a worker's blocks cost by level.
+    """What a worker's blocks cost by level: median times of this thread, and operations of the matrix products.
 
-    Returns
-    -------
-    dict
-        ``block_us``, median times of this thread, with the drawing of the batch and the optimiser's step;
-        ``operations``, floating-point operations of the matrix products, forward and backward.
+    Times have the drawing of the batch and the optimiser's step in them.
     """
     torch.set_num_threads(1)
     own = replicas(subject, samples(subject, 0), workers, False, 0)[0]

@@ -105,7 +105,7 @@ def test_known_numbers_of_parameters(name: str, tree: dict[str, Any], parameters
         ("pythia-70m", {}, 70_426_624),
         ("pythia-70m", {"attention_bias": False}, 70_414_336),
         ("llama-3.1-70b", {}, 70_553_706_496),
-        # Those below are of transformers 5.24.0 on the meta device (benchmarks/hugging_face_counts.py).
+        # Those below are of transformers 5.24.0 on the meta device.
         ("mixtral-8x7b", {}, 46_702_792_704),
         ("qwen3-8b", {}, 8_190_735_360),
         ("gemma2", {}, 2_614_341_888),
@@ -161,7 +161,7 @@ def test_configurations_with_known_numbers(name: str, changes: dict[str, Any], p
     ],
 )
 def test_classes_and_defaults_as_transformers_has_them(tree: dict[str, Any], parameters: int) -> None:
-    # Numbers of transformers 5.24.0 on the meta device; `benchmarks/hugging_face_counts.py` compares many more.
+    # Numbers of transformers 5.24.0 on the meta device.
     assert read(tree, None).parameters == parameters
 
 

@@ -1,7 +1,4 @@
-"""The types of networks that are read: the tensors of the classes of ``transformers`` 5.24.0.
-
-The measurement ``benchmarks/hugging_face_counts.py`` compares what these descriptions come to.
-"""
+"""The types of networks that are read: the tensors of the classes of ``transformers`` 5.24.0."""
 
 from __future__ import annotations
 
