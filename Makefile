@@ -107,7 +107,7 @@ release: | $(BIN)/python
 
 peers: install
 	$(PIP) -r benchmarks/peers/requirements.txt
-	$(BIN)/python benchmarks/peers/compare.py --set rack --time-limit 30 --threads 2 -o $(OUT)/peers-rack.jsonl
+	$(BIN)/python benchmarks/peers/compare.py rack --time-limit 30 --threads 2 -o $(OUT)/peers-rack.jsonl
 
 clean:
 	rm -rf $(VENV) $(CORE) $(LOWEST) $(OUT) .pytest_cache .mypy_cache .ruff_cache

@@ -21,14 +21,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from common import line
 from paired.arms import Arm, Tree
 from paired.cases import Case
 from paired.comparison import compared, grouped
-from paired.request import add_arguments, asked_cases, ended, line, percent, shown_change
-from paired.runs import Pair, run, warm_up
+from paired.request import add_arguments, ended, measured, percent, shown_change, written
+from paired.runs import Pair
 
 import jigsaw_opt
-from jigsaw_opt.documents import write_atomically
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.solvers.bounds.registry import relaxations
@@ -151,13 +151,7 @@ def main() -> None:
     if asked.list:
         print(*(arm.name for arm in arms[1:]), sep="\n")
         return
-    cases = asked_cases(asked)
-    if asked.warm_up and cases:
-        warm_up(arms, cases, asked.warm_up, asked.output)
-    pairs = run(cases, arms, asked.output, lambda text: print(text, file=sys.stderr, flush=True))
-    text = "\n".join([*table(pairs), ""])
-    write_atomically(asked.output / "table.md", text.encode())
-    print(text)
+    written(asked, table(measured(asked, arms)))
 
 
 if __name__ == "__main__":

@@ -1,33 +1,25 @@
-"""Pipelines on PyTorch's own runtime: gradients, the order of passes, and predicted against measured times.
+"""Pipelines on PyTorch's own runtime: gradients and the order of passes, beside the model without a pipeline.
 
-``python benchmarks/pipelines_run.py --gradients`` carries named schedules and 50 searched plans with random costs out,
-on 2 to 4 processes, and compares gradients with those of the model without a pipeline, and what PyTorch logs with the
-plan. ``--prediction`` measures stages of some tens of milliseconds, predicts what five schedules take on two
-processes, and measures them; run it on a quiet machine with two cores.
+``python benchmarks/pipelines_run.py`` carries named schedules and searched plans with random costs out, on 2 to 4
+processes, and compares gradients with those of the whole model, and what PyTorch logs with the plan.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from random import Random
-from statistics import fmean, median
-from time import perf_counter
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.pipelining._backward import stage_backward, stage_backward_input, stage_backward_weight
 
-from jigsaw_opt.executor.processes import keep_to_share, run_group
+from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.randomness import draw_number, own_draws
 from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.launch import replay
 from jigsaw_opt.executor.replay.rank_process import hosted_stages, stage_groups
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders, PipelineLayout
@@ -37,7 +29,6 @@ from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
 from jigsaw_opt.planning.pipeline.torch_csv import torch_schedule, torch_schedules
 from jigsaw_opt.problem import Instance, Plan
-from jigsaw_opt.problem.replay import KindError
 from jigsaw_opt.solvers.options import Options
 
 NAMED = (
@@ -60,13 +51,6 @@ def stages(rank: int, world: int, device: torch.device, count: int, width: int, 
     for stage in range(count):
         made.append(nn.Sequential(nn.Linear(width, width + stage), nn.Tanh(), nn.Linear(width + stage, width)))
     data = [tuple(torch.randn(samples, width, generator=generator) for _ in range(2)) for _ in range(2)]
-    return {"model": made, "loader": data, "loss": nn.functional.mse_loss}
-
-
-def dense(rank: int, world: int, device: torch.device, count: int, width: int, samples: int) -> dict[str, Any]:
-    """Eight products of matrices, shared out among the stages."""
-    made = [nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(8 // count))) for _ in range(count)]
-    data = [(torch.randn(samples, width), torch.randn(samples, width))]
     return {"model": made, "loader": data, "loss": nn.functional.mse_loss}
 
 
@@ -213,136 +197,11 @@ def gradients(searched: int) -> None:
     print(f"{ordered} in the order of the plan, by PyTorch's log")
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Microseconds of each stage: forward pass, its backward pass, the two parts of that, and a message."""
-
-    forward: tuple[int, ...]
-    backward: tuple[int, ...]
-    inputs: tuple[int, ...]
-    weights: tuple[int, ...]
-    message: int
-
-    def problem(self, name: str, batches: int, split: bool) -> PipelineProblem:
-        """A pipeline with these costs; PyTorch does the whole backward pass of stage 0 in its second part."""
-        layout = layout_for(name, 2, batches, split)
-        sent = (self.message,) * (layout.stages - 1)
-        if not split:
-            return PipelineProblem(PipelineCosts(self.forward, self.backward, (), sent), layout)
-        inputs, weights = (1, *self.inputs[1:]), (self.backward[0], *self.weights[1:])
-        return PipelineProblem(PipelineCosts(self.forward, inputs, weights, sent), layout)
-
-
-def measure(count: int, width: int, samples: int, rounds: int) -> list[list[float]]:
-    """In each of two processes at once: times of the passes of each stage on a micro-batch, and of a message."""
-    keep_to_share(dist.get_rank(), dist.get_world_size())
-    made = dense(0, 1, torch.device("cpu"), count, width, samples)
-    rows, target = made["loader"][0]
-    dist.barrier()
-    found = []
-    for number, stage in enumerate(made["model"]):
-        taken: list[list[float]] = [[], [], [], []]
-        for _ in range(rounds):
-            for split in (False, True):
-                given = rows.clone().requires_grad_(number > 0)
-                begin = perf_counter()
-                out = stage(given)
-                last = number == count - 1
-                out = nn.functional.mse_loss(out, target) if last else out
-                taken[0].append(perf_counter() - begin)
-                grads = None if last else [torch.ones_like(out)]
-                begin = perf_counter()
-                if not split:
-                    stage_backward(out if last else (out,), grads, [given])
-                    taken[1].append(perf_counter() - begin)
-                elif number > 0:
-                    _, groups = stage_backward_input([out], grads, [given], stage.parameters())
-                    taken[2].append(perf_counter() - begin)
-                    begin = perf_counter()
-                    stage_backward_weight(stage.parameters(), groups)
-                    taken[3].append(perf_counter() - begin)
-        found.append([1e6 * median(times) if times else 1.0 for times in taken])
-    return [*found, [_message(rows, made["model"][0], rounds)]]
-
-
-def _message(rows: torch.Tensor, stage: nn.Module, rounds: int) -> float:
-    """Microseconds until a message is there whose sender computes on, as in a pipeline: its core has both to do."""
-    taken, other = [], 1 - dist.get_rank()
-    for turn in range(2 * rounds):
-        dist.barrier()
-        if dist.get_rank() == turn % 2:
-            begun = torch.tensor(perf_counter(), dtype=torch.float64)
-            sent = dist.isend(rows, other)
-            stage(rows)
-            sent.wait()
-            dist.send(begun, other)
-        else:
-            dist.recv(rows.clone(), other)
-            there, begun = perf_counter(), torch.zeros((), dtype=torch.float64)
-            dist.recv(begun, other)
-            taken.append(there - float(begun))
-    return 1e6 * median(taken)
-
-
-def measured(count: int, width: int, samples: int, rounds: int) -> Measured:
-    """Mean over two processes that measure at once."""
-    both = run_group(measure, 2, count, width, samples, rounds)
-    rows = [[round(fmean(pair)) for pair in zip(*stage, strict=True)] for stage in zip(*both, strict=True)]
-    forward, backward, inputs, weights = zip(*rows[:-1], strict=True)
-    return Measured(forward, backward, inputs, weights, rows[-1][0])
-
-
-COMPARED = (("gpipe", False), ("1f1b", False), ("zb-h1", True), ("interleaved", False), ("v-half", True))
-"""Five schedules, of one or two stages a process."""
-
-
-def prediction(width: int, samples: int, batches: int, rounds: int) -> None:
-    """Measure stages, predict five schedules, and carry them out by turns."""
-    costs = {count: measured(count, width, samples, rounds) for count in (2, 4)}
-    for count, found in costs.items():
-        print(f"{count} stages: {found}")
-    cases = []
-    for name, split in COMPARED:
-        problem = costs[4 if name in ("interleaved", "v-half") else 2].problem(name, batches, split)
-        cases.append(case_of(name, problem, ORDERS[name](problem.layout)))
-    took: dict[str, list[int]] = {case.name: [] for case in cases}
-    errors: dict[str, Mapping[str, KindError]] = {}
-    for _ in range(3):
-        for case in cases:
-            schedule = torch_schedules(case.instance, case.plan)
-            stages = StagedRun(schedule, case.entry("dense", width, samples * batches))
-            ran = replay(case.request(passes=rounds), stages)
-            assert ran is not None and ran.summary.measured_us is not None
-            took[case.name].append(ran.summary.measured_us)
-            errors[case.name] = ran.kinds
-    medians = {name: median(times) for name, times in took.items()}
-    print(f"load: {os.getloadavg()[0]:.2f}; {batches} micro-batches, medians of 3 runs of {rounds} steps")
-    for case in sorted(cases, key=lambda case: case.plan.objective):
-        off = medians[case.name] / case.plan.objective - 1
-        kinds = ", ".join(f"{kind} {100 * error.error:.1f} %" for kind, error in errors[case.name].items())
-        print(f"{case.name:12} {case.plan.objective:8} us {medians[case.name]:8.0f} us {100 * off:+6.1f} %   ({kinds})")
-    pairs = [(a, b) for a, b in combinations(sorted(cases, key=lambda case: case.plan.objective), 2)]
-    right = sum(medians[a.name] < medians[b.name] for a, b in pairs)
-    apart = [(a, b) for a, b in pairs if b.plan.objective > 1.03 * a.plan.objective]
-    far = sum(medians[a.name] < medians[b.name] for a, b in apart)
-    print(f"{right} of {len(pairs)} pairs in the predicted order, {far} of the {len(apart)} that differ by over 3 %")
-
-
 def main() -> None:
-    """Read the arguments and print the tables."""
+    """Read the arguments and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gradients", action="store_true", help="compare gradients")
     parser.add_argument("--searched", type=int, default=50, metavar="N", help="searched plans (default: 50)")
-    parser.add_argument("--prediction", action="store_true", help="compare times")
-    parser.add_argument("--width", type=int, default=1024, help="width of the matrices (default: 1024)")
-    parser.add_argument("--samples", type=int, default=256, help="rows of a micro-batch (default: 256)")
-    parser.add_argument("--micro-batches", type=int, default=4, help="micro-batches of a step (default: 4)")
-    parser.add_argument("--rounds", type=int, default=10, help="steps of a run, and times of each pass (default: 10)")
-    arguments = parser.parse_args()
-    if arguments.gradients:
-        gradients(arguments.searched)
-    if arguments.prediction:
-        prediction(arguments.width, arguments.samples, arguments.micro_batches, arguments.rounds)
+    gradients(parser.parse_args().searched)
 
 
 if __name__ == "__main__":

@@ -16,16 +16,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from common import line, timed
 from paired.arms import Arm, Tree
 from paired.comparison import compared, grouped
-from paired.request import add_arguments, asked_cases, ended, line, percent, shown_change
-from paired.runs import Pair, child_cpu_seconds, run, warm_up
-
-from jigsaw_opt.documents import write_atomically
+from paired.request import add_arguments, ended, measured, percent, shown_change, written
+from paired.runs import Pair
 
 HEADS = (
     *("group", "horizon", "limit", "instances", "runs", "errors", "mean gap", "worst gap"),
@@ -88,11 +88,10 @@ def start_table(arms: Sequence[Arm], output: Path) -> Iterator[str]:
         for arm in arms[:: 1 if turn % 2 else -1]:
             environment = {**os.environ, "PYTHONPATH": arm.tree.search_path(output)}
             for name, arguments in STARTS.items():
-                before = child_cpu_seconds()
                 # In a folder without the package: -m looks there first.
                 command = [sys.executable, *arguments]
-                subprocess.run(command, env=environment, cwd=output, stdout=subprocess.DEVNULL, check=True)
-                spent.setdefault((arm.name, name), []).append(1000 * (child_cpu_seconds() - before))
+                how = {"env": environment, "cwd": output, "stdout": subprocess.DEVNULL, "check": True}
+                spent.setdefault((arm.name, name), []).append(1000 * timed(partial(subprocess.run, command, **how))[1])
     yield line(("CPU ms", *(arm.name for arm in arms)))
     yield line("---" for _ in (0, *arms))
     for name in STARTS:
@@ -120,15 +119,9 @@ def main() -> int:
     parser.add_argument("--by-gpus", action="store_true", help="a row for each number of GPUs")
     asked = parser.parse_args()
     arms = [Arm("old", Tree.at(asked.old)), Arm("new", Tree.at(asked.new))]
-    cases = asked_cases(asked)
-    if asked.warm_up and cases:
-        warm_up(arms, cases, asked.warm_up, asked.output)
-    pairs = run(cases, arms, asked.output, lambda text: print(text, file=sys.stderr, flush=True))
-    found = verdicts(pairs[arms[1]], asked.by_gpus)
-    starts = start_table(arms, asked.output)
-    text = "\n".join([*table(pairs[arms[1]], asked.by_gpus), "", *starts, "", *found, ""])
-    write_atomically(asked.output / "table.md", text.encode())
-    print(text)
+    pairs = measured(asked, arms)[arms[1]]
+    found = verdicts(pairs, asked.by_gpus)
+    written(asked, [*table(pairs, asked.by_gpus), "", *start_table(arms, asked.output), "", *found])
     return 7 if any(found.values()) else 0
 
 

@@ -20,8 +20,6 @@ from .documents import LARGEST, Json, tree
 from .inside import Servant, hashed, judged, servant, solved, solved_phased
 from .referee import sha256, verdict
 
-__all__ = ["PARTS", "altered", "changed", "compared", "written_out"]
-
 _PLANS, _CHANGES, _PHASED_PLANS, _PHASED_CHANGES = 500, 40, 50, 20
 _PATIENCE = 60.0
 

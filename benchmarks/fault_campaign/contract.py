@@ -10,8 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 from random import Random
 
-__all__ = ["FAULT", "Campaign", "Count", "Part", "Row", "Tally", "Trial", "first"]
-
 
 class Count(StrEnum):
     """What the summary counts over all parts; the last three must be 0."""

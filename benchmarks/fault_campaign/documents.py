@@ -12,21 +12,6 @@ from jigsaw_opt.documents import encode_instance
 from jigsaw_opt.problem import Instance
 from tests.random_instances import GOALS, random_instance, tight_instance
 
-__all__ = [
-    "LARGEST",
-    "ONE_JOB",
-    "PAIR",
-    "instance",
-    "job",
-    "models",
-    "scarce",
-    "servers",
-    "small",
-    "trace",
-    "tree",
-    "written",
-]
-
 Json = dict[str, Any]
 LARGEST = 2**53 - 1
 """The largest number of an instance document."""

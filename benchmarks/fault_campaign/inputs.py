@@ -15,8 +15,6 @@ from .contract import Campaign, Part, Trial
 from .documents import PAIR, instance, written
 from .launch import GIBIBYTE, Ended, tried
 
-__all__ = ["PARTS", "Touch"]
-
 _MEBIBYTE = 2**20
 _LARGE, _LEAST, _PROBLEMS = 100 * _MEBIBYTE, 4 * _MEBIBYTE, 400_000
 """Bytes of the large files at scale 1 and at least, and how many things are wrong."""

@@ -26,8 +26,6 @@ from jigsaw_opt.solvers.phased import solve_phased
 from jigsaw_opt.solvers.registry import find
 from jigsaw_opt.solvers.solve import solve
 
-__all__ = ["Servant", "hashed", "judged", "servant", "solved", "solved_phased"]
-
 Json = dict[str, Any]
 
 

@@ -26,8 +26,6 @@ import jigsaw_opt
 from .contract import FAULT, Count, Trial, first
 from .documents import ONE_JOB, written
 
-__all__ = ["CODES", "HOME", "Ended", "Running", "drop_powers", "failure", "jigsaw", "late", "raw", "read", "tried"]
-
 HOME = Path(jigsaw_opt.__file__).parents[1]
 """The tree whose code is tried, here and in every process."""
 CODES = frozenset({0, 2, 3, 4, 5, 6, 7, 130})

@@ -23,8 +23,6 @@ from .launch import GIBIBYTE, Running, jigsaw, judged, late, read, start_seconds
 from .referee import verdict
 from .solvers import SOLVERS
 
-__all__ = ["PARTS", "Case", "every_case", "sample"]
-
 _SECONDS, _OTHER_SECONDS = 170, 5
 """What all trials may take at scale 1, where 100 is every case, and what a trial takes beside its limit."""
 _LIMITS = (1, 5, 10, 20, 30)

@@ -14,8 +14,6 @@ from .contract import FAULT, Campaign, Part, Trial, first
 from .documents import Json, instance, job, models, servers, written
 from .launch import raw, tried
 
-__all__ = ["PARTS", "active_cells"]
-
 _NAMES = (
     "\x1b[2J\x1b[31mred\x9b31mred first\rsecond bell\x07\x08\x08\x7f\x1b]0;title\x07"
     "\u202eright to left\u2066\u2069\u200f\u061ca line\u2028\u2029\u0085\n",

@@ -18,8 +18,6 @@ from .documents import PAIR, written
 from .launch import Ended, Running, drop_powers, failure, jigsaw, judged, read, start_seconds, tried
 from .referee import verdict
 
-__all__ = ["PARTS"]
-
 _KILLS = 20
 _GREEDY = ("solve", "instance.json", "--solver", "greedy", "-q", "-o")
 _SLOW = ("solve", "rack/weighted", "--time-limit", 8, "-q", "-o")

@@ -16,8 +16,6 @@ from typing import Any
 from .referee_network import Json, channel_of, homes_of, wrong_gpus
 from .referee_task_graphs import copies_at, held_bytes, lanes_of_task_graph, wrong_task_graph_job
 
-__all__ = ["canonical", "objective", "sha256", "verdict"]
-
 LARGEST = 2**53 - 1
 
 

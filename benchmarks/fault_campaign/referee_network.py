@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
-__all__ = ["Json", "channel_of", "homes_of", "policy_of", "route_between", "wrong_gpus"]
-
 Json = Mapping[str, Any]
 
 

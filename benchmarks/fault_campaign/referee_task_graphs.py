@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from .referee_network import Json, channel_of, homes_of, policy_of, route_between, wrong_gpus
 
-__all__ = ["copies_at", "held_bytes", "lanes_of_task_graph", "wrong_task_graph_job"]
-
 
 def _uses(operation: Json) -> list[str]:
     """The slots that an operation of a task graph names."""

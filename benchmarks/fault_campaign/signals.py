@@ -17,8 +17,6 @@ from .documents import PAIR, trace, tree, written
 from .launch import Ended, Running, failure, jigsaw, judged, read
 from .referee import verdict
 
-__all__ = ["PARTS", "after_signal", "aftermath"]
-
 _SOLVES = {"greedy": 2, "search": 6, "cpsat": 6, "ilp": 4, "auto": 9}
 """Solvers, and how often each is interrupted."""
 _OTHERS = 5

@@ -10,8 +10,6 @@ from .contract import Campaign, Part, Trial
 from .documents import PAIR, written
 from .launch import CODES, Ended, Running, judged, tried
 
-__all__ = ["PARTS"]
-
 _PROGRAM = f"{shlex.quote(sys.executable)} -m jigsaw_opt"
 _SOLVE, _LINES = "solve instance.json --solver greedy -v", 40
 _COMMANDS = ("--version", "--help", _SOLVE, f"{_SOLVE} --json", "instances tiny", "schema plan")

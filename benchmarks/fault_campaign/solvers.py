@@ -14,8 +14,6 @@ from .documents import Json, small, tree, written
 from .inside import Servant, servant, solved
 from .referee import objective, verdict
 
-__all__ = ["PARTS", "SOLVERS", "contradictions", "unsound"]
-
 SOLVERS = ("greedy", "search", "cpsat", "ilp", "auto")
 _PATIENCE = 60.0
 _SMALL, _EXTREME, _CYCLIC = 60, 32, 15

@@ -21,8 +21,6 @@ from .documents import Json, small
 from .inside import servant, solved
 from .solvers import SOLVERS, contradictions, unsound
 
-__all__ = ["PARTS"]
-
 _LIMIT, _PATIENCE, _CALLS = 2.0, 120.0, 12
 
 

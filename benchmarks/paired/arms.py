@@ -13,8 +13,6 @@ from jigsaw_opt.documents import write_atomically
 from jigsaw_opt.errors import UsageError
 from paired.cases import Case
 
-__all__ = ["Arm", "Tree"]
-
 Row = Mapping[str, Any]
 
 

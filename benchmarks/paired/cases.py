@@ -11,8 +11,6 @@ from jigsaw_opt.instances import families, names, sets
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem import Instance
 
-__all__ = ["Case", "cases", "named"]
-
 
 @dataclass(frozen=True, slots=True)
 class Case:

@@ -11,8 +11,6 @@ from typing import Any
 from jigsaw_opt.sweeps.bench.summary import certified_gap
 from jigsaw_opt.sweeps.pairs import sign_test
 
-__all__ = ["Change", "Comparison", "compared", "grouped"]
-
 Row = Mapping[str, Any]
 Pair = tuple[Row, Row]
 

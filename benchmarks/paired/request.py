@@ -9,11 +9,14 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from jigsaw_opt.documents import write_atomically
 from jigsaw_opt.errors import JigsawError
+from paired.arms import Arm
 from paired.cases import Case, cases
-from paired.comparison import Change
+from paired.comparison import Change, Pair
+from paired.runs import run, warm_up
 
-__all__ = ["add_arguments", "asked_cases", "ended", "line", "percent", "shown_change"]
+SOURCE = "SET|INSTANCE|FAMILY:SEEDS"
 
 
 def add_arguments(parser: argparse.ArgumentParser, sources: Sequence[str]) -> None:
@@ -22,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser, sources: Sequence[str]) -> No
         "sources",
         nargs="*",
         default=list(sources),
-        metavar="SET|INSTANCE|FAMILY:SEEDS",
+        metavar=SOURCE,
         help=f"as in rack, rack/plain, crowded:1000-1023, rack:100-105:servers=2 (default: {' '.join(sources)})",
     )
     parser.add_argument("--gpus", type=int, default=64, help="leave out larger instances (default: 64)")
@@ -62,6 +65,21 @@ def asked_cases(asked: argparse.Namespace) -> list[Case]:
     )
 
 
+def measured(asked: argparse.Namespace, arms: Sequence[Arm]) -> dict[Arm, list[Pair]]:
+    """Pairs of the first arm with each of the others on the cases of the arguments."""
+    cases = asked_cases(asked)
+    if asked.warm_up and cases:
+        warm_up(arms, cases, asked.warm_up, asked.output)
+    return run(cases, arms, asked.output, lambda text: print(text, file=sys.stderr, flush=True))
+
+
+def written(asked: argparse.Namespace, lines: Iterable[str]) -> None:
+    """Print a table, and keep it below the output."""
+    text = "\n".join([*lines, ""])
+    write_atomically(asked.output / "table.md", text.encode())
+    print(text)
+
+
 def _time_limits(asked: argparse.Namespace) -> Sequence[float]:
     if asked.time_limits is None:
         return [] if asked.work_limits else [5.0]
@@ -83,11 +101,6 @@ def ended(command: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on", file=sys.stderr)
         return 130
-
-
-def line(cells: Iterable[object]) -> str:
-    """A row of a Markdown table."""
-    return f"| {' | '.join(map(str, cells))} |"
 
 
 def percent(share: float, digits: int = 2) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -14,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from common import timed
+
 from jigsaw_opt.sweeps.record import Record
 from paired.arms import Arm
 from paired.cases import Case
-
-__all__ = ["Pair", "child_cpu_seconds", "run", "warm_up"]
 
 Row = Mapping[str, Any]
 Pair = tuple[Row, Row]
@@ -57,12 +56,6 @@ def warm_up(arms: Sequence[Arm], cases: Sequence[Case], seconds: float, output: 
                 _answer(arm, replace(case, solver="search", time_limit=left, work_limit=None), output)
 
 
-def child_cpu_seconds() -> float:
-    """User and system time of all processes that this one has started and that have ended."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
 def _turned(arms: Sequence[Arm], number: int) -> list[Arm]:
     turn = number % len(arms)
     return [*arms[turn:], *arms[:turn]]
@@ -89,8 +82,8 @@ def _row(record: Record, arm: Arm, case: Case, output: Path) -> Row:
     """The row of an arm on a case, solved now if it is not there."""
     key = _key(arm, case)
     if key not in record.rows:
-        began, cpu = time.monotonic(), child_cpu_seconds()
-        answer = _answer(arm, case, output)
+        began = time.monotonic()
+        answer, cpu = timed(lambda: _answer(arm, case, output))
         labels = {
             "arm": arm.name,
             "code": arm.tree.digest,
@@ -105,10 +98,7 @@ def _row(record: Record, arm: Arm, case: Case, output: Path) -> Row:
             "limit": case.limit,
             "workers": case.workers,
         }
-        costs = {
-            "process_seconds": round(time.monotonic() - began, 3),
-            "cpu_seconds": round(child_cpu_seconds() - cpu, 3),
-        }
+        costs = {"process_seconds": round(time.monotonic() - began, 3), "cpu_seconds": round(cpu, 3)}
         record.append({"key": key, **labels, "error": None, **answer, **costs})
     return record.rows[key]
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from jigsaw_opt.problem import Operations
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 
-__all__ = ["Attempt"]
-
 
 @dataclass(slots=True)
 class Attempt:

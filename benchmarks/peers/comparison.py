@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, fields
 from enum import StrEnum
 from statistics import geometric_mean
 from typing import Any
-
-__all__ = ["Race", "Run", "Summary", "Verdict", "race", "seconds_to", "summary"]
 
 _LEAST_SECONDS = 1e-3
 """Shorter times are not told apart."""
@@ -49,25 +48,26 @@ class Run:
     note: str = ""
 
     @property
-    def key(self) -> tuple[str, str, str, int, float, int]:
-        """What identifies the run."""
-        return self.instance, self.sha256, self.method, self.seed, self.time_limit, self.threads
-
-    @property
     def final_seconds(self) -> float:
         """Seconds to the final objective; the whole limit without a plan that counts."""
         found = seconds_to(self.trajectory, self.objective) if self.objective is not None else None
         return self.time_limit if found is None else found
 
-    def document(self) -> dict[str, Any]:
-        """The run as a JSON object."""
-        return asdict(self)
+    def row(self) -> dict[str, Any]:
+        """The run as the row of a record."""
+        return {"key": key_of(*astuple(self)[:6]), **asdict(self)}
 
     @classmethod
-    def from_document(cls, document: dict[str, Any]) -> Run:
-        """A run from what `document` made."""
-        trajectory = tuple((float(seconds), int(objective)) for seconds, objective in document["trajectory"])
-        return cls(**{**document, "verdict": Verdict(document["verdict"]), "trajectory": trajectory})
+    def of_row(cls, row: Mapping[str, Any]) -> Run:
+        """A run from its row."""
+        trajectory = tuple((float(seconds), int(objective)) for seconds, objective in row["trajectory"])
+        values = {**row, "verdict": Verdict(row["verdict"]), "trajectory": trajectory}
+        return cls(**{column.name: values[column.name] for column in fields(cls)})
+
+
+def key_of(*asked: object) -> str:
+    """What identifies a run: instance, hash, method, seed, time limit and threads."""
+    return json.dumps(asked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,6 @@ from jigsaw_opt.problem.timetable import Timetable
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Value", "run"]
-
 Value = Callable[["cp_model.IntVar"], int]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from jigsaw_opt.problem import OperationGraph
 from jigsaw_opt.solvers.assignments.levels import multisets
 
-__all__ = ["shallow_levels"]
-
 
 def shallow_levels(job: OperationGraph) -> tuple[tuple[int, ...], ...] | None:
     """Levels by iteration, each descending, as shallow as the rule permits whoever takes which; None where none are.

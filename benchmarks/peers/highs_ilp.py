@@ -12,8 +12,6 @@ from jigsaw_opt.solvers.engines.highs_search import HighsSearch
 from jigsaw_opt.solvers.engines.mip import MipTask
 from jigsaw_opt.solvers.ilp import ILP
 
-__all__ = ["solve", "unsupported"]
-
 
 def unsupported(instance: Instance) -> str | None:
     """A cyclic horizon."""

@@ -9,20 +9,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from comparison import Run, Verdict
+from comparison import Run, Verdict, key_of
 from methods import METHODS
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import encode_instance, instance_sha256, load_plan
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Instance
-
-__all__ = ["Order", "judged", "launch"]
 
 GRACE_SECONDS = 20.0
 """For the start of the process, and for engines that do not listen at once."""
@@ -37,20 +35,22 @@ class Order:
     seed: int
     time_limit: float
     threads: int
-    sha256: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sha256", instance_sha256(self.instance))
 
     @property
-    def key(self) -> tuple[str, str, str, int, float, int]:
+    def asked(self) -> tuple[str, str, str, int, float, int]:
+        """What its run begins with."""
+        digest = instance_sha256(self.instance)
+        return self.instance.name, digest, self.method, self.seed, self.time_limit, self.threads
+
+    @property
+    def key(self) -> str:
         """What identifies its run."""
-        return self.instance.name, self.sha256, self.method, self.seed, self.time_limit, self.threads
+        return key_of(*self.asked)
 
 
 def launch(order: Order) -> Run:
     """Make the attempt. Whatever goes wrong in it is told by the run, never raised."""
-    make = partial(Run, *order.key)
+    make = partial(Run, *order.asked)
     reason = METHODS[order.method].unsupported(order.instance)
     if reason is not None:
         return make(Verdict.NOT_TAKEN, note=reason)
@@ -89,7 +89,7 @@ def _ended(command: Sequence[str], patience: float) -> tuple[int, str] | None:
 
 def judged(order: Order, folder: Path, found: dict[str, Any]) -> Run:
     """The run with its plan checked from the definitions."""
-    make = partial(Run, *order.key, bound=found["bound"], seconds=found["seconds"])
+    make = partial(Run, *order.asked, bound=found["bound"], seconds=found["seconds"])
     document = folder / "plan.json"
     if not document.exists():
         return make(verdict=Verdict.NO_PLAN, note=found["note"])

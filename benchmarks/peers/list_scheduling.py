@@ -23,8 +23,6 @@ from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.timetable import Gpu, JobDecision, Timetable, assemble, job_end
 
-__all__ = ["list_timetable", "priorities", "solve", "unsupported"]
-
 
 def unsupported(instance: Instance) -> str | None:
     """Never: it takes every instance."""

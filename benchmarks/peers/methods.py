@@ -21,8 +21,6 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event
 from jigsaw_opt.solvers.solve import solve
 
-__all__ = ["METHODS", "OURS", "Method"]
-
 OURS = "auto"
 """The method that the others are set against."""
 

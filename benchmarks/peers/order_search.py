@@ -21,8 +21,6 @@ from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.timetable import Gpu, JobDecision, Timetable, assemble, job_end
 
-__all__ = ["OrderedInsertion", "first_order", "solve", "unsupported"]
-
 _HOT = 0.01
 """Share of the objective that the first moves may well lose; it falls to 0 with the time."""
 _FOREVER = 1 << 62

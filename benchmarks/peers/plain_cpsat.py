@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ortools.sat.python import cp_model
 
-__all__ = ["PlainModel", "solve", "unsupported"]
-
 
 def unsupported(instance: Instance) -> str | None:
     """A cyclic horizon."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
     from pyjobshop.solvers.ortools import CPModel
 
-__all__ = ["ShopModel"]
-
 Servers = frozenset[int]
 Meaning = TypeVar("Meaning")
 

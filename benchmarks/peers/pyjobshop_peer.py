@@ -12,8 +12,6 @@ from jigsaw_opt.problem import FullDepth, Instance, Operations, StaircaseDepth
 from jigsaw_opt.problem.timetable import Gpu
 from jigsaw_opt.solvers.greedy import greedy_timetable
 
-__all__ = ["solve", "solve_placed", "unsupported", "unsupported_placed"]
-
 _MOST_SERVERS = 4
 """Each transfer has a mode for each of the 2^servers - 1 sets of servers."""
 

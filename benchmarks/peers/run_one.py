@@ -16,8 +16,6 @@ from methods import METHODS
 from jigsaw_opt.documents import encode_plan, instance_sha256, load_instance
 from jigsaw_opt.problem import Plan, compile_instance
 
-__all__ = ["main", "stated_plan"]
-
 
 def stated_plan(attempt: Attempt, method: str) -> Plan | None:
     """The plan as the method states it: its own objective, and its bound where it proves one."""

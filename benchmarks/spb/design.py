@@ -12,8 +12,6 @@ from jigsaw_opt.sweeps.task import SweepTask
 from spb.subjects import Optimiser, Subject
 from spb.training import Method, Run, Setting, measure_blocks, train
 
-__all__ = ["COMPARISONS", "FULL", "Comparison", "Design", "Rates"]
-
 FULL, STAIRCASE = Method("full"), Method("staircase")
 TUNING_SEED = 1000
 TUNING_WORKERS = 4

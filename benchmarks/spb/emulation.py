@@ -16,8 +16,6 @@ from jigsaw_opt.executor.exchange import Averaging, require_full_depth
 from jigsaw_opt.executor.segments import SegmentedModel
 from jigsaw_opt.executor.zoo.network import Batch
 
-__all__ = ["Emulation"]
-
 
 class Emulation:
     """The workers of one job; sums are rounded in another order than in an exchange, nothing else differs.

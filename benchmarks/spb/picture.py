@@ -12,8 +12,6 @@ from spb.summary import Curve
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw"]
-
 SHOWN = ("full", "rotation", "free", "half of the workers full", "warm-up, own rate, equal time")
 COLOURS = ("#000000", "#0072b2", "#e69f00", "#cc79a7", "#009e73")
 """Of the colours that colour-blind readers can tell apart (Okabe and Ito)."""

@@ -14,19 +14,10 @@ from jigsaw_opt.executor.building import replica as replica_of
 from jigsaw_opt.executor.zoo.batches import digit_samples, topics_text
 from jigsaw_opt.executor.zoo.network import Batch, Network
 
-__all__ = ["SUBJECTS", "Optimiser", "Samples", "Subject", "replicas", "samples"]
-
 Optimiser = Literal["sgd", "adam"]
 
 STRETCHES = 10
 """The text is cut into so many; a seed holds out one of them."""
-SOME_COMPARISONS = (
-    "rotation",
-    "free",
-    "half of the workers full",
-    "warm-up, own rate, equal time",
-)
-"""Of the subjects that take longer."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +31,7 @@ class Subject:
     name: str
     zoo: str
     arguments: Mapping[str, Any]
-    data: Literal["digits", "images", "text"]
+    data: Literal["digits", "text"]
     batch: int
     iterations: int
     rates: Mapping[Optimiser, Sequence[float]]
@@ -71,17 +62,6 @@ SUBJECTS = {
             seeds=10,
         ),
         Subject(
-            "digits-vgg",
-            "vgg",
-            {"image": 8, "channels": 1, "stages": (2, 2), "widths": (16, 32), "dense": (64,)},
-            "images",
-            batch=64,
-            iterations=400,
-            rates={"sgd": (0.05, 0.1)},
-            seeds=5,
-            comparisons=SOME_COMPARISONS,
-        ),
-        Subject(
             "text-gpt",
             "gpt",
             {"layers": 2, "width": 32, "heads": 2, "rows": 16, "positions": 16, "data": "text"},
@@ -90,7 +70,7 @@ SUBJECTS = {
             iterations=800,
             rates={"adam": (0.003, 0.006, 0.012)},
             seeds=5,
-            comparisons=SOME_COMPARISONS,
+            comparisons=("rotation", "free", "half of the workers full", "warm-up, own rate, equal time"),
         ),
     )
 }
@@ -110,8 +90,6 @@ def samples(subject: Subject, seed: int) -> Samples:
     if subject.data == "text":
         return _text_samples(int(subject.arguments["rows"]), seed)
     inputs, targets = digit_samples()
-    if subject.data == "images":
-        inputs = inputs.view(-1, 1, 8, 8)
     order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(seed))
     held, training = order[: len(order) // 3], order[len(order) // 3 :]
     return Samples(training, lambda chosen: (inputs[chosen], targets[chosen]), (inputs[held], targets[held]))

@@ -15,8 +15,6 @@ from jigsaw_opt.sweeps.intervals import MeanInterval
 from spb.design import Design
 from spb.training import Run
 
-__all__ = ["Curve", "Finding", "csv_table", "curves", "findings", "markdown"]
-
 Rows = Mapping[str, Mapping[str, Any]]
 Verdict = Literal["within", "worse", "open"]
 

@@ -20,8 +20,6 @@ from jigsaw_opt.executor.zoo.network import Batch
 from spb.emulation import Emulation
 from spb.subjects import Optimiser, Subject, replicas, samples
 
-__all__ = ["Method", "Run", "Setting", "measure_blocks", "train"]
-
 MOMENTUM = 0.9
 POINTS = 10
 """Measurements on held-out data, evenly over a run."""

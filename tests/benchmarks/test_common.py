@@ -17,13 +17,12 @@ def test_measured_data_are_found_or_the_message_says_where_they_would_be(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("JIGSAW_SHARED", str(tmp_path))
-    assert common.shared_if_there("pipeline") is None
     with pytest.raises(SystemExit, match="2"):
         common.shared("pipeline", "none.json")
     said = capsys.readouterr().err
     assert said == f"no {tmp_path}/data/pipeline/none.json; JIGSAW_SHARED says where data/ is\n"
     (tmp_path / "data/pipeline").mkdir(parents=True)
-    assert common.shared("pipeline") == common.shared_if_there("pipeline") == tmp_path / "data" / "pipeline"
+    assert common.shared("pipeline") == tmp_path / "data" / "pipeline"
 
 
 def test_seconds_are_those_of_the_call_and_of_its_children() -> None:
@@ -39,7 +38,7 @@ def test_a_table_grows_row_by_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "| name | value |\n|---|---|\n| a | 1 |\n| b | None |\n"
 
 
-@pytest.mark.parametrize("name", ["gavel_lps", "muri_groups", "piper", "placements", "sia_round"])
+@pytest.mark.parametrize("name", ["gavel_lps", "muri_groups", "pipedream", "piper", "placements", "sia_round"])
 def test_tables_of_answers_print_nothing_without_the_data(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

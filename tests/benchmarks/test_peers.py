@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from attempt import Attempt
-from compare import Store
 from comparison import Run, Verdict, race, seconds_to, summary
 from launch import Order, judged, launch
 from list_scheduling import list_timetable, priorities
@@ -21,6 +20,7 @@ from jigsaw_opt.documents import encode_plan
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.sweeps.record import Record
 from tests.random_instances import GOALS, random_instance
 
 
@@ -174,16 +174,13 @@ def test_summary_is_a_geometric_mean_over_what_the_peer_takes() -> None:
     assert summary([(ours, peers[-1])]).ratio is None
 
 
-def test_runs_are_kept_and_half_a_line_is_dropped(tmp_path: Path) -> None:
-    path = tmp_path / "runs" / "peers.jsonl"
-    kept = run("peer", trajectory=((1.0, 40), (8.0, 20)), bound=7)
-    Store(path).add(kept)
-    with path.open("a", encoding="utf-8") as file:
-        file.write('{"instance": "pa')
-    store = Store(path)
-    assert list(store.runs.values()) == [kept]
-    store.add(run("other"))
-    assert [run.method for run in Store(path).runs.values()] == ["peer", "other"]
+def test_runs_are_kept_as_rows(pair: Instance, tmp_path: Path) -> None:
+    order = Order(pair, "peer", 0, 10.0, 1)
+    kept = Run(*order.asked, Verdict.PLAN, 20, 7, trajectory=((1.0, 40), (8.0, 20)))
+    for _ in range(2):
+        with Record(tmp_path / "peers.jsonl") as record:
+            record.append(kept.row())
+            assert Run.of_row(record.rows[order.key]) == kept
 
 
 def test_a_crash_is_told(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
