@@ -73,14 +73,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _costs(arguments: argparse.Namespace) -> BurstCosts:
-    from jigsaw_opt.documents.file_bytes import read_file
+    from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.documents.readers.burst_costs import read_burst_costs
     from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
     from jigsaw_opt.documents.recognising import likely_form
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.burst import profiled_costs
 
-    source, data = str(arguments.costs[0]), read_file(arguments.costs[0])
+    source, data = str(arguments.costs[0]), read_text(arguments.costs[0])
     stated = (arguments.gpus, arguments.global_batch, arguments.bandwidth)
     if likely_form(data) in ("layers", "model", "pipedream"):
         return _measured_costs(arguments)
@@ -113,14 +113,14 @@ def _measured_costs(arguments: argparse.Namespace) -> BurstCosts:
     """Return costs of layer profiles; every file's problems are collected."""
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.cli.source import layer_graph
-    from jigsaw_opt.documents.file_bytes import read_file
+    from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.errors import InvalidInputError, Problem
     from jigsaw_opt.planning.burst import measured_costs
 
     setting, graphs, problems = _setting(arguments), [], list[Problem]()
     for path in arguments.costs:
         try:
-            graphs.append(layer_graph(read_file(path), str(path), None))
+            graphs.append(layer_graph(read_text(path), str(path), None))
         except InvalidInputError as error:
             problems.extend(error.problems)
     if problems:

@@ -205,7 +205,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _shop(arguments: argparse.Namespace) -> Instance:
     """Return the instance of a shop, which takes no option that describes GPUs or jobs."""
     from jigsaw_opt.cli.output import note
-    from jigsaw_opt.documents.file_bytes import read_file, unpacked
+    from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.documents.readers.shops import SHOP_FORMATS
     from jigsaw_opt.errors import Problem, UsageError
 
@@ -220,7 +220,7 @@ def _shop(arguments: argparse.Namespace) -> Instance:
     if wrong:
         raise UsageError.of(wrong)
     path = arguments.profiles[0]
-    content = unpacked(read_file(path), str(path))
+    content = read_text(path)
     return SHOP_FORMATS[arguments.format](content, str(path), arguments.name or None, note)
 
 
@@ -316,10 +316,10 @@ def _models(arguments: argparse.Namespace) -> dict[str, Model]:
 @contextmanager
 def _reading(path: Path, form: str) -> Iterator[bytes]:
     """Yield the bytes of a file, and say what it is where they are not read because they are something else."""
-    from jigsaw_opt.documents.file_bytes import read_file, unpacked
+    from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.documents.recognising import expecting
 
-    data = unpacked(read_file(path), str(path))
+    data = read_text(path)
     with expecting(data, str(path), form):
         yield data
 

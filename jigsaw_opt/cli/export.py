@@ -334,7 +334,7 @@ def _plan(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.checking import check
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents import encode_plan
-    from jigsaw_opt.documents.file_bytes import read_file
+    from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.documents.readers.solutions import read_solution
     from jigsaw_opt.errors import CheckFailedError
     from jigsaw_opt.instances.sources import instance_from
@@ -342,7 +342,7 @@ def _plan(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.text import counted
 
     path, instance = arguments.read_solution, instance_from(arguments.instance)
-    solution = read_solution(read_file(path), str(path))
+    solution = read_solution(read_text(path), str(path))
     plan = plan_of_solution(instance, solution, str(path))
     violations = check(instance, plan)
     if violations:

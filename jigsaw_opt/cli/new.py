@@ -245,7 +245,7 @@ def _known_cluster(words: str) -> Cluster | None:
 
 def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return a measured model by its name; what it holds is checked with the instance."""
-    from jigsaw_opt.documents.file_bytes import read_file
+    from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.documents.parsing import parsed
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.text import readable
@@ -253,17 +253,17 @@ def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
     name, _, file = word.partition("=")
     if not name or not file or name in known:
         raise UsageError(f"a profile is NAME=FILE, each name once, not {word!r}", code="malformed", path="--profile")
-    tree = parsed(read_file(file), readable(file), _require_object)
+    tree = parsed(read_text(file), readable(file), _require_object)
     return {name: tree}
 
 
 def _link(file: str) -> tuple[int, int]:
     """Return bandwidth and latency, rounded to whole microseconds, of measured all-reduces."""
-    from jigsaw_opt.documents.file_bytes import read_file
+    from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.documents.parsing import parsed
     from jigsaw_opt.text import readable
 
-    found = parsed(read_file(file), readable(file), _require_link)["all_reduce"]
+    found = parsed(read_text(file), readable(file), _require_link)["all_reduce"]
     return found["bandwidth"], round(found["latency_us"])
 
 

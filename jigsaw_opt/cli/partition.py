@@ -63,10 +63,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the profile, cut it, print and write the stages."""
     from jigsaw_opt.cli.output import require_output
-    from jigsaw_opt.documents.file_bytes import read_file
+    from jigsaw_opt.documents.file_bytes import read_text
 
     require_output(arguments.output, arguments.profile)
-    data = read_file(arguments.profile)
+    data = read_text(arguments.profile)
     keys = _keys(data)
     if {"maxDevices", "maxMemoryPerDevice", "mbsInBatch"} & keys:
         return _run_piper(arguments, data)

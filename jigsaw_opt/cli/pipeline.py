@@ -156,7 +156,7 @@ def _require_job(arguments: argparse.Namespace) -> None:
 
 def _partition(arguments: argparse.Namespace) -> Partition | None:
     """Return the partition, where one is given; no costs beside it."""
-    from jigsaw_opt.documents.file_bytes import read_file
+    from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.partition.document import decode_partition
 
@@ -174,7 +174,7 @@ def _partition(arguments: argparse.Namespace) -> Partition | None:
             path=", ".join(given),
         )
     path = "/dev/stdin" if arguments.partition == "-" else arguments.partition
-    return decode_partition(read_file(path), source=arguments.partition)
+    return decode_partition(read_text(path), source=arguments.partition)
 
 
 def _layout(arguments: argparse.Namespace, stages: int, split: bool) -> PipelineLayout:

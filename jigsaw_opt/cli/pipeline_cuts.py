@@ -100,7 +100,7 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.progress import progress
     from jigsaw_opt.cli.source import layer_graph
     from jigsaw_opt.documents import encode_instance, encode_plan
-    from jigsaw_opt.documents.file_bytes import read_file
+    from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.joint import plan_pipeline
     from jigsaw_opt.planning.joint.comparison import partition_of, step_range_us
@@ -112,7 +112,7 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     if arguments.partition is None:
         raise UsageError("--stages cuts a profile: give its file", code="missing-option", path="--stages")
     source = "/dev/stdin" if arguments.partition == "-" else arguments.partition
-    graph, choices = layer_graph(read_file(source), arguments.partition, arguments.gpu_type), _choices(arguments)
+    graph, choices = layer_graph(read_text(source), arguments.partition, arguments.gpu_type), _choices(arguments)
     if arguments.profile_batch is not None:
         if graph.batch not in (None, arguments.profile_batch):
             raise UsageError(

@@ -113,14 +113,14 @@ def _partition_and_parts(
     instance: Instance, job: int, stages: int, partition_path: Path, layers_path: Path | None
 ) -> tuple[Partition, ModelParts]:
     from jigsaw_opt.documents import read_layers
-    from jigsaw_opt.documents.file_bytes import read_file
+    from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.planning.partition.document import decode_partition
     from jigsaw_opt.planning.pipeline.model_parts import model_parts
     from jigsaw_opt.problem.task_graph import TaskGraphJob
 
     source = str(partition_path)
-    partition = decode_partition(read_file(partition_path), source)
-    layers = None if layers_path is None else read_layers(read_file(layers_path), str(layers_path))
+    partition = decode_partition(read_text(partition_path), source)
+    layers = None if layers_path is None else read_layers(read_text(layers_path), str(layers_path))
     asked = instance.jobs[job]
     assert isinstance(asked, TaskGraphJob), "a pipeline has a task graph"
     return partition, model_parts(partition, asked.shape, stages, layers, source)

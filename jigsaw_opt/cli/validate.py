@@ -52,11 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _load(path: Path) -> None:
     """Read a document of any kind; raise InvalidInputError with all that is wrong with it."""
-    from jigsaw_opt.documents.file_bytes import read_file, unpacked
+    from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.documents.files import decode_document
     from jigsaw_opt.documents.recognising import stated_kind
 
-    data = unpacked(read_file(path), str(path))
+    data = read_text(path)
     if stated_kind(data) == "partition":
         from jigsaw_opt.planning.partition.document import decode_partition
 

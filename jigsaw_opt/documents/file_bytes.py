@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from jigsaw_opt.errors import InvalidInputError, Problem, reason_of
 
-__all__ = ["MEMORY_FOR_ANY", "MOST_BYTES", "MOST_MEMORY_A_BYTE", "read_file", "unpacked", "unpacked_head"]
+__all__ = ["MEMORY_FOR_ANY", "MOST_BYTES", "MOST_MEMORY_A_BYTE", "read_file", "read_text", "unpacked", "unpacked_head"]
 
 MOST_BYTES = 2 * 2**30
 """Of a regular file: a plan of 20 million blocks, the most that a solver writes, takes half of it."""
@@ -48,6 +48,11 @@ def read_file(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
         ) from error
 
 
+def read_text(path: str | os.PathLike[str]) -> bytes:
+    """Return the text of a file in UTF-8, as `unpacked` does: every reader of a text opens it by this."""
+    return unpacked(read_file(path), os.fspath(path))
+
+
 def _all_of(file: BinaryIO, path: str | os.PathLike[str], most: int) -> bytes:
     status = os.fstat(file.fileno())
     regular = stat.S_ISREG(status.st_mode)
@@ -72,15 +77,16 @@ def _too_large(path: str | os.PathLike[str], found: str, most: int) -> InvalidIn
 
 
 def unpacked(data: bytes, source: str, most: int = _MOST_STREAMED, *, is_text: bool = True) -> bytes:
-    """Return what bytes hold that gzip has compressed, a text of UTF-16 with its mark as UTF-8; others as they are.
+    """Return what bytes hold that gzip may have compressed; a text in UTF-8 without a byte order mark.
 
-    `data, source`: the bytes, and what problems call them. `most`: the most bytes that they may hold.
+    `data, source`: the bytes, and what problems call them. `most`: the most bytes that they may hold. `is_text`:
+    whether they are a text, which may be in UTF-16 if its mark says so.
     """
     data = _inflated(data, source, most) if data.startswith(_GZIP) else data
-    if is_text and (form := next((form for mark, form in _PACKED.items() if data.startswith(mark)), None)):
+    if form := next((form for mark, form in _PACKED.items() if data.startswith(mark)), None):
         raise InvalidInputError([Problem(source, f"is packed by {form}", "unpack it, or use gzip", code="not-text")])
     if not is_text or not data.startswith(_UTF_16):
-        return data
+        return data.removeprefix(codecs.BOM_UTF8) if is_text else data
     try:
         return data.decode("utf-16").encode()
     except UnicodeDecodeError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.documents.encoding import encode_instance, encode_plan
-from jigsaw_opt.documents.file_bytes import read_file, unpacked
+from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.instance_decoding import decode_instance
 from jigsaw_opt.documents.layer_profiles import decode_layers
 from jigsaw_opt.documents.plan_decoding import decode_plan
@@ -86,7 +86,7 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay | La
 def _content(path: str | os.PathLike[str]) -> tuple[bytes, str]:
     """Return what a file holds, which gzip may have compressed, and what problems call it."""
     source = os.fspath(path)
-    return unpacked(read_file(path), source), source
+    return read_text(path), source
 
 
 def decode_document(data: bytes, source: str) -> Instance | Plan | Replay | LayerGraph:

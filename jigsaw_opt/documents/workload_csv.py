@@ -85,7 +85,7 @@ def decode_workload(
     `columns`: what the text calls our columns, by our names. Where it is given, columns that are not ours are left
     aside, and so are lines with 0 GPUs.
     """
-    table = JobTable(data, source, (), names=columns)
+    table = JobTable(data, source, (), names=columns, strict=not columns)
     if not table.has("gpus"):
         _lacks(table, "no column 'gpus'", ("gpus",), "gpus")
     submit, duration = _only(table, "submission", (*_SUBMIT, _DATED)), None

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
-from jigsaw_opt.documents.file_bytes import read_file, unpacked
+from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.documents.readers.slurm_nodes import nodes_of
 from jigsaw_opt.documents.recognising import expecting
@@ -50,7 +50,7 @@ def cluster_in_words(text: str) -> Cluster | None:
         return made
     if comma and name != _WITH_OPTIONS:
         raise UsageError(f"cluster {text}: {name} takes no options", code="unknown-option", path="cluster")
-    data = unpacked(read_file(path), path)
+    data = read_text(path)
     with expecting(data, path, name):
         return read_gpu_topology(data, path, options) if comma else FORMATS[name](data, path)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.csv_text import restored
-from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.table import JobTable, Row
 from jigsaw_opt.errors import InvalidInputError, Problem
 
@@ -53,7 +53,7 @@ def job_times(folder: Path) -> list[JobTime]:
         raise InvalidInputError(
             [Problem(str(folder), f"holds no simulation: it has no {path.name}", hint, code="unreadable")]
         )
-    table = JobTable(read_file(path), str(path), _REQUIRED)
+    table = JobTable(read_text(path), str(path), _REQUIRED, strict=True)
     found = list(_times(table))
     table.lines.raise_if_any()
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.files import exists
 from jigsaw_opt.documents.readers.outages import read_outages
 from jigsaw_opt.errors import Problem, UsageError
@@ -92,7 +92,7 @@ def _listed(file: str, cluster: Cluster) -> ListedEvents:
         "server": {server.name: k for k, server in enumerate(cluster.servers)},
         "link": {link.name: k for k, link in enumerate(cluster.links)},
     }
-    read = read_outages(read_file(file), readable(file), numbers)
+    read = read_outages(read_text(file), readable(file), numbers)
     return ListedEvents(
         tuple(OutageEvent(one.time_us, one.kind, numbers[one.kind][one.name], one.down) for one in read)
     )

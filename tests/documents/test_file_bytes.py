@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.documents import decode_instance, file_bytes, load_instance, load_plan
+from jigsaw_opt.documents.chakra_trace import decode_trace
 from jigsaw_opt.documents.file_bytes import read_file, unpacked
 from jigsaw_opt.documents.readers import lines
 from jigsaw_opt.documents.readers.traces import read_trace
@@ -110,6 +111,8 @@ def test_lines_are_as_many_as_memory_for_their_text_allows(monkeypatch: pytest.M
 def test_a_mark_at_the_head_of_lines_is_no_part_of_them() -> None:
     for data in ("\ufeffa\nb", "\ufeffa\nb".encode()):
         assert list(lines.Lines(data, "file")) == [(1, "a"), (2, "b")]
+    marked = "\ufeffa".encode()
+    assert (unpacked(marked, "file"), unpacked(marked, "file", is_text=False)) == (b"a", marked)
 
 
 @pytest.mark.parametrize("form", ["utf-16", "utf-16-le", "utf-16-be"])
@@ -138,7 +141,8 @@ def test_a_text_that_is_packed_by_another_program_is_refused_by_its_name(data: b
     for packed in (data, gzip.compress(data)):
         with pytest.raises(InvalidInputError, match=f"is packed by {form}"):
             unpacked(packed, "file")
-        assert unpacked(packed, "file", is_text=False) == data
+        with pytest.raises(InvalidInputError, match=f"is packed by {form}"):
+            decode_trace(packed, "file")
 
 
 def test_an_empty_name_is_the_folder_at_hand() -> None:

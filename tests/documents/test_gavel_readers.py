@@ -37,11 +37,14 @@ def test_earlier_traces_have_fewer_columns(text: str) -> None:
     assert likely_form(text) == "gavel"
 
 
-def test_every_wrong_line_is_named() -> None:
+def test_wrong_lines_are_left_out_and_named_where_no_other_is() -> None:
+    wrong = line(arrival=-1) + line(gpus="two") + "a\tb\n"
+    workload = read_gavel(line() + wrong)
+    assert ([job.name for job in workload.jobs], sum(workload.left_out.values())) == (["line-1"], 3)
     with pytest.raises(InvalidInputError) as raised:
-        read_gavel(line() + line(arrival=-1) + line(gpus="two") + "a\tb\n")
+        read_gavel(wrong)
     problems = [str(problem) for problem in raised.value.problems]
-    assert [problem.split(":")[1] for problem in problems] == ["2", "3", "4"]
+    assert [problem.split(":")[1] for problem in problems] == ["1", "2", "3"]
     assert "negative" in problems[0]
 
 

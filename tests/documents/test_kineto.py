@@ -236,11 +236,11 @@ def test_every_problem_of_events() -> None:
     events[3]["ts"] = "now"
     events[4]["args"] = []
     events[5]["name"] = 3
-    assert refusals(trace(*events)) == [
-        "out-of-range t: $.traceEvents[2].dur",
-        "wrong-type t: $.traceEvents[3].ts",
-        "wrong-type t: $.traceEvents[4].args",
-        "wrong-type t: $.traceEvents[5].name",
+    assert refusals(trace(*events[2:6])) == [
+        "out-of-range t: $.traceEvents[0].dur",
+        "wrong-type t: $.traceEvents[1].ts",
+        "wrong-type t: $.traceEvents[2].args",
+        "wrong-type t: $.traceEvents[3].name",
     ]
     assert refusals('{"traceEvents": 3}') == ["wrong-type t: $.traceEvents"]
 

@@ -121,13 +121,14 @@ def test_control_characters_in_a_name_are_replaced_and_told() -> None:
 
 
 @pytest.mark.parametrize(("value", "shown"), [(-12.5, "-12.5"), (1e30, "1e+30"), (-(10**9), "-1000000000")])
-def test_times_out_of_range_are_told_as_such(value: float, shown: str) -> None:
-    found = events()
-    at = next(k for k, one in enumerate(found) if one.get("cat") == "cpu_op")
-    found[at]["dur"] = value
-    assert problems(found) == [
-        f"t: $.traceEvents[{at}].dur: must be a number of microseconds from 0 to 1e+17; is {shown}"
-    ]
+def test_an_event_with_a_time_out_of_range_is_left_out_and_told(value: float, shown: str) -> None:
+    found, wrong = events(), {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5, "dur": value}
+    expected, _ = read(found)
+    layers, told = read([wrong, *found])
+    assert layers == expected
+    problem = f"t: $.traceEvents[0].dur: must be a number of microseconds from 0 to 1e+17; is {shown}"
+    assert next(line for line in told if "left out" in line).endswith(f"are wrong and left out, first {problem}")
+    assert problems([wrong]) == [problem]
 
 
 def profile(network: Any, batch: Any, file: Path) -> tuple[tuple[MeasuredLayer, ...], list[str]]:

@@ -14,6 +14,7 @@ import pytest
 
 from jigsaw_opt.documents import decode_instance, encode_instance
 from jigsaw_opt.documents.readers import read_deeppool, read_deeppool_layers, read_layer_graph, read_pipedream
+from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Server
 from jigsaw_opt.problem.layers import parts_of
@@ -297,6 +298,19 @@ def test_a_run_that_is_cut_off_is_no_shorter_model() -> None:
         read_deeppool(RUN + cut, "v100", 8, source="p")
     assert read_deeppool(RUN + cut, "v100", 4) == read_deeppool(RUN, "v100", 4)
     assert read_deeppool(RUN.partition("   SUM")[0], "v100", 4) == read_deeppool(RUN, "v100", 4)
+
+
+def test_a_network_that_branches_is_refused_in_one_sentence() -> None:
+    convolution = (
+        '  conv2d{"in_channels":8,"kernel_size":1,"out_channels":4,"padding":0,"stride":1}[4][8,9,9]  0.4  9  3'
+    )
+    pool = '  avgPool2d{"kernel_size":3,"padding":1,"stride":1}[4][8,9,9]  1.0  2  7'
+    text = "\n".join([convolution, convolution, pool, "sum:   1.80"] * 400)
+    for read in (lambda: read_deeppool_layers(text, 4, source="p"), lambda: read_deeppool_runs(text, source="p")):
+        assert problems(read) == [
+            ("p:2", "the network branches: conv2d reads [8, 9, 9] and the layer before puts out [4, 9, 9]")
+        ]
+    assert len(read_deeppool_layers(f"{convolution}\nsum:  0.4\n", 4)) == 1
 
 
 def test_which_batch_sizes_there_are() -> None:

@@ -169,7 +169,7 @@ def test_bars_and_line_breaks_in_names_and_commands() -> None:
         head=head,
     )
     assert [job.name for job in workload.jobs] == ["1", "2", "3", "4", "5"]
-    assert workload.left_out == {"with more or fewer cells than there are columns": 1}
+    assert workload.left_out == {"with a record that is wrong: more or fewer cells than there are columns": 1}
     assert workload.jobs[0].after == ("7",)
     piped = f"1|{rest}|name|sbatch -d afterok:7 --wrap 'x | srun y'"
     (job,) = slurm(piped, head=head.replace("JobName|", "").replace("SubmitLine", "JobName|SubmitLine")).jobs

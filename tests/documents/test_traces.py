@@ -365,8 +365,13 @@ def test_philly_begins_with_its_first_job() -> None:
         TraceJob("line-3", 0, "seconds", 1, 1),
         TraceJob("line-2", 2_000_000, "milliseconds", 2, 60_400),
     )
-    wrong = "timestamp,duration,num_gpus\n2017-11-01 00:00:00,1,1\nyesterday,-1,1\n2017-11-01T00:00:00+01:00,1,1\n"
-    assert [line.split(":")[1] for line in problems("philly", wrong)] == ["3", "3", "4"]
+    wrong = "yesterday,-1,1\n2017-11-01T00:00:00+01:00,1,1\n"
+    workload = read_trace("philly", f"timestamp,duration,num_gpus\n2017-11-01 00:00:00,1,1\n{wrong}", "t")
+    assert [job.name for job in workload.jobs] == ["line-2"]
+    assert workload.left_out == {
+        "with a record that is wrong: timestamp is a date and time as 2026-01-31 08:30": 1,
+        "with a record that is wrong: timestamp has a zone, and the time in line 2 has none": 1,
+    }
 
 
 PHILLY_LOG = (Path(__file__).parents[1] / "data" / "jobs.philly.json").read_text()
@@ -408,7 +413,7 @@ def test_every_problem_of_the_log_of_philly() -> None:
     assert [job.name for job in workload.jobs] == ["application_1_0001"]
     assert workload.left_out["with a record that is wrong: a date and time is expected"] == 1
     twice = PHILLY_LOG.replace("application_1_0002", "application_1_0001")
-    assert refusals("philly", twice) == ["duplicate-name $[1]"]
+    assert read_trace("philly", twice, "t").left_out["with the name of a job before"] == 1
     assert refusals("philly", "[]") == ["empty $"]
     assert refusals("philly", '[3, {"attempts": 4}]')[0] == "wrong-type $[0]"
 

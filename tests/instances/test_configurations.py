@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
 
@@ -330,6 +331,11 @@ def test_models_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     convert = ["convert", "huggingface", str(FILE), "--batch", "4", "--gpu-type"]
     model, own, slow = tmp_path / "m.json", tmp_path / "own.json", tmp_path / "slow.json"
     assert main([*convert, "a100", "--only-model", "-o", str(model)]) == 0
+    marked, same = tmp_path / "marked.json", tmp_path / "same.json"
+    marked.write_bytes(BOM_UTF8 + FILE.read_bytes())
+    convert_marked = [*convert[:2], str(marked), *convert[3:], "a100", "--only-model", "-o", str(same)]
+    assert main(convert_marked) == 0
+    assert same.read_bytes() == model.read_bytes()
     assert f"{FILE}: counted as LlamaForCausalLM, " in capsys.readouterr().err
     words = ["--cluster", "1x4:a100", "--profile", f"llama={model}", "--job", "a:llama:4:5"]
     assert main(["new", *words, "-o", str(own)]) == 0

@@ -2,8 +2,9 @@
 
 Each line has a layer, its total time in milliseconds, and its forward and backward time in microseconds. A layer is its
 type, its parameters as JSON, the samples in brackets and the shape of its input:
-``conv2d{"in_channels":3,...}[64][3,224,224]``. The layers of a run stand in their order; a line ``SUM`` ends the run.
-Sizes are not in the file; they follow from the shapes.
+``conv2d{"in_channels":3,...}[64][3,224,224]``. The layers of a run stand in their order; a line ``SUM``, or ``sum:``,
+ends the run. Each layer reads what the one before puts out: which layers of a network with branches read what is not in
+the file. Sizes are not in it either; they follow from the shapes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import chain
@@ -32,7 +34,7 @@ _LINE = re.compile(
 )
 _FLOAT = 4
 """Bytes of a number."""
-_END_OF_RUN = re.compile(r"\s*SUM\b.*")
+_END_OF_RUN = re.compile(r"\s*SUM\b.*", re.IGNORECASE)
 
 Run = list[tuple[int, re.Match[str]]]
 
@@ -180,7 +182,26 @@ def _runs(lines: Lines) -> list[Run]:
             runs[-1].append((number, match))
         else:
             lines.add(number, "no layer with its three times", "see docs/documents.md for the format", code="malformed")
-    return [run for run in runs if run]
+    runs = [run for run in runs if run]
+    if not lines.problems and (branch := next(filter(None, map(_branch, runs)), None)):
+        lines.add(*branch, "only chains of layers are read", code="unsupported")
+        lines.raise_if_any()
+    return runs
+
+
+def _branch(run: Run) -> tuple[int, str] | None:
+    """Return where a layer reads something else than the layer before puts out, and how; None where none does."""
+    before: tuple[int, ...] | None = None
+    for number, match in run:
+        shape, output = _shape(match), None
+        with suppress(ValueError, RecursionError):  # told of the layer, where nothing branches
+            _, outputs = sizes(match["kind"], json.loads(match["parameters"]), shape)
+            output = (shape, *outputs)[-1]
+        if before and output and prod(before) != prod(shape):
+            told = f"{match['kind']} reads {list(shape)} and the layer before puts out {list(before)}"
+            return number, f"the network branches: {told}"
+        before = output
+    return None
 
 
 def _unended(lines: Lines) -> int | None:

@@ -19,6 +19,8 @@ from typing import Any
 
 from jigsaw_opt.documents.file_bytes import unpacked
 from jigsaw_opt.documents.foreign_json import parsed_foreign
+from jigsaw_opt.documents.readers.tally import MOST_SPARED, is_hopeless
+from jigsaw_opt.errors import Problem
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
 
 __all__ = ["MODULE", "NODE", "OP", "Trace", "TraceSpan", "read_trace_events"]
@@ -135,7 +137,7 @@ def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None
         if not isinstance(events, list):
             report.add(root, f"the list of events is expected, not {describe(events)}", code="wrong-type")
             return
-        spans = [span for k, event in enumerate(events) if (span := _span((root, k), event, report))]
+        spans = list(_spans(events, root, report, lambda told: tell(f"{source}: {told}")))
         _check_device(events, root, report)
         if replaced := sum(map(_replace_controls, spans)):
             tell(f"{source}: replaced: a control character in a name ({replaced} names)")
@@ -159,6 +161,25 @@ def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None
     work = tuple(_of_device(device, host))
     unknown = sum(one.duration for one in device) - sum(duration for _, duration in work)
     return Trace(tuple(host), work, _makers(host), unknown, crossings)
+
+
+def _spans(events: Sequence[Any], root: str, report: Report, tell: Callable[[str], None]) -> Iterator[TraceSpan]:
+    """Yield the complete events of known kinds, without those that are wrong, unless hardly any is right."""
+    wrong: list[Problem] = []
+    count = right = 0
+    for k, event in enumerate(events):
+        found = Report()
+        span = _span((root, k), event, found)
+        if found.problems:
+            count += 1
+            wrong += found.problems[: MOST_SPARED - len(wrong)]
+        elif span is not None:
+            right += 1
+            yield span
+    if is_hopeless(count, right):
+        report.problems.extend(wrong)
+    elif count:
+        tell(f"{count} of {count + right} events are wrong and left out, first {wrong[0]}")
 
 
 def _check_device(events: Sequence[Any], root: str, report: Report) -> None:

@@ -35,11 +35,12 @@ def read_muri(data: bytes | str, source: str = "trace.csv", accept: Accept = any
 def _job(row: Row, stages: dict[str, StageTimes]) -> TraceJob:
     gpus, batch = row.integer("num_gpu"), row.integer("batch_size")
     model = f"{row.text('model_name')}-{batch}@{gpus}"
+    submit_us, iterations = row.microseconds("submit_time", _MS), row.integer("iterations")
+    job = TraceJob(row.text("job_id"), submit_us, model, gpus, iterations, batch_size=batch)
     load, compute, network = (row.microseconds(column, _MS) for column in _STAGES)
     times = StageTimes(load, compute, network, row.microseconds("iteration_time", _MS, least=1))
     if row.good and not load + compute + network:
         row.add(f"no stage takes time: {', '.join(_STAGES)} are 0", code="empty")
-    if stages.setdefault(model, times) != times:
+    if row.good and stages.setdefault(model, times) != times:
         row.add(f"the stages of model {model!r} are others than in the lines before", code="mismatch")
-    submit = row.microseconds("submit_time", _MS)
-    return TraceJob(row.text("job_id"), submit, model, gpus, row.integer("iterations"), batch_size=batch)
+    return job

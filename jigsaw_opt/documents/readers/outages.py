@@ -28,7 +28,7 @@ class OutageLine(NamedTuple):
 
 def read_outages(data: bytes | str, source: str, known: Mapping[str, Collection[str]]) -> list[OutageLine]:
     """Read events, in any order; those that it gives are in order of time."""
-    table = JobTable(data, source, _REQUIRED)
+    table = JobTable(data, source, _REQUIRED, strict=True)
     times = [name for name in _TIMES if table.has(name)]
     if len(times) != 1:
         code: Code = "ambiguous" if times else "missing-field"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.table import JobTable, Row
 from jigsaw_opt.errors import InvalidInputError, Problem, Problems
 
@@ -131,7 +131,7 @@ def _validations(folder: Path) -> list[tuple[int, Path]]:
 
 
 def _table(path: Path, columns: Sequence[str]) -> JobTable:
-    return JobTable(read_file(path), str(path), columns)
+    return JobTable(read_text(path), str(path), columns, strict=True)
 
 
 def _samples(path: Path, *keys: str) -> Iterator[tuple[Row, PolluxSample]]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from jigsaw_opt.documents.readers.slurm_records import LAST, is_job, records_of
 from jigsaw_opt.documents.readers.slurm_requests import requests_of, settle_requests, wait_in_turn
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
-from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished, wrong_record
 from jigsaw_opt.documents.readers.times import duration_us
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
@@ -94,8 +94,7 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
         if name and records.pop(name, None) is not None:
             table.tally.remark("earlier records of a job passed over, as its last one counts (sacct -D)")
         record = _record(name, row, table.tally)
-        wrong = f"with a record that is wrong: {row.wrong.partition(', not')[0]}"
-        records[name] = record if row.good else _SacctLine(row.number, 0, 0, 0, wrong)
+        records[name] = record if row.good else _SacctLine(row.number, 0, 0, 0, wrong_record(row.wrong))
     return from_first(table.workload_of(source, _jobs_of_all(clusters, table.tally), accept), table.zoned)
 
 

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 
 from jigsaw_opt.documents.readers.lines import Lines, whole
-from jigsaw_opt.documents.readers.tally import Tally, Unfinished
+from jigsaw_opt.documents.readers.tally import MOST_SPARED, REPEATED, Tally, Unfinished, wrong_record
 from jigsaw_opt.documents.readers.times import Zone, duration_us, is_missing, moment_us
 from jigsaw_opt.errors import Code
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
@@ -71,9 +71,10 @@ class JobTable:
     `separator`: what stands between cells; empty for a comma, a semicolon or a tab, as the header has it. Behind a
     semicolon numbers may have a decimal comma. `columns`: names of the columns of a text without a header. `names`:
     what the text calls columns, by the names that they have here; those not in it have the same name. `records`: makes
-    records of the header and the lines, which were split without regard to free text; None where each line is one. Of
-    such texts a line that is wrong is left out and counted, unless no job is left. `stated`: the columns as the text
-    calls them. `tally`: counts what is left out, and why.
+    records of the header and the lines, which were split without regard to free text; None where each line is one.
+    `strict`: whether a line that is wrong, or a second job of a name, makes the text invalid; else it is left out and
+    counted, unless no job is left or nine lines of ten are wrong. `stated`: the columns as the text calls them.
+    `tally`: counts what is left out, and why.
     """
 
     def __init__(
@@ -85,9 +86,12 @@ class JobTable:
         columns: Sequence[str] | None = None,
         names: Mapping[str, str] | None = None,
         records: Callable[[Sequence[str], Iterator[_Numbered]], Iterator[_Numbered]] | None = None,
+        *,
+        strict: bool = False,
     ) -> None:
         self.lines = Lines(data, source)
-        self._spared = None if records is None else Lines("", source)
+        self._strict = strict
+        self._spared = self.lines if strict else _SparedLines("", source)
         self.tally, self._zone = Tally(), Zone()
         lines = iter(self.lines)
         number, head = (1, "") if columns is not None else next(lines, (1, ""))
@@ -148,12 +152,12 @@ class JobTable:
             elif len(cells) == len(self._header):
                 row = _Cells(zip(self._header, cells, strict=True))
                 row.read = self._read
-                yield Row(self._spared or self.lines, number, row, self._zone, self._separator == ";")
+                yield Row(self._spared, number, row, self._zone, self._separator == ";")
             else:
                 wrong = f"{len(cells)} cells under {len(self._header)} columns"
-                (self._spared or self.lines).add(number, wrong, code="wrong-count")
-                if self._spared:
-                    self.tally.leave_out("with more or fewer cells than there are columns")
+                self._spared.add(number, wrong, code="wrong-count")
+                if not self._strict:
+                    self.tally.leave_out(wrong_record("more or fewer cells than there are columns"))
 
     def workload(
         self,
@@ -167,7 +171,12 @@ class JobTable:
         `job_of`: reads the job of a row, or says why it is none. `accept`: returns what is wrong with a job that has a
         model, one text a problem. `stages`: times of the stages of models, by model; None for none.
         """
-        return self.workload_of(name, ((row.number, job_of(row)) for row in self), accept, stages)
+        found = (
+            (row.number, job if row.good or self._strict else wrong_record(row.wrong))
+            for row in self
+            for job in [job_of(row)]
+        )
+        return self.workload_of(name, found, accept, stages)
 
     def workload_of(
         self,
@@ -192,27 +201,31 @@ class JobTable:
                 self.lines.add(number, problem, code="unsupported")
             jobs.append(job)
             numbers.append(number)
-        unread = [name for name in self._header if jobs and name and name not in self._read]
-        for _ in unread:
+        for _ in (unread := [name for name in self._header if jobs and name and name not in self._read]):
             self.tally.remark(f"columns that are not read ({', '.join(map(printable, unread))[:_LONGEST_LIST]})")
-        self._refuse_repeats(jobs, numbers)
-        if not jobs and self._spared:
+        jobs = self._without_repeats(jobs, numbers)
+        if not self._strict and self.tally.is_mostly_wrong(len(jobs)):
             self._spared.raise_if_any()
         if not jobs:
             self.lines.add(None, "has no job", self.tally.told(), code="empty")
         self.lines.raise_if_any()
         return self.tally.workload(name, jobs, stages)
 
-    def _refuse_repeats(self, jobs: Sequence[TraceJob], numbers: Sequence[int]) -> None:
-        """Note jobs with the name of one before; sorted names take far less memory than a table of them."""
+    def _without_repeats(self, jobs: list[TraceJob], numbers: Sequence[int]) -> list[TraceJob]:
+        """Return the first job of each name; sorted names take far less memory than a table of them."""
         if not any(one == other for one, other in pairwise(sorted(job.name for job in jobs))):
-            return
+            return jobs
         first: dict[str, int] = {}
+        kept: list[TraceJob] = []
         for job, number in zip(jobs, numbers, strict=True):
-            if first.setdefault(job.name, number) != number:
-                self.lines.add(
-                    number, f"job {job.name!r} stands in line {first[job.name]} already", code="duplicate-name"
-                )
+            if first.setdefault(job.name, number) == number:
+                kept.append(job)
+            elif self._strict:
+                wrong = f"job {job.name!r} stands in line {first[job.name]} already"
+                self.lines.add(number, wrong, code="duplicate-name")
+            else:
+                self.tally.leave_out(REPEATED)
+        return kept
 
     def _cells(self, number: int, line: str) -> list[str]:
         if self._separator not in _QUOTING:
@@ -222,6 +235,14 @@ class JobTable:
         except csv.Error as error:
             self.lines.add(number, f"is no line of CSV: {error}", code="malformed")
             return []
+
+
+class _SparedLines(Lines):
+    """What is wrong with lines that are left out: the first thousand, as there may be any number of them."""
+
+    def add(self, number: int | None, message: str, hint: str = "", *, code: Code) -> None:
+        if len(self.problems) < MOST_SPARED:
+            super().add(number, message, hint, code=code)
 
 
 class _Cells(dict[str, str]):

@@ -8,11 +8,35 @@ from typing import Any, NamedTuple
 
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 
-__all__ = ["NEVER_STARTED", "NO_GPU", "STILL_RUNNING", "Tally", "Unfinished"]
+__all__ = [
+    "MOST_SPARED",
+    "NEVER_STARTED",
+    "NO_GPU",
+    "REPEATED",
+    "STILL_RUNNING",
+    "Tally",
+    "Unfinished",
+    "is_hopeless",
+    "wrong_record",
+]
 
 NO_GPU = "without a GPU"
 NEVER_STARTED = "never started"
 STILL_RUNNING = "not ended"
+REPEATED = "with the name of a job before"
+MOST_SPARED = 1000
+"""The most problems that are kept of records that are left out."""
+_WRONG = "with a record that is wrong: "
+
+
+def wrong_record(message: str) -> str:
+    """Return the reason why a record with this problem is left out, without the value that is wrong."""
+    return _WRONG + message.partition(", not")[0].partition(": ")[0]
+
+
+def is_hopeless(wrong: int, right: int) -> bool:
+    """Return whether no record is right, or nine of ten are wrong: then one fault may be in all of them."""
+    return wrong > 9 * right
 
 
 class Unfinished(NamedTuple):
@@ -48,6 +72,14 @@ class Tally:
     def remark(self, remark: str) -> None:
         """Count something else that a user of the workload ought to know."""
         self._remarks[remark] += 1
+
+    def is_mostly_wrong(self, kept: int) -> bool:
+        """Return whether records are wrong, and no job is kept or hardly any record is right.
+
+        `kept`: number of jobs that are not left out.
+        """
+        wrong = sum(count for reason, count in self._left_out.items() if reason.startswith(_WRONG))
+        return wrong > 0 and (not kept or is_hopeless(wrong, kept + self._left_out.total() - wrong))
 
     def told(self) -> str:
         """Return how many jobs were left out and why, and what else was decided, where no job was found."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Mapping
 from importlib import import_module
 
@@ -56,6 +55,6 @@ def read_trace(
     module, _, function = READERS[name].partition(":")
     given = (columns,) if columns else ()
     if isinstance(data, bytes):
-        data = unpacked(data, source).removeprefix(codecs.BOM_UTF8)
+        data = unpacked(data, source)
     workload: Workload = getattr(import_module(module), function)(data, source, accept, *given)
     return workload

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from jigsaw_opt.documents.readers.table import Accept
-from jigsaw_opt.documents.readers.tally import Tally, Unfinished
+from jigsaw_opt.documents.readers.tally import MOST_SPARED, REPEATED, Tally, Unfinished, wrong_record
 from jigsaw_opt.documents.readers.times import PointInTime, moment_us
 from jigsaw_opt.errors import Code, Problem
 from jigsaw_opt.problem.rules.report import Place, Report, describe
@@ -21,8 +21,6 @@ _QUANTITY = re.compile(
     r"\+?(?P<number>[0-9]{1,12}(?:\.[0-9]{0,12})?)(?:(?P<unit>[num]|[kM]|Ki)|[eE](?P<ten>\+?[0-9]{1,2}))?"
 )
 _UNITS = {"n": "1e-9", "u": "1e-6", "m": "1e-3", "k": "1e3", "M": "1e6", "Ki": "1024"}
-_MOST_SPARED = 1000
-_WRONG = "with a record that is wrong: {}"
 
 
 class Tree:
@@ -110,7 +108,8 @@ def accepted_jobs(
 ) -> dict[str, TraceJob]:
     """Return the jobs by name, note what is wrong with them, and count what is left out.
 
-    An item in which something is wrong is left out and counted as well; only where no job is left is it an error.
+    An item in which something is wrong, or with the name of a job before, is left out and counted as well; it is
+    an error only where no job is left or nine items of ten are wrong.
 
     `found`: items of a document, each with its job, or with the reason why it is none.
     """
@@ -122,18 +121,19 @@ def accepted_jobs(
         report = item.report
         if wrong := report.problems[known:]:
             del report.problems[known:]
-            spared += wrong[: _MOST_SPARED - len(spared)]
-            tally.leave_out(_WRONG.format(wrong[0].message.partition(", not")[0]))
+            spared += wrong[: MOST_SPARED - len(spared)]
+            tally.leave_out(wrong_record(wrong[0].message))
             continue
         if isinstance(job, str | Unfinished):
             tally.leave_out(job)
             continue
+        if job.name in jobs:
+            tally.leave_out(REPEATED)
+            continue
         for problem in accept(job):
             item.add(problem, code="unsupported")
-        if job.name in jobs:
-            item.add(f"there is a job {job.name!r} already", code="duplicate-name")
         jobs[job.name] = job
         known = len(report.problems)
-    if report is not None and not jobs:
+    if report is not None and tally.is_mostly_wrong(len(jobs)):
         report.problems.extend(spared)
     return jobs

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jigsaw_opt.documents import exists
-from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.gavel import GavelJobType, Throughputs, read_throughputs
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
@@ -123,7 +123,7 @@ def table(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes
             code="missing-option",
             path="performance",
         )
-    found = read_throughputs(read_file(source), str(source))
+    found = read_throughputs(read_text(source), str(source))
     for server in cluster.servers:
         if server.gpu_type not in found:
             raise UsageError(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
-from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.kueue import KueueQueues, QuotaNode, read_kueue
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.gpu_types import matching_types
@@ -359,7 +359,7 @@ class _Kueue:
                 code="missing-option",
                 path="policy",
             )
-        data = read_file(path)
+        data = read_text(path)
         found = read_kueue(data, path)
         if told := [f"{remark}: {count}" for remark, count in found.remarks.items() if count]:
             _LOGGER.warning("%s: %s", path, "; ".join(told))

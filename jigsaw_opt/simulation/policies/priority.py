@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.slurm_priorities import read_slurm_conf
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
@@ -245,7 +245,7 @@ class _Priority:
 
 def _tiers(path: str) -> dict[str, int]:
     """Return the ``PriorityTier`` of each partition of slurm.conf."""
-    return read_slurm_conf(read_file(path), path).of_partitions("PriorityTier", path)
+    return read_slurm_conf(read_text(path), path).of_partitions("PriorityTier", path)
 
 
 PRIORITY = _Priority()

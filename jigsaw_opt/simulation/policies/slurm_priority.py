@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from math import expm1, log
 
-from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.slurm_priorities import (
     Association,
     SlurmConf,
@@ -123,13 +123,13 @@ def settings_of(options: Mapping[str, str]) -> PrioritySettings:
     partitions, tiers = dict[str, int](), dict[str, int]()
     try:
         if (path := options["conf"]) != NONE:
-            conf = read_slurm_conf(read_file(path), path)
+            conf = read_slurm_conf(read_text(path), path)
             problems += _conf_problems(conf, path)
             partitions, tiers = (conf.of_partitions(key, path) for key in ("PriorityJobFactor", "PriorityTier"))
         if (path := options["shares"]) != NONE:
-            associations = read_shares(read_file(path), path)
+            associations = read_shares(read_text(path), path)
         if (path := options["qos"]) != NONE:
-            qos = dict(read_qos(read_file(path), path))
+            qos = dict(read_qos(read_text(path), path))
     except InvalidInputError as error:
         problems += error.problems
     if problems:

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.errors import Code, InvalidInputError, Problem
 from jigsaw_opt.solvers.params import FORMER, SearchParams, no_longer_tunable
 
@@ -24,7 +24,7 @@ _TYPES: dict[type, tuple[tuple[type, ...], str]] = {
 
 def load_params(path: Path) -> SearchParams:
     """Read a TOML file."""
-    return from_toml(read_file(path).decode(errors="replace"), str(path))
+    return from_toml(read_text(path).decode(errors="replace"), str(path))
 
 
 def from_toml(text: str, source: str = "parameters") -> SearchParams:
