@@ -11,6 +11,18 @@ from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.simulation.recorded import why_no_record
 
 
+@pytest.mark.parametrize(("column", "cell"), [("Comment", ""), ("Suspended", "00:00:17")])
+def test_a_suspended_job_over_the_change_of_the_clocks_ends_when_it_ended(column: str, cell: str) -> None:
+    head = f"JobID|State|Submit|Start|End|Elapsed|AllocTRES|{column}"
+    suspended = f"1|COMPLETED|2024-03-31T01:50:00|2024-03-31T01:59:00|2024-03-31T03:00:17|00:01:00|gres/gpu=1|{cell}"
+    other = "2|COMPLETED|2024-03-31T01:50:00|2024-03-31T01:59:30|2024-03-31T03:00:10|00:00:40|gres/gpu=1|"
+    jobs = {job.name: job for job in read_trace("slurm", f"{head}\n{suspended}\n{other}\n", "t").jobs}
+    assert (jobs["1"].end_us or 0) - (jobs["1"].start_us or 0) == 77_000_000
+    assert (jobs["2"].end_us or 0) - (jobs["2"].start_us or 0) == 40_000_000
+    (alone,) = read_trace("slurm", f"{head}\n{suspended}\n", "t").jobs
+    assert (alone.end_us or 0) - (alone.start_us or 0) == (77_000_000 if cell else 3_677_000_000)
+
+
 @pytest.mark.parametrize("step_s", [3600, 1800])
 def test_a_year_of_local_times_with_both_changes_of_the_clocks(step_s: int) -> None:
     spring, autumn = datetime(2024, 3, 31, 1), datetime(2024, 10, 27, 1)

@@ -85,6 +85,20 @@ def test_what_was_asked_for_stands_in_only_where_the_job_ran() -> None:
     assert workload.remarks == {"jobs whose AllocTRES is empty though they ran, with the GPUs of ReqTRES": 1}
 
 
+def test_gpus_of_early_versions_stand_in_a_column_of_their_own() -> None:
+    head = "JobID|Submit|Start|End|Elapsed|AllocTRES|AllocGRES"
+    cells = ("gpu:4", "gpu:v100:2", "craynetwork:1,gpu:v100:2(S:0-1)", "", "craynetwork:4")
+    lines = (f"{number}|{A}|{B}|{C}|01:00:00|cpu=8,node=1|{cell}" for number, cell in enumerate(cells))
+    workload = slurm(*lines, f"9|{A}|{B}|{C}|01:00:00|gres/gpu=3|gpu:4", head=head)
+    assert {job.name: (job.gpus, job.ran_on) for job in workload.jobs} == {
+        "0": (4, None),
+        "1": (2, "v100"),
+        "2": (2, "v100"),
+        "9": (3, None),
+    }
+    assert workload.left_out == {"without a GPU": 2}
+
+
 def test_het_jobs_steps_and_requeued_components() -> None:
     workload = slurm(
         f"7+0|COMPLETED|{A}|{B}|{C}|01:00:00|cpu=8|",

@@ -6,9 +6,9 @@ Cells stand between bars under a header, in any order; more columns do no harm, 
 job (``sacct -D``) the last counts, and the components of a heterogeneous job (``102+0``, ``102+1``) are one job. Steps,
 jobs without a GPU, and those that never ran or have not ended are left out. The first submission is time 0.
 Where ``Cluster`` has several names, jobs are told apart by them, as in ``east/7``.
-``Timelimit`` (or ``TimelimitRaw``), ``User``, ``Account``, ``Partition``, ``QOS``, ``Priority`` and ``NodeList`` are
-read where they are there. A record that is wrong is left out and counted. `requests_of` says what is read of types of
-GPU, dependencies and arrays.
+``Timelimit`` (or ``TimelimitRaw``), ``User``, ``Account``, ``Partition``, ``QOS``, ``Priority``, ``NodeList`` and
+``Suspended`` are read where they are there, and so is ``AllocGRES`` where ``AllocTRES`` has no GPU. A record that is
+wrong is left out and counted. `requests_of` says what is read of types of GPU, dependencies and arrays.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["read_slurm", "resembles"]
 _COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
 _ASKED = ("JobID", "State", "Submit", "Start", "End", "Elapsed", "AllocTRES", "ReqTRES")
 _TEXTS = {"user": "User", "account": "Account", "queue": "Partition", "qos": "QOS"}
-_STATED = ("Timelimit", *_TEXTS.values(), "Priority", "NodeList", "JobName", LAST)
+_STATED = ("Suspended", "Timelimit", *_TEXTS.values(), "Priority", "NodeList", "JobName", LAST)
 _COMPONENT = re.compile(r"(?P<job>[^+]+)\+[0-9]+")
 _ARRAY = re.compile(r"(?P<array>[^_]+)_\[(?P<tasks>[0-9,:-]+)(?:%[0-9]+)?\]")
 """Tasks of an array that have not started stand in one record."""
@@ -129,9 +129,30 @@ def _settled(records: Mapping[str, _SacctLine], tally: Tally) -> dict[str, _Sacc
     """Return the records of a cluster with what only all of them together tell."""
     found = {name: one.stated for name, one in records.items() if one.stated}
     settled = settle_requests(found, tally)
+    for name, end_us in _moved_ends({name: one.pop("told") for name, one in settled.items() if "told" in one}):
+        settled[name]["end_us"] = end_us
     for name, after in wait_in_turn(found, sorted(found, key=lambda name: records[name].submit_us)):
         settled[name]["after"] = after or None
     return {name: one._replace(stated=settled.get(name, {})) for name, one in records.items()}
+
+
+def _moved_ends(told: Mapping[str, tuple[int, int, int]]) -> Iterator[tuple[str, int]]:
+    """Yield the ends of jobs that were suspended and ran over a change of the clocks, which other jobs show.
+
+    `told`: start, end and microseconds by which the end is later than start and elapsed time, by name.
+    """
+    shown = [one for one in told.values() if one[2] > 0 and _is_clock_step(one[2])]
+    for name, (start_us, end_us, gap_us) in told.items():
+        if gap_us < _CLOCK_STEP_US or _is_clock_step(gap_us):
+            continue
+        near = [one for one in shown if one[0] < end_us and start_us < one[1] and one[2] < gap_us]
+        if near and start_us <= max(one[0] for one in near) < min(one[1] for one in near) <= end_us:
+            yield name, end_us - near[0][2]
+
+
+def _is_clock_step(gap_us: int) -> bool:
+    """Return whether a change of the clocks alone may move an end by so much."""
+    return gap_us % _CLOCK_STEP_US == 0 and gap_us <= _CLOCKS_CHANGE_US
 
 
 def _jobs(records: Mapping[str, _SacctLine], tally: Tally) -> Iterator[tuple[int, TraceJob | Unfinished | str]]:
@@ -192,7 +213,7 @@ def _tasks(name: str) -> Sequence[str]:
 
 
 def _record(name: str, row: Row, tally: Tally) -> _SacctLine:
-    allocated = _resources(row, "AllocTRES")
+    allocated = _resources(row, "AllocTRES", "AllocGRES")
     requested = _resources(row, "ReqTRES") if row.has("ReqTRES") else {}
     resources = allocated or requested
     state = row.optional_text("State") if row.has("State") else ""
@@ -238,12 +259,16 @@ def _stated(row: Row, submit_us: int, lasted_us: int, tally: Tally) -> dict[str,
     told_us = row.moment("Start")
     gap_us = 0 if row.is_missing("End") else row.moment("End") - told_us - lasted_us
     start_us = _start_us(row, submit_us, told_us, tally)
-    end_us = start_us + lasted_us
-    if row.is_missing("End"):
+    suspended_us = row.duration("Suspended") if row.has("Suspended") and not row.is_missing("Suspended") else None
+    end_us = start_us + lasted_us + (suspended_us or 0)
+    told = {} if suspended_us is not None else {"told": (told_us, told_us + lasted_us + gap_us, gap_us)}
+    if suspended_us:
+        tally.remark("jobs that were suspended, which end Elapsed and Suspended after their Start")
+    elif row.is_missing("End"):
         tally.remark("jobs that have ended without an End, which is taken to be Start and Elapsed")
     elif gap_us < -_CLOCKS_CHANGE_US and gap_us < -lasted_us:
         row.add("End is before Start", code="wrong-order")
-    elif gap_us > 0 and (gap_us % _CLOCK_STEP_US or gap_us > _CLOCKS_CHANGE_US):
+    elif gap_us > 0 and suspended_us is None and not _is_clock_step(gap_us):
         end_us += gap_us
         tally.remark("jobs that were suspended, as their End is later than Start and Elapsed")
     elif gap_us:
@@ -251,7 +276,7 @@ def _stated(row: Row, submit_us: int, lasted_us: int, tally: Tally) -> dict[str,
     limit_us = _limit_us(row)
     if limit_us is not None and lasted_us > limit_us:
         tally.remark("jobs that ran longer than their Timelimit")
-    return {"start_us": start_us, "end_us": end_us, "time_limit_us": limit_us, **_texts(row)}
+    return {"start_us": start_us, "end_us": end_us, "time_limit_us": limit_us, **told, **_texts(row)}
 
 
 def _start_us(row: Row, submit_us: int, start_us: int, tally: Tally) -> int:
@@ -302,16 +327,31 @@ def _duration_us(row: Row, tally: Tally) -> int:
     return max(0, lasted_us)
 
 
-def _resources(row: Row, column: str) -> dict[str, str]:
-    """Return the resources of a job by name, as in ``cpu=8,gres/gpu:a100=4``."""
+def _resources(row: Row, column: str, former: str = "") -> dict[str, str]:
+    """Return the resources of a job by name, as in ``cpu=8,gres/gpu:a100=4``.
+
+    `former`: column of early versions of Slurm, as in ``gpu:v100:2``, of which GPUs are read where `column` has none.
+    """
     found: dict[str, str] = {}
-    for part in filter(None, row.optional_text(column).split(",")):
+    words = row.optional_text(column).split(",")
+    if row.has(former) and not any(_is_gpu(word.strip().partition("=")[0]) for word in words):
+        column = former
+        words += _of_former(row.optional_text(former))
+    for part in filter(None, words):
         name, _, amount = (word.strip() for word in part.partition("="))
         found[name] = amount
         if _is_gpu(name) and not (amount.isascii() and amount.isdecimal() and len(amount) < _MOST_DIGITS):
             row.add(f"{column} has a whole number of GPUs, not {part[:40]!r}", code="malformed")
             found[name] = "1"
     return found
+
+
+def _of_former(text: str) -> Iterator[str]:
+    """Yield the GPUs of ``gpu:4`` or ``gpu:v100:2(S:0-1)`` as ``gres/gpu=4`` and ``gres/gpu:v100=2``."""
+    for part in text.split(","):
+        name, _, amount = part.strip().partition("(")[0].rpartition(":")
+        if _is_gpu(f"gres/{name}"):
+            yield f"gres/{name}={amount}"
 
 
 def _is_gpu(resource: str) -> bool:
