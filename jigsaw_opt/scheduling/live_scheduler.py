@@ -119,6 +119,7 @@ class LiveScheduler:
         self._state = ClusterState(setting)
         self._asked = LivePolicy(self._policy, self._options, setting)
         self._told_news = News()
+        self._at_beginning = True
 
     @property
     def cluster(self) -> Cluster:
@@ -274,9 +275,10 @@ class LiveScheduler:
             This scheduler is not at its beginning.
         """
         with self._lock:
-            if self._state.next_job or self._state.now_us or self._asked.is_asked:
+            if not self._at_beginning:
                 raise UsageError("a state is restored by a scheduler that has seen nothing yet", code="wrong-order")
             self._state, memory = decode_state(state, self._inputs, self._state.setting, self._perform)
+            self._at_beginning = False
             self._asked.set_up(self._state.setting)
             self._asked.restore(memory, self._state.observation(), "$.policy")
 
@@ -309,6 +311,7 @@ class LiveScheduler:
     def _note(self, entry: Plain) -> None:
         if self._journal is not None:
             self._journal(entry)
+        self._at_beginning = False
 
     def _encoded(self) -> Plain:
         return encode_state(self._state, self._inputs, self._asked.memory)

@@ -13,6 +13,7 @@ import pytest
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import (
+    ClusterEvent,
     JobCancelled,
     JobFinished,
     JobProgressed,
@@ -291,6 +292,35 @@ def test_a_state_may_have_numbered_more_jobs_than_memory_holds() -> None:
     assert fresh.state()["next_job"] == 2**53
     with pytest.raises(UsageError, match="9,007,199,254,740,992 jobs"):
         fresh.when("next", samples=3)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ServerAdded(0, replace(star("v").servers[0], name="more")),
+        ServerLost(0, "s0"),
+        ServerDrained(0, "s0"),
+        LinkDown(0, "l0"),
+        None,
+    ],
+)
+def test_a_state_is_restored_at_the_beginning_alone(event: ClusterEvent | None) -> None:
+    live, state = submitted(), submitted(4).state()
+    if event is None:
+        live.step(0)
+    else:
+        live.handle(event)
+    before = in_json(live.state())
+    with misuse("wrong-order"):
+        live.restore(in_json(state))
+    assert in_json(live.state()) == before
+
+
+def test_a_state_is_restored_once() -> None:
+    live, first = submitted(), submitted()
+    live.restore(in_json(first.state()))
+    with misuse("wrong-order"):
+        live.restore(in_json(submitted(4).state()))
 
 
 def test_all_problems_of_a_state_are_told() -> None:
