@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,6 +12,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result
 from jigsaw_opt.system.former_names import is_said
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
+from jigsaw_opt.text import agreeing
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.solve_state import SolveState
@@ -99,14 +101,27 @@ def refusal(method: Solver, instance: Instance) -> str | None:
 
 
 def require_taken(method: Solver, instance: Instance) -> None:
-    """Refuse an instance that a solver does not take."""
+    """Refuse an instance that a solver does not take, and name those that do."""
     reason = refusal(method, instance)
     if reason is not None:
         raise UsageError(
-            f"solver {method.name!r} does not take instance {instance.name!r}: {reason}",
+            f"solver {method.name!r} does not take instance {instance.name!r}: {reason}{_hint(instance)}",
             code="unsupported",
             path="instance",
         )
+
+
+def _hint(instance: Instance) -> str:
+    """Return which installed solvers take an instance, as the end of a sentence; empty where none does."""
+    able = [name for name, solver in loadable_solvers().items() if _can_solve(solver, instance)]
+    return f"; {', '.join(able)} {agreeing(len(able), 'takes', 'take')} it" if able else ""
+
+
+def _can_solve(solver: Solver, instance: Instance) -> bool:
+    """Return whether a solver is installed and takes an instance; false where one of somebody else fails to say."""
+    with suppress(Exception):
+        return solver.unavailable() is None and refusal(solver, instance) is None
+    return False
 
 
 def ignored(method: object, options: Options) -> tuple[str, ...]:

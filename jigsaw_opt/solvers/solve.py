@@ -197,17 +197,17 @@ def _resolved(
             if method == "auto" and fix.empty
             else phased(options)
         )
-    if method != "auto" and not fix.empty:
-        name = find_solver(method).name
-        raise UsageError(
-            f"solver {name!r} keeps nothing of a plan; auto and phased do what {argument('fix')} asks",
-            code="unsupported",
-            path="fix",
-        )
     reason = refusal(Warm(start, fix), instance)
     if reason is not None:
         raise UsageError(
             f"no other plan is carried over to instance {instance.name!r}: {reason}", code="unsupported", path="start"
+        )
+    if method != "auto" and not fix.empty:
+        name = find_solver(method).name
+        raise UsageError(
+            f"solver {name!r} keeps nothing of a plan; auto does what {argument('fix')} asks",
+            code="unsupported",
+            path="fix",
         )
     if method == "auto":
         return resolve(instance, start, fix, options, on_event)

@@ -228,7 +228,7 @@ def test_a_dash_is_standard_output_or_refused(
                 *("--warm", str(DATA / "pair.plan.json"), "--fix-before", "5"),
             ),
             2,
-            "'greedy' keeps nothing of a plan; auto and phased do what --fix-placement or --fix-before asks",
+            "'greedy' keeps nothing of a plan; auto does what --fix-placement or --fix-before asks",
         ),
         (("solve", "tiny/000", "--threads", "0"), 2, "--threads lies between 1 and 1000, not 0"),
         (

@@ -10,12 +10,15 @@ import pytest
 
 from jigsaw_opt import Fix, LiveScheduler, Options, SearchParams, Status, solve
 from jigsaw_opt.checking import check
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.instances import load
 from jigsaw_opt.planning.fill import fill
 from jigsaw_opt.planning.shifts.comparison import compare
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.solvers.phased import solve_phased
+from jigsaw_opt.solvers.registry import find, names, refusal
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance, with_power_caps
@@ -149,3 +152,20 @@ def test_a_plan_under_caps_is_started_from_and_none_is_carried_over(capped: Inst
     other = replace(plan, instance="other")
     with misuse("unsupported start", naming=[capped.name, "power cap"]):
         solve(capped, method, start=other, fix=Fix())
+
+
+@pytest.mark.parametrize("method", [name for name in [*names(), "phased"] if name != "auto"])
+def test_a_refusal_names_all_solvers_that_take_the_instance_and_no_other(capped: Instance, method: str) -> None:
+    pytest.importorskip("ortools")
+    pytest.importorskip("pulp")
+    cyclic = replace(capped, horizon="cyclic", objective="period")
+    task_graphs = load("shop/job-6x4")
+    both = replace(task_graphs, cluster=replace(task_graphs.cluster, power_caps=(PowerCap("room", ("shop",), 600),)))
+    for instance in (capped, cyclic, task_graphs, both):
+        able = {name for name in [*names(), "phased"] if refusal(find(name), instance) is None}
+        if method in able:
+            continue
+        with pytest.raises(UsageError) as raised:
+            solve(instance, method, time_limit=1)
+        told = str(raised.value).rpartition("; ")[2]
+        assert told == f"{', '.join(sorted(able))} {'take' if len(able) > 1 else 'takes'} it"

@@ -71,7 +71,7 @@ class Ilp:
 
         The order of operations that repeat has no first one, which the program would need.
         """
-        return "its horizon is cyclic; cpsat and greedy take it" if instance.horizon == "cyclic" else None
+        return "its horizon is cyclic" if instance.horizon == "cyclic" else None
 
     def run(self, solve_state: SolveState) -> Result:
         """Solve the instance: greedy, and where its plan does not meet the bound, the program."""
