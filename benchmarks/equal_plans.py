@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
 
 from common import print_table
 from paired.arms import Tree
@@ -49,30 +48,16 @@ def sources(tiny: int, crowded: int, most_gpus: int) -> Iterator[Instance]:
     yield from islice((one for one in drawn if 8 <= one.cluster.gpu_count <= most_gpus), crowded)
 
 
-def one_thread(**limits: Any) -> Options:
-    """Options with one thread, by the name that the tree has for it."""
-    return Options(**{"threads" if hasattr(Options, "threads") else "workers": 1}, **limits)
-
-
-def long_plan(instance: Instance) -> object:
-    """What the command line makes of an instance; in trees of earlier releases `solve` lists all iterations."""
-    if hasattr(Options, "threads"):
-        return solve(instance, options=one_thread())
-    from jigsaw_opt.solvers.phased import solve_any  # type: ignore[attr-defined]
-
-    return solve_any(instance, one_thread())
-
-
 def hashes(asked: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """A name of each solve, and the hash of its plan or what else came of it."""
     for number, instance in enumerate(sources(asked.tiny, asked.crowded, asked.most_gpus)):
         for name in names():
             if refusal(find(name), instance) is None:
-                options = one_thread(work_limit=asked.work_limit)
+                options = Options(threads=1, work_limit=asked.work_limit)
                 yield f"{instance.name} by {name}", digest(solve(instance, name, options))
         if number < asked.phased and instance.horizon == "finite":
             jobs = tuple(replace(job, iterations=job.iterations * LONGER) for job in instance.jobs)
-            yield f"{instance.name}, long", digest(long_plan(replace(instance, jobs=jobs)))
+            yield f"{instance.name}, long", digest(solve(replace(instance, jobs=jobs), threads=1))
 
 
 def digest(result: object) -> str:

@@ -7,7 +7,6 @@ how they go together. What happens is logged to the logger ``jigsaw_opt``, which
 from __future__ import annotations
 
 import logging
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -106,7 +105,6 @@ _HOMES = {
     "Session": "solvers.session",
     "TaskGraph": "problem.task_graph",
     "TaskGraphJob": "problem.task_graph",
-    "SimulationRequest": "simulation.old_names",
     "SimulationResult": "simulation.simulate",
     "Solver": "solvers.registry",
     "Solving": "solvers.solving",
@@ -137,52 +135,6 @@ _HOMES = {
     "solving": "solvers.solving",
 }
 """The module of each name."""
-_OLD = {
-    "PhasedPlan": ("Plan", ", whose is_phased tells phased plans"),
-    "PhasedResult": ("Result", ""),
-    "load_any_plan": ("load_plan", ""),
-    "Shape": ("TaskGraph", ""),
-    "ShapedJob": ("TaskGraphJob", ""),
-}
-"""Names of the release before: what each is called now, and what else is to know; they warn."""
-_REPLACED = {
-    "resolve": "solve(instance, start=plan, fix=Fix(...))",
-    "resolve_phased": 'solve(instance, "phased", start=plan, fix=Fix(...))',
-    "solve_any": "solve(instance)",
-    "solve_phased": 'solve(instance, "phased")',
-    "validate": "nothing: an instance checks itself when it is made",
-}
-"""Functions of the release before, which are in `solvers.old_names`: what to call now; they warn."""
-_MOVED = {
-    "errors": (
-        "CheckFailedError",
-        "EngineDiedError",
-        "MissingEngineError",
-        "OutOfTimeError",
-        "PluginError",
-        "RunFailedError",
-        "TooLargeError",
-        "WrongPlanError",
-    ),
-    "problem": (
-        "Block",
-        "Depth",
-        "Edge",
-        "Execution",
-        "Hold",
-        "Iteration",
-        "JobPlan",
-        "Phase",
-        "PhaseGroup",
-        "ShapedBlock",
-        "ShapedIteration",
-        "ShapedJobPlan",
-        "ShapedTransfer",
-        "Slot",
-        "Transfer",
-    ),
-}
-"""Names that were those of the package in the release before, and are those of a room now; they warn."""
 _NEED_TORCH = ("PartialBackprop", "following", "profile")
 """Names that cannot be had without the extra ``torch``, so that ``import *`` leaves them out."""
 _ROOMS = ("instances", "scheduling")
@@ -251,26 +203,9 @@ __all__ = [
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
-def _warn(told: str) -> None:
-    from jigsaw_opt.system.former_names import FormerNameWarning
-
-    warnings.warn(told, FormerNameWarning, stacklevel=3)
-
-
 def __getattr__(name: str) -> object:
     if name in _ROOMS:
         return import_module(f"{__name__}.{name}")
-    if name in _OLD:
-        now, how = _OLD[name]
-        _warn(f"jigsaw_opt.{name} is {now} now{how}")
-        name = now
-    if name in _REPLACED:
-        _warn(f"jigsaw_opt.{name} is {_REPLACED[name]} now")
-        return getattr(import_module(f"{__name__}.solvers.old_names"), name)
-    for room, names in _MOVED.items():
-        if name in names:
-            _warn(f"{name} is a name of jigsaw_opt.{room} now")
-            return getattr(import_module(f"{__name__}.{room}"), name)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _NEED_TORCH:

@@ -103,7 +103,7 @@ CODES: dict[Code, str] = {
     "not-text": "bytes are not UTF-8, or a text is not Unicode",
     "not-together": "two arguments exclude each other",
     "out-of-range": "a number is too small, too large or not finite",
-    "outdated": "it belongs to an earlier version and is no longer taken",
+    "outdated": "it is of an earlier format that is not read",
     "too-deep": "values are nested too deeply",
     "too-large": "there are more bytes, lines, values or digits than are taken",
     "too-many-problems": "the list of problems ends here, and the input may have more",

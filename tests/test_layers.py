@@ -43,7 +43,6 @@ SOLVERS = (
         "solve_state",
         "interruptible",
         "bound_tightening",
-        "control",
         "registry",
     ),
     *("assignments", "activities", "greedy"),
@@ -51,7 +50,7 @@ SOLVERS = (
     *("search", "allocation"),
     *("portfolio", "auto"),
     *("listed", "resolve", "explanation", "phased", "failure_repair"),
-    *("former_arguments", "solve", "old_names", "solving", "solve_async", "session"),
+    *("solve", "solving", "solve_async", "session"),
 )
 """Folders and modules of the room of solvers, from the ground up."""
 ENGINES = {"highspy", "matplotlib", "networkx", "numpy", "ortools", "pulp", "ray", "rich", "torch"}

@@ -16,9 +16,6 @@ METHOD = PACKAGE / "solvers" / "phased"
 """The method that makes phased plans is one of many, and bears their name."""
 ALLOWED = {
     "problem/plan.py:is_phased": "says which of the two documents a plan is written as",
-    "solvers/explanation/phased.py": "has what is called otherwise now under the names of the release before",
-    "solvers/old_names.py:solve_phased": "calls `solve` under its name of the release before",
-    "solvers/old_names.py:resolve_phased": "calls `solve` under its name of the release before",
 }
 
 

@@ -32,9 +32,7 @@ def options(request: dict[str, Any]) -> Options:
     if request["without_bounds"]:
         more["without_bounds"] = tuple(request["without_bounds"])
     limits = {name: request[name] for name in ("time_limit", "work_limit", "seed")}
-    # Trees of earlier releases call it otherwise.
-    more["threads" if hasattr(Options, "threads") else "workers"] = request["workers"]
-    return Options(**limits, **more)
+    return Options(**limits, threads=request["workers"], **more)
 
 
 def set_constant(setting: str) -> None:

@@ -57,7 +57,7 @@ def _ours(name: str) -> Callable[[Attempt], None]:
                 attempt.trajectory.append((attempt.elapsed, event.objective))
 
         options = Options(time_limit=attempt.time_limit, threads=attempt.threads, seed=attempt.seed)
-        result = solve(attempt.operations.instance, name, options, note)
+        result = solve(attempt.operations.instance, name, options, on_event=note)
         attempt.objective, attempt.bound, attempt.note = result.objective, result.bound, result.stopped_by
         if result.plan is not None:
             attempt.best = Timetable(result.plan.jobs, result.plan.period_us)

@@ -42,7 +42,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     configure_setting(parser)
     parser.add_argument(
         "--baseline",
-        "--today",
         metavar="NAME[:OPTION=VALUE...]",
         help="what to compare with: the policy in use now, or recorded, what the trace says happened "
         "(default: recorded where the trace tells all starts and ends, else fifo)",

@@ -27,7 +27,7 @@ def effort(arguments: argparse.Namespace, **others: Any) -> Options:
     """Return the options of a solve, of what was given: limits, seed and threads."""
     from jigsaw_opt.solvers.options import Options
 
-    threads = {"threads": arguments.workers} if arguments.workers is not None else {}
+    threads = {"threads": arguments.threads} if arguments.threads is not None else {}
     names = [name for name in ("time_limit", "work_limit", "seed") if name not in others]
     given = {name: getattr(arguments, name) for name in names}
     return Options(**{**given, **threads, **others})

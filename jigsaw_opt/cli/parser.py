@@ -73,35 +73,8 @@ def file_or_stdout(text: str) -> Path | None:
 
 
 def add_threads(parser: argparse._ActionsContainer, told: str) -> None:
-    """Add ``--threads``, in the field ``workers``, and its former name, which says what it is called now."""
-    parser.add_argument("--threads", dest="workers", type=int, metavar="N", help=told)
-    add_former_option(parser, "--workers", "--threads", dest="workers", type=int)
-
-
-def add_former_option(parser: argparse._ActionsContainer, old: str, new: str, **keywords: Any) -> None:
-    """Add an option under a name that it has no more, which says what it is called now.
-
-    `keywords`: more of ``add_argument``; the field is called as by the new name unless ``dest`` says otherwise.
-    """
-    field = new.removeprefix("--").replace("-", "_")
-    keywords = {"dest": field, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS, **keywords}
-    parser.add_argument(old, action=_FormerName, metavar=new, **keywords)
-
-
-class _FormerName(argparse.Action):
-    """An option under a name that it has no more; what it is called now is its `metavar`."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        from jigsaw_opt.cli.output import note
-
-        note(f"{option_string} is called {self.metavar} now")
-        setattr(namespace, self.dest, self.const if self.nargs == 0 else values)
+    """Add ``--threads``."""
+    parser.add_argument("--threads", type=int, metavar="N", help=told)
 
 
 def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:

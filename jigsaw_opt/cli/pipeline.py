@@ -353,8 +353,6 @@ def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> in
         "period_us": schedule.plan.objective,
         "minibatches": schedule.minibatches,
         "initiation_interval_us": schedule.initiation_interval_us,
-        # Its name of the release before.
-        "pace_us": schedule.initiation_interval_us,
         "bubble": 1 - work / (gpus * schedule.initiation_interval_us),
         "peak_bytes": list(schedule.peak_bytes),
         "noam": schedule.noam,

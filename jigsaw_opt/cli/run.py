@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.parser import add_former_option
 from jigsaw_opt.cli.progress import add_progress, logged_progress
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     length.add_argument("--minutes", type=float, metavar="M", help="carry it out again and again for so many minutes")
     parser.add_argument("--time-triggered", action="store_true", help="start nothing before its planned start")
-    add_former_option(parser, "--pace", "--time-triggered", nargs=0, const=True)
     parser.add_argument(
         "--baseline",
         choices=("fifo", "gang", "alone"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.effort import effort
-from jigsaw_opt.cli.parser import add_former_option, add_threads
+from jigsaw_opt.cli.parser import add_threads
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,8 +68,6 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 
 def _add_parameters(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that tune engine, search and bounds."""
-    # Goes with the release after 0.3.
-    parser.add_argument("--engine", help=argparse.SUPPRESS)
     parser.add_argument(
         "--engine-parameter",
         action="append",
@@ -117,7 +115,6 @@ def _add_kind_of_plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--survivable", action="store_true", help="only plans that keep their guarantees after any one link has failed"
     )
-    add_former_option(parser, "--robust", "--survivable", nargs=0, const=True)
     parser.add_argument(
         "--phased", action="store_true", help="make a phased plan, of long jobs (default: where no other is written)"
     )
@@ -159,7 +156,6 @@ def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | 
         gap=arguments.gap,
         target=arguments.target,
         no_improvement=arguments.no_improvement,
-        engine=arguments.engine,
         engine_parameters=dict(map(_parameter, arguments.engine_parameter)),
         engine_log=engine_log,
         params=_params(arguments.params),

@@ -13,18 +13,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--policies", action="store_true", help="the policies of jigsaw simulate instead")
     what.add_argument("--params", action="store_true", help="the parameters of the search instead, as a TOML file")
-    # Goes with the release after 0.3.
-    what.add_argument("--compile", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print them as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the list as a table or as JSON, or the parameters as TOML."""
-    if arguments.compile:
-        from jigsaw_opt.cli.output import note
-
-        note("warning: --compile does nothing, for the functions of the search are compiled when they are installed")
-        return 0
     if arguments.params:
         return _parameters()
     return (_policies if arguments.policies else _solvers)(arguments.json)

@@ -1,7 +1,5 @@
 """Instances and plans as JSON documents, and profiles of other projects as models."""
 
-from typing import TYPE_CHECKING
-
 from jigsaw_opt.documents.building import InstanceBuilder
 from jigsaw_opt.documents.changes import add_job, change_bandwidth, remove_job
 from jigsaw_opt.documents.encoding import (
@@ -26,7 +24,6 @@ from jigsaw_opt.documents.layer_profiles import decode_layers, read_layers
 from jigsaw_opt.documents.plan_decoding import decode_plan
 from jigsaw_opt.documents.writing import make_folder, require_writable, write_atomically
 from jigsaw_opt.problem.rules.schemas import schema
-from jigsaw_opt.system.former_names import former_names
 
 __all__ = [
     "InstanceBuilder",
@@ -55,14 +52,3 @@ __all__ = [
     "schema",
     "write_atomically",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = former_names(
-        __name__,
-        {
-            "load_any_plan": "load_plan",
-            "load_listed_plan": "load_plan",
-            "encode_phased_plan": "encode_plan",
-            "decode_phased_plan": "decode_plan",
-        },
-    )

@@ -12,7 +12,6 @@ from jigsaw_opt.executor.replay.baseline import foreground_of
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.burst.schedule import burst_schedule
 from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule, torch_schedules
-from jigsaw_opt.system.former_names import former_names
 from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.replay import Replay
 
 __all__ = ["run_plan"]
-
-if not TYPE_CHECKING:
-    __getattr__ = former_names(__name__, {"run_phased_plan": "run_plan", "PhasedReplayRequest": "ReplayRequest"})
 
 
 def run_plan(request: ReplayRequest) -> Replay | None:

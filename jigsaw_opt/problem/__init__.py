@@ -1,7 +1,5 @@
 """The data of the problem: cluster, models, jobs, instance, plan, and compiled jobs with their operations."""
 
-from typing import TYPE_CHECKING
-
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Routes, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
@@ -28,7 +26,6 @@ from jigsaw_opt.problem.task_graph import (
     TaskGraphJob,
     TaskGraphTransfer,
 )
-from jigsaw_opt.system.former_names import former_names
 
 __all__ = [
     "Block",
@@ -65,15 +62,3 @@ __all__ = [
     "Transfer",
     "compile_instance",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = former_names(
-        __name__,
-        {
-            "PhasedPlan": "Plan",
-            "cut": "compile_instance",
-            "Hold": "MemoryInterval",
-            "Shape": "TaskGraph",
-            **{f"Shaped{part}": f"TaskGraph{part}" for part in ("Block", "Iteration", "Job", "JobPlan", "Transfer")},
-        },
-    )

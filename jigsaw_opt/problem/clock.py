@@ -12,15 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, MutableSequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.system.former_names import former_names
 
 __all__ = ["Clock", "check_deadline", "checking_deadline", "current", "halting", "in_context", "left", "limited"]
-
-if not TYPE_CHECKING:
-    __getattr__ = former_names(__name__, {"look": "check_deadline", "looking": "checking_deadline"})
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.02

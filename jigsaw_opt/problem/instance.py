@@ -14,7 +14,6 @@ from jigsaw_opt.problem.power import require_no_caps
 from jigsaw_opt.problem.rules.keyed import altered, hash_of
 from jigsaw_opt.problem.rules.part import CheckedPart
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.system.former_names import former_attribute
 
 __all__ = ["FORMAT", "Horizon", "Instance", "Objective", "in_a_period"]
 
@@ -72,14 +71,10 @@ class Instance(_Noting, CheckedPart, definition="#"):
         """Those of its jobs that have a task graph."""
         return tuple(job for job in self.jobs if isinstance(job, TaskGraphJob))
 
-    shaped = former_attribute("shaped", "task_graph_jobs")
-
     @property
     def guaranteed_jobs(self) -> tuple[Job | TaskGraphJob, ...]:
         """Its jobs with a deadline or a cycle-time limit (specification: deadline, pace)."""
         return tuple(job for job in self.jobs if job.deadline_us is not None or job.pace_us is not None)
-
-    promising = former_attribute("promising", "guaranteed_jobs")
 
     @property
     def moving_jobs(self) -> tuple[Job | TaskGraphJob, ...]:

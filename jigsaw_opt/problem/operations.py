@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import mul
-from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import TooLargeError, UsageError
 from jigsaw_opt.problem.best_channel import BestChannel
@@ -30,7 +29,6 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.memory import most_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.system.former_names import former_attribute, former_keywords, former_names
 
 __all__ = [
     "MOST_OPERATIONS",
@@ -41,9 +39,6 @@ __all__ = [
     "TransferOperation",
     "compile_instance",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = former_names(__name__, {"cut": "compile_instance"})
 
 MOST_OPERATIONS = 20_000_000
 """Blocks and transfers that a plan is written for."""
@@ -105,7 +100,6 @@ class OperationGraph:
         return transfer_us(payload, contributors, self.slots, channel.rate, channel.latency_us)
 
 
-@former_keywords({"shaped": "task_graphs"})
 @dataclass(frozen=True)
 class Operations:
     """A compiled instance: its cluster, and one graph a job, in the instance's order among those of a kind.
@@ -120,8 +114,6 @@ class Operations:
     horizon: Horizon
     objective: Objective
     task_graphs: tuple[CompiledTaskGraph, ...] = ()
-
-    shaped = former_attribute("shaped", "task_graphs")
 
     @cached_property
     def routes(self) -> Routes:

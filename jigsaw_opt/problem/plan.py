@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.system.former_names import former_names
 from jigsaw_opt.text import counted
 
 __all__ = [
@@ -25,9 +24,6 @@ __all__ = [
     "TaskGraphJobPlan",
     "Transfer",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = former_names(__name__, {f"Shaped{part}": f"TaskGraph{part}" for part in ("Iteration", "JobPlan")})
 
 PlanStatus = Literal["optimal", "feasible"]
 

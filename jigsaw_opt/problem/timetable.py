@@ -15,7 +15,6 @@ from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, TaskGraphJobPlan, Transfer
-from jigsaw_opt.system.former_names import former_attribute, former_keywords
 
 __all__ = [
     "Gpu",
@@ -47,7 +46,6 @@ class JobDecision:
     transfer_starts: Sequence[Sequence[int]]
 
 
-@former_keywords({"shaped": "task_graph_jobs"})
 @dataclass(frozen=True, slots=True)
 class Timetable:
     """A plan without its paperwork: the jobs, and the period of a cyclic one (None for a finite one).
@@ -58,8 +56,6 @@ class Timetable:
     jobs: tuple[JobPlan, ...]
     period_us: int | None = None
     task_graph_jobs: tuple[TaskGraphJobPlan, ...] = ()
-
-    shaped = former_attribute("shaped", "task_graph_jobs")
 
     @property
     def ends(self) -> list[int]:

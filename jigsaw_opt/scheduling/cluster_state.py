@@ -32,7 +32,6 @@ from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.plan_change import JobAssignment
 from jigsaw_opt.scheduling.policy import JobState, Observation, PolicySetting
-from jigsaw_opt.system.former_names import former_attribute
 
 __all__ = ["ClusterState"]
 
@@ -107,8 +106,6 @@ class ClusterState:
         jobs = {index: replace(job.active) for index, job in self.jobs.items() if not job.held}
         arrived, ended, stopped = map(tuple, (self.news.arrived, self.news.ended, self.news.stopped))
         return Observation(self.now_us, jobs, self.shares, arrived, ended, stopped, self.down, frozenset(self.dead))
-
-    moment = former_attribute("moment", "observation")
 
     def advance(self, now_us: int) -> CountedProgress:
         """Count progress and service up to now."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.schemas import shipped
 from jigsaw_opt.problem.rules.structure import compiled
@@ -31,6 +31,7 @@ __all__ = [
     "listed",
     "number",
     "optional",
+    "require_newest",
     "rows",
     "whole",
 ]
@@ -102,6 +103,14 @@ def checked(value: Plain, shape: Shape) -> Plain:
     conforms(value, shape, "$", report)
     report.raise_if_any()
     return value
+
+
+def require_newest(tree: Plain, newest: str, path: str) -> None:
+    """Refuse a document that says of itself that it is of another version of a format than the newest."""
+    given = tree.get("format") if isinstance(tree, dict) else None
+    if isinstance(given, str) and given != newest and given.startswith(newest.partition("/")[0] + "/"):
+        told = f"is a document {given!r}; only {newest!r} is read"
+        raise InvalidInputError([Problem(path, told, "start anew", code="outdated")])
 
 
 @cache

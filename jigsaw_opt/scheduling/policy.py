@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from jigsaw_opt.errors import Code, UsageError
 from jigsaw_opt.problem.cluster import Cluster
@@ -16,7 +16,6 @@ from jigsaw_opt.scheduling.gpu_pools import GpuPool, JoinedServers, PoolChoice, 
 from jigsaw_opt.scheduling.option_values import OpenValues
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, whole
-from jigsaw_opt.system.former_names import former_names, under_new_name
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
 from jigsaw_opt.text import nearest
 
@@ -43,9 +42,6 @@ __all__ = [
     "stated_options",
     "unread_fields",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = former_names(__name__, {"Active": "JobState", "Moment": "Observation"})
 
 GROUP = "jigsaw_opt.policies"
 _OWN = {"recorded": "jigsaw_opt.simulation.policies.recorded:RECORDED"}
@@ -81,9 +77,6 @@ class ClusterSetting:
     restart_us: int
     seed: int
     needs_links: bool
-
-    def __post_init__(self) -> None:
-        under_new_name(self.performance, "paces", "speeds")
 
     @property
     def server_of(self) -> tuple[int, ...]:

@@ -6,7 +6,6 @@ tells a state of other arguments. Nothing in it is trusted.
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import asdict, replace
@@ -32,6 +31,7 @@ from jigsaw_opt.scheduling.plain import (
     fields,
     listed,
     optional,
+    require_newest,
     whole,
 )
 from jigsaw_opt.scheduling.plan_change import JobAssignment
@@ -41,7 +41,7 @@ from jigsaw_opt.text import named
 
 __all__ = ["check_step", "decode_state", "encode_state"]
 
-_FORMAT, _BEFORE = "jigsaw-live/2", "jigsaw-live/1"
+_FORMAT = "jigsaw-live/2"
 _TOLD = 5
 """Wrong entries of a list that are named."""
 _TEXT: Shape = {"type": "string"}
@@ -93,22 +93,6 @@ def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
     }
 
 
-def _of_today(tree: Plain) -> Plain:
-    """Return a state of the format before with what it lacks: no job was put aside, or awaited its stop."""
-    if not isinstance(tree, dict) or tree.get("format") != _BEFORE:
-        return tree
-    warnings.warn(
-        f"a state of {_BEFORE} is read as {_FORMAT}, and in this release for the last time: save it again",
-        FutureWarning,
-        stacklevel=4,
-    )
-    jobs = tree.get("jobs")
-    whole_jobs = (
-        [{"aside": "", **job} if isinstance(job, dict) else job for job in jobs] if isinstance(jobs, list) else jobs
-    )
-    return {"cancelled": [], **tree, "format": _FORMAT, "jobs": whole_jobs}
-
-
 def _job(job: LiveJob) -> Plain:
     own = {key: getattr(job, name) for key, name in _OF_JOB.items()}
     return {"trace": encode_record(job.active.job), "figures": job.active.plain(), **own}
@@ -118,7 +102,8 @@ def decode_state(
     tree: Plain, inputs: str, setting: PolicySetting, perform: Callable[[Cluster], Performance]
 ) -> tuple[ClusterState, Plain]:
     """Return the state of a document, and what the policy remembers."""
-    report, tree = Report(), _of_today(tree)
+    require_newest(tree, _FORMAT, "$.format")
+    report = Report()
     conforms(tree, {**_HEAD, "additionalProperties": True}, "$", report)
     report.raise_if_any()
     if tree["inputs"] != inputs:

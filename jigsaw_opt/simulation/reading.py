@@ -48,7 +48,6 @@ from jigsaw_opt.simulation.wide_jobs import (
     with_types_of,
     without_too_wide,
 )
-from jigsaw_opt.system.former_names import under_new_name
 from jigsaw_opt.text import nearest, readable
 
 __all__ = ["changed", "read_setting", "read_settings"]
@@ -105,7 +104,6 @@ def read_settings(asked: Iterable[Mapping[str, Any]]) -> list[Setting]:
     made: list[Setting] = []
     for own in asked:
         parts = {**_DEFAULTS, **own}
-        under_new_name(parts["performance"], "paces", "speeds")
         _require_kinds(parts)
         found = Problems()
         setting = _read({name: parts[name] for name in _KINDS}, found)
@@ -299,7 +297,7 @@ def _performance(asked: Mapping[str, Any], cluster: Cluster, models: Mapping[str
             performance = performance_of(kind or "seconds", source, cluster, speeds=asked["speeds"])
     else:
         refuse_speeds(str(told(given)), asked["speeds"])
-        made: object = given if isinstance(given, Performance) else under_new_name(given(cluster), "paces", "speeds")
+        made: object = given if isinstance(given, Performance) else given(cluster)
         if not isinstance(made, Performance):
             raise UsageError(
                 f"what makes a performance model for a cluster has made none: {kind_of(made)}",

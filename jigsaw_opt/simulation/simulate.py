@@ -17,7 +17,6 @@ from jigsaw_opt.scheduling.performance import Contention, Performance
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
-from jigsaw_opt.simulation.old_names import takes_requests
 from jigsaw_opt.simulation.outages import Failures
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.recorded import simulation_of
@@ -74,7 +73,6 @@ class SimulationResult:
         )
 
 
-@takes_requests
 def simulate(
     workload: str | Workload,
     cluster: str | Cluster | Instance,

@@ -14,14 +14,12 @@ from typing import Any
 from jigsaw_opt.documents.parsing import collection_paused, parse
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
 from jigsaw_opt.problem.rules.report import Report
-from jigsaw_opt.scheduling.plain import ANYTHING, Plain, conforms, fields, whole
+from jigsaw_opt.scheduling.plain import ANYTHING, Plain, conforms, fields, require_newest, whole
 from jigsaw_opt.simulation.engine import Simulation
 
 __all__ = ["restore", "snapshot"]
 
 _FORMAT = "jigsaw-snapshot/5"
-_EARLIER = tuple(f'"jigsaw-snapshot/{version}"'.encode() for version in range(1, 5))
-_FIRST_LINE = 1000
 _TEXT = {"type": "string"}
 _SHAPE = fields(
     format={"const": _FORMAT}, inputs=_TEXT, state_sha256=_TEXT, time_us=whole(), ended=whole(), state=ANYTHING
@@ -51,17 +49,6 @@ def restore(data: bytes, fresh: Simulation, inputs: str, source: str) -> Simulat
     `fresh`: the simulation of the same inputs at its beginning. It becomes that of the snapshot; after an error it must
     not be used.
     """
-    if any(earlier in data[:_FIRST_LINE] for earlier in _EARLIER):
-        raise InvalidInputError(
-            [
-                Problem(
-                    source,
-                    "was written by an earlier version, whose snapshots are no longer read",
-                    "start anew",
-                    code="outdated",
-                )
-            ]
-        )
     with collection_paused():
         try:
             tree = _document(data, source)
@@ -76,6 +63,7 @@ def _document(data: bytes, source: str) -> dict[str, Any]:
     report = Report()
     tree: Any = parse(data, source, report)
     report.raise_if_any()
+    require_newest(tree, _FORMAT, source)
     if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
         raise InvalidInputError([Problem(source, "is not a snapshot of a simulation", code="unknown-format")])
     conforms(tree, _SHAPE, f"{source} $", report)

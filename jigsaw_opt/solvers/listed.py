@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, PluginError, UsageError, argument
+from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, PluginError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations, compile_instance
@@ -20,7 +20,6 @@ from jigsaw_opt.solvers.proofs import NO_BOUND, first_bound, searched_part
 from jigsaw_opt.solvers.registry import Solver, find, require_options, require_solver, require_taken
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
-from jigsaw_opt.system.former_names import warn_caller
 from jigsaw_opt.system.interrupts import on_interrupt
 
 __all__ = ["Opening", "acting", "find_solver", "offering", "solve_listed"]
@@ -180,16 +179,13 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
     if method is not given:
         told += f", which is {method.name!r} here,"
     engines: tuple[str, ...] = getattr(method, "engines", ())
-    engine = options.engine if options.engine in engines else next(iter(engines), "")
     if options.engine_parameters or options.engine_log is not None:
-        if not engine:
+        if not engines:
             refused = "engine_parameters" if options.engine_parameters else "engine_log"
             told += " hands no parameters and no log through to an engine"
             raise UsageError(told, code="unsupported", path=refused)
-        require_parameters(engine, options.engine_parameters)
+        require_parameters(engines[0], options.engine_parameters)
     require_options(method, options, told)
-    if options.engine is not None:
-        warn_caller(f"{argument('engine')} goes with the next release; {told} runs on {engine or 'its own engine'}")
 
 
 def _checked(instance: Instance, result: Result) -> Result:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from jigsaw_opt.errors import Problem, UsageError, argument, kind_of
 from jigsaw_opt.solvers.engines.parameters import Parameter
-from jigsaw_opt.system.former_names import former_attribute, former_keywords
 from jigsaw_opt.text import suggestion
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.timetable import Timetable
     from jigsaw_opt.solvers.params import SearchParams
 
-__all__ = ["FORMER_OPTIONS", "LIMITS", "MOST_THREADS", "GivenOptions", "Options", "options_of", "required_options"]
+__all__ = ["LIMITS", "MOST_THREADS", "GivenOptions", "Options", "options_of", "required_options"]
 
 MOST_THREADS = 1_000
 """More threads than this no machine has cores for, and engines would try to start them all."""
@@ -44,8 +43,6 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "cancel": ("a threading.Event", lambda given: hasattr(given, "set") and hasattr(given, "is_set")),
 }
 """What the other options are, in words, and whether a value is that."""
-FORMER_OPTIONS: Mapping[str, str] = {"workers": "threads", "robust": "survivable"}
-"""Options by the names that they had in the release before."""
 _GRACE_SHARE, _GRACE_SECONDS = 0.025, 0.4
 """Half of what a solve may take beyond its limit: the other half is for checking and writing."""
 
@@ -60,7 +57,6 @@ class GivenOptions(TypedDict, total=False):
     work_limit: float | None
     seed: int
     threads: int
-    engine: str | None
     engine_parameters: Mapping[str, Parameter]
     engine_log: Callable[[str], None] | int | None
     params: SearchParams | None
@@ -70,7 +66,6 @@ class GivenOptions(TypedDict, total=False):
     cancel: Flag
 
 
-@former_keywords(FORMER_OPTIONS)
 @dataclass(frozen=True, slots=True)
 class Options:
     """Limits, seed and cores of one solve.
@@ -91,11 +86,8 @@ class Options:
         Seed of everything that is random.
     threads
         Number of threads, at most `MOST_THREADS`; with one, the same input and seed give the same plan.
-    engine
-        For solvers of others that have several engines: which one, or None for their default. It goes with the release
-        after 0.3.
     engine_parameters
-        Parameters of that engine by its own names, in the place of those that the solver sets: fields of
+        Parameters of the engine by its own names, in the place of those that the solver sets: fields of
         ``SatParameters`` for all models of CP-SAT but those of bounds, options of HiGHS.
     engine_log
         Receives each line of the engine's log, in threads of the engine; or a level of `logging` at which the lines
@@ -126,7 +118,6 @@ class Options:
     work_limit: float | None = None
     seed: int = 0
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
-    engine: str | None = None
     engine_parameters: Mapping[str, Parameter] = field(default_factory=dict)
     engine_log: Callable[[str], None] | int | None = None
     params: SearchParams | None = None
@@ -173,9 +164,6 @@ class Options:
         ]
         if wrong:
             raise UsageError.of(Problem(name, f"{argument(name)} {told}", code="wrong-type") for name, told in wrong)
-
-    workers = former_attribute("workers", "threads")
-    robust = former_attribute("robust", "survivable")
 
     @property
     def given(self) -> tuple[str, ...]:

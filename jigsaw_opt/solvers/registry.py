@@ -10,7 +10,6 @@ from jigsaw_opt.errors import Problem, UsageError, argument
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result
-from jigsaw_opt.system.former_names import is_said
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
 from jigsaw_opt.text import agreeing
 
@@ -89,9 +88,9 @@ def find(name: str) -> Solver:
 def refusal(method: Solver, instance: Instance) -> str | None:
     """Return why a solver does not take an instance, by what it says of itself; None where it does."""
     reason = method.unsupported(instance)
-    if reason is None and instance.task_graph_jobs and not is_said(method, "task_graphs", "shapes"):
+    if reason is None and instance.task_graph_jobs and not getattr(method, "task_graphs", False):
         reason = f"job {instance.task_graph_jobs[0].name!r} has a task graph"
-    if reason is None and instance.guaranteed_jobs and not is_said(method, "guarantees", "promises"):
+    if reason is None and instance.guaranteed_jobs and not getattr(method, "guarantees", False):
         reason = f"job {instance.guaranteed_jobs[0].name!r} has a deadline or a cycle-time limit"
     if reason is None and instance.policed and not getattr(method, "route_policies", False):
         reason = f"job {instance.policed[0].name!r} has a route policy"
@@ -127,10 +126,10 @@ def _can_solve(solver: Solver, instance: Instance) -> bool:
 def ignored(method: object, options: Options) -> tuple[str, ...]:
     """Return names of the options that were given and that a method does not use, by what it says of itself.
 
-    A method says so by `takes`, names of options; the three of engines follow from its `engines`. Of one that has no
+    A method says so by `takes`, names of options; the two of engines follow from its `engines`. Of one that has no
     `takes` it is only known by `conditions` whether it takes a condition.
     """
-    of_engines = ("engine", "engine_parameters", "engine_log")
+    of_engines = ("engine_parameters", "engine_log")
     takes: tuple[str, ...] | None = getattr(method, "takes", None)
     if takes is None:
         takes = tuple(name for name in options.given if name != "condition" or getattr(method, "conditions", False))

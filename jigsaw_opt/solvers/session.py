@@ -14,7 +14,6 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.auto import AUTO
-from jigsaw_opt.solvers.former_arguments import takes_former_arguments
 from jigsaw_opt.solvers.options import GivenOptions, Options
 from jigsaw_opt.solvers.resolve import Fix, placements_of
 from jigsaw_opt.solvers.resolve.fix import has_begun
@@ -142,7 +141,6 @@ class Session:
         self.origin_us, self.now_us = self.origin_us + origin, now_us
         return tuple(sorted(before - {job.name for job in self.instance.jobs}))
 
-    @takes_former_arguments
     def solve(
         self, options: Options | None = None, *, on_event: Report | None = None, **option: Unpack[GivenOptions]
     ) -> Result:

@@ -14,7 +14,6 @@ from jigsaw_opt.checking import violations
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument, kind_of, require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.former_arguments import takes_former_arguments
 from jigsaw_opt.solvers.listed import Opening, find_solver, offering, solve_listed
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
 from jigsaw_opt.solvers.registry import Solver, find, refusal, require_options
@@ -30,7 +29,6 @@ _MOST_OFFERED = 200_000
 """Operations up to which a listed solve begins with the iterations of a phased plan, one by one."""
 
 
-@takes_former_arguments
 def solve(
     instance: Instance,
     method: str | Solver = "auto",

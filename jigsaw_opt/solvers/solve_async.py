@@ -7,7 +7,6 @@ from typing import Unpack
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.former_arguments import takes_former_arguments
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
 from jigsaw_opt.solvers.registry import Solver
 from jigsaw_opt.solvers.resolve import Fix
@@ -17,7 +16,6 @@ from jigsaw_opt.solvers.solve import solve
 __all__ = ["solve_async"]
 
 
-@takes_former_arguments
 async def solve_async(
     instance: Instance,
     method: str | Solver = "auto",

@@ -42,7 +42,6 @@ from jigsaw_opt.solvers.result import (
     StoppedBy,
 )
 from jigsaw_opt.solvers.stop import NoPlan, StopRule, stop_rules
-from jigsaw_opt.system.former_names import former_attribute
 
 __all__ = ["NO_BOUND", "SolveState", "first_bound"]
 
@@ -164,8 +163,6 @@ class SolveState:
         if not self.operations.instance.guaranteed_jobs:
             return True
         return lateness_us(self.operations, timetable.ends, timetable.period_us) == 0
-
-    keeps_promises = former_attribute("keeps_promises", "keeps_guarantees")
 
     def raise_bound(self, bound: int, proof: Proof | None = None, deadlines: Deadlines | None = None) -> None:
         """Record a proven lower bound if it is better than the one so far.

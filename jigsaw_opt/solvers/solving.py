@@ -13,7 +13,6 @@ from weakref import WeakSet, finalize
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.former_arguments import takes_former_arguments
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
 from jigsaw_opt.solvers.registry import Solver
 from jigsaw_opt.solvers.resolve import Fix
@@ -23,7 +22,6 @@ from jigsaw_opt.solvers.solve import solve
 __all__ = ["Solving", "solving"]
 
 
-@takes_former_arguments
 def solving(
     instance: Instance,
     method: str | Solver = "auto",

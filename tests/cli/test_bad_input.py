@@ -171,19 +171,6 @@ def test_options_out_of_range_are_usage_errors(pair_path: Path) -> None:
     assert stop.value.code == 2
 
 
-def test_a_former_choice_of_an_engine_is_told(
-    pair_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told = {
-        "ilp": (0, "--engine goes with the next release; solver 'ilp' runs on highs ("),
-        "greedy": (2, "solver 'greedy' takes no option --engine"),
-        "auto": (0, "--engine goes with the next release; solver 'auto', which is 'portfolio' here, runs on cpsat ("),
-    }
-    for solver, (code, what) in told.items():
-        assert run("solve", pair_path, "--solver", solver, "--engine", "cbc") == code
-        assert what in capsys.readouterr().err
-
-
 def test_names_too_long_for_the_file_system(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = "x" * 300
     assert run("bench", name, "-o", tmp_path / "out") == 3

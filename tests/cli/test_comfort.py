@@ -138,26 +138,6 @@ def test_bash_completes(words: str, found: str, capsys: pytest.CaptureFixture[st
     assert found in shown.split()
 
 
-@pytest.mark.parametrize(("old", "new", "values"), [("--workers", "--threads", [1]), ("--robust", "--survivable", [])])
-def test_a_former_name_still_works_and_says_so(
-    old: str, new: str, values: list[int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    for option in (old, new):
-        assert run("solve", "tiny/000", "--solver", "greedy", option, *values) == 0
-        told = capsys.readouterr().err
-        assert (old in told and new in told) == (option == old)
-    asked = [parser_of(COMMANDS).parse_args(["solve", "x", option, *map(str, values)]) for option in (old, new)]
-    assert asked[0] == asked[1] != parser_of(COMMANDS).parse_args(["solve", "x"])
-
-
-def test_the_former_name_of_a_switch_of_run_still_works(capsys: pytest.CaptureFixture[str]) -> None:
-    former, now, without = (
-        parser_of(COMMANDS).parse_args(["run", "x", *more]) for more in (["--pace"], ["--time-triggered"], [])
-    )
-    assert former == now != without
-    assert "--pace is called --time-triggered now" in capsys.readouterr().err
-
-
 def test_the_examples_of_the_help_are_right() -> None:
     modules = {name: import_module(f"jigsaw_opt.cli.{name}") for name in COMMANDS}
     examples = {name: module.EXAMPLE for name, module in modules.items() if hasattr(module, "EXAMPLE")}

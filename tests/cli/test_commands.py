@@ -120,13 +120,6 @@ def test_plot_as_png(pair_path: Path, pair_plan_path: Path, tmp_path: Path) -> N
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_compiling_is_left_to_installing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("solvers", "--compile") == 0
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("warning: --compile does nothing")
-
-
 def test_solvers_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("solvers", "--json") == 0
     assert {row["name"] for row in json.loads(capsys.readouterr().out)} >= {"auto", "cpsat", "greedy", "ilp"}

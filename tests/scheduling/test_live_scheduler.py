@@ -31,7 +31,7 @@ from jigsaw_opt.scheduling import (
 )
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Stateless
-from tests.refusals import carries, misuse
+from tests.refusals import carries, misuse, refuses
 from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, star
 
 
@@ -106,20 +106,10 @@ def restored(text: str, live: LiveScheduler) -> LiveScheduler:
     return fresh
 
 
-def test_a_state_of_the_format_before_is_read_with_a_warning() -> None:
-    live, happening = made("srtf"), Happening("srtf", 3)
-    for event in happening.events():
-        live.handle(event)
-    live.step(happening.now_us)
-    today = in_json(live.state())
-    jobs = [{key: value for key, value in job.items() if key != "aside"} for job in today["jobs"]]
-    before = {key: value for key, value in today.items() if key != "cancelled"}
-    fresh = made("srtf")
-    with pytest.warns(FutureWarning, match="jigsaw-live/1 is read as jigsaw-live/2"):
-        fresh.restore(before | {"format": "jigsaw-live/1", "jobs": jobs})
-    assert in_json(fresh.state()) == today
-    with pytest.warns(FutureWarning), pytest.raises(InvalidInputError):
-        made("srtf").restore({"format": "jigsaw-live/1", "jobs": [3]})
+def test_a_state_of_an_earlier_format_is_refused() -> None:
+    state = in_json(made("srtf").state()) | {"format": "jigsaw-live/1", "jobs": [3]}
+    with refuses("outdated $.format"):
+        made("srtf").restore(state)
 
 
 @pytest.mark.parametrize("text", CASES)

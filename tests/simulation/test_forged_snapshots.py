@@ -75,7 +75,7 @@ def test_a_pickle_of_an_earlier_version_runs_no_code(tmp_path: Path) -> None:
 
 
 def test_an_earlier_version_is_told_from_damage() -> None:
-    data = b'{"format": "jigsaw-snapshot/1", "inputs": "0"}\n\x80\x04N.'
+    data = b'{"format": "jigsaw-snapshot/4", "inputs": "0"}'
     with refuses("outdated file"):
         restore(data, begun("fifo", setting(*random_jobs(5, 5))), "these", "file")
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import jigsaw_opt
 from jigsaw_opt import Cluster, InvalidInputError, Server, TraceJob, UsageError, Workload, simulate
 from jigsaw_opt.documents.workload_csv import encode_workload
 from jigsaw_opt.errors import MissingEngineError
@@ -187,15 +186,6 @@ def test_what_is_wrong_has_the_name_of_its_argument() -> None:
         simulate("day", "16x8:v100", "fifo", round_s=-1, too_wide="x", foreground_gpus=0)
     with misuse("unknown-value workload"):
         simulate("xx:day", "1x2", "fifo")
-
-
-def test_a_request_of_before_is_taken_with_a_warning(trace: str) -> None:
-    request = jigsaw_opt.SimulationRequest(trace, "mine", "fifo", draw_models=True)  # type: ignore[attr-defined]
-    mine = load("server/plain")
-    with pytest.warns(DeprecationWarning, match="give simulate the parts of a SimulationRequest"):
-        found = simulate(request, instances={"mine": mine})  # type: ignore[call-arg]
-        by_name = simulate(request=request, instances={"mine": mine})  # type: ignore[call-arg]
-    assert found.jobs == by_name.jobs == simulate(trace, mine, "fifo", draw_models=True).jobs
 
 
 def test_jobs_without_an_order_are_refused_with_all_that_is_wrong() -> None:

@@ -141,7 +141,7 @@ def test_the_models_of_the_search_and_of_a_re_solve_take_them_too() -> None:
 def test_the_command_line_hands_them_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ortools")
     log = tmp_path / "engine.log"
-    asked = ["--workers", "1", "--work-limit", "0.1", "--engine-log", str(log)]
+    asked = ["--threads", "1", "--work-limit", "0.1", "--engine-log", str(log)]
     values = ["--engine-parameter", "linearization_level=2", "--engine-parameter", "log_prefix=mine"]
     assert main(["solve", "server/weighted", "--solver", "cpsat", "-q", *asked, *values]) == 0
     text = log.read_text()

@@ -32,7 +32,6 @@ from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.ilp import solver as ilp
 from jigsaw_opt.solvers.infeasibility import exceeded_guarantees
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.registry import refusal
 from jigsaw_opt.solvers.resolve import resolve
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
@@ -281,21 +280,3 @@ def test_solving_anew_keeps_guarantees(guarantees: dict[str, int]) -> None:
     assert old.plan is not None
     result = resolve(guaranteed, old.plan, options=Options(threads=1, work_limit=0.2))
     assert result.plan is not None and check(guaranteed, result.plan) == ()
-
-
-def test_the_former_attribute_of_a_solver_counts_and_warns() -> None:
-    class Former:
-        name = display_name = "former"
-        promises = True
-
-        def unavailable(self) -> str | None:
-            return None
-
-        def unsupported(self, instance: Instance) -> str | None:
-            return None
-
-        def run(self, solve_state: SolveState) -> Result:
-            return solve_state.conclude(lambda: None)
-
-    with pytest.warns(DeprecationWarning, match="promises of former is called guarantees now"):
-        assert refusal(Former(), two_on_one_gpu(deadline_us=50)) is None

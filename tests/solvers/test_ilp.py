@@ -16,12 +16,11 @@ from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Ser
 from jigsaw_opt.solvers.engines.highs_search import HighsSearch
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 from jigsaw_opt.solvers.greedy import GREEDY
-from jigsaw_opt.solvers.ilp import ILP, Ilp, model_document
+from jigsaw_opt.solvers.ilp import ILP, model_document
 from jigsaw_opt.solvers.ilp import solver as ilp
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
-from jigsaw_opt.system.former_names import FormerNameWarning
 from tests.extreme_instances import extreme_instance
 from tests.oracle import optimum
 from tests.random_instances import random_instance
@@ -289,22 +288,3 @@ def test_what_it_refuses(pair: Instance) -> None:
         model_document(cyclic, "mps")
     with misuse("unsupported", naming=["'j0'", "task graph"]):
         model_document(load("shop/job-6x4"), "lp")
-    with misuse("unknown-option engine", naming=["'greedy'", "engine"]):
-        solve(pair, "greedy", Options(engine="cbc"))
-
-
-def test_an_engine_is_no_longer_chosen(pair: Instance) -> None:
-    with pytest.warns(FormerNameWarning, match="engine goes .* solver 'ilp' runs on highs") as told:
-        assert solve(pair, ILP, engine="cbc").versions.keys() == {"pulp", "highspy"}
-    assert told[0].filename == __file__
-    with misuse("unknown-option engine_parameters.maxNodes", naming=["HiGHS", "'maxNodes'"]):
-        solve(pair, ILP, engine="cbc", engine_parameters={"maxNodes": 1})
-
-
-def test_a_solver_of_others_hears_of_its_engine_for_one_release_more(pair: Instance) -> None:
-    class Two(Ilp):
-        engines = ("one", "other")
-
-    for asked, runs in (("other", "other"), ("third", "one")):
-        with pytest.warns(FormerNameWarning, match=f"runs on {runs}$"):
-            solve(pair, Two(), engine=asked)

@@ -1,11 +1,10 @@
-"""One call for all solving: options by keyword, a plan to start from for every method, names of the release before."""
+"""One call for all solving: options by keyword, and a plan to start from for every method."""
 
 from __future__ import annotations
 
 import copy
 import pickle
 import warnings
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Literal
 
@@ -82,7 +81,6 @@ def test_options_go_by_keyword_as_in_their_object(finite: tuple[Instance, Plan])
         ({"options": Options(gap=0.1), "gap": 0.2}, "gap is given twice: in the options and by keyword"),
         ({"options": Options(), "cancel": Options().cancel}, "cancel is given twice"),
         ({"params": jo.SearchParams(without=("x",))}, "solver 'greedy' takes no option params"),
-        ({"engine": "cbc"}, "solver 'greedy' takes no option engine"),
         ({"method": "phased", "gap": 0.1}, "solver 'phased' takes no option gap"),
         ({"fix": Fix(before_us=3)}, "what is fixed is part of a plan"),
     ],
@@ -213,46 +211,11 @@ def test_listed_plans_are_tried_from_a_phased_one(monkeypatch: pytest.MonkeyPatc
     assert again.plan is not None and again.plan.is_phased
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda instance, plan: jo.solve(instance, solver="greedy"),
-        lambda instance, plan: jo.solve(instance, "greedy", jo.Options(), lambda event: None),
-        lambda instance, plan: jo.solve(instance, "greedy", report=lambda event: None),
-        lambda instance, plan: jo.solve(instance, "greedy", jo.Options(workers=1)),
-        lambda instance, plan: jo.solve(instance, "greedy", workers=1),
-        lambda instance, plan: jo.solve(instance, "greedy", jo.Options(robust=False)),
-        lambda instance, plan: jo.solve(instance, "greedy", robust=False),
-        lambda instance, plan: jo.solve_any(instance, jo.Options(work_limit=0.01)),
-        lambda instance, plan: jo.solve_phased(instance, jo.Options(time_limit=5)),
-        lambda instance, plan: jo.resolve(instance, plan, jo.Fix(), jo.Options(work_limit=0.01)),
-        lambda instance, plan: jo.solving(instance, solver="greedy"),
-    ],
-)
-def test_scripts_of_the_release_before_run_with_a_warning(
-    use: Callable[[Instance, Plan], Any], finite: tuple[Instance, Plan]
-) -> None:
-    with pytest.warns(DeprecationWarning) as caught:
-        found = use(*finite)
-    assert caught[0].filename == __file__
-    result = found.result if isinstance(found, jo.Solving) else found
-    assert result.plan is not None
-
-
-def test_the_names_of_now_warn_of_nothing(finite: tuple[Instance, Plan]) -> None:
+def test_a_solve_warns_of_nothing(finite: tuple[Instance, Plan]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert solve(finite[0], "greedy", threads=1, seed=3).plan is not None
         assert replace(Options(threads=3), seed=2).threads == 3
-    with pytest.warns(DeprecationWarning, match="Options.workers is threads now"):
-        assert Options(threads=3).workers == 3
-    with pytest.warns(DeprecationWarning, match="Options.robust is survivable now"):
-        assert Options(survivable=True).robust
-    with (
-        pytest.warns(DeprecationWarning),
-        misuse("not-together threads"),
-    ):
-        Options(threads=3, workers=2)  # type: ignore[call-arg]
 
 
 def test_all_options_that_are_out_of_range_are_told_at_once() -> None:

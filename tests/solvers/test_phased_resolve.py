@@ -180,7 +180,7 @@ def test_the_command_takes_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureF
     save_instance(add_job(asked, Job("late", "one", 1, 15)), second)
     save_plan(planned(asked), old)
     fixed = ["--fix-before", str(MOMENT), "--fix-placement", "c"]
-    assert main(["solve", second, "--warm", old, *fixed, "-o", new, "--workers", "1"]) == 0
+    assert main(["solve", second, "--warm", old, *fixed, "-o", new, "--threads", "1"]) == 0
     assert main(["check", second, new]) == 0
     kept = load_plan(new)
     assert placements_of(kept)["c"] == placements_of(load_plan(old))["c"]

@@ -102,7 +102,7 @@ def test_survivable_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     files = [tmp_path / name for name in ("tight.json", "loose.json")]
     for file, deadline in zip(files, (15, 16), strict=True):
         file.write_bytes(encode_instance(replace(chained(), jobs=(replace(chained().jobs[0], deadline_us=deadline),))))
-    call = ["--survivable", "--work-limit", "0.5", "--workers", "1", "-q", "--json"]
+    call = ["--survivable", "--work-limit", "0.5", "--threads", "1", "-q", "--json"]
     assert main(["solve", str(files[0]), *call]) == 5
     assert json.loads(capsys.readouterr().out)["status"] == "unknown"
     assert main(["solve", str(files[1]), *call, "-o", str(tmp_path / "plan.json")]) == 0

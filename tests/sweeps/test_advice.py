@@ -240,7 +240,8 @@ def test_what_an_option_of_today_s_policy_saves_is_not_credited_to_another(
     listed = (f"{row},vgg16-b32-estimate\n" for row in rows)
     jobs.write_text("name,submit_h,gpus,iterations,model\n" + "".join(listed))
     out = tmp_path / "advice"
-    words = ["advise", str(jobs), "--cluster", str(cluster), "--today", "fifo:placement=emptiest", "--policy", "srtf"]
+    compared = ["--baseline", "fifo:placement=emptiest", "--policy", "srtf"]
+    words = ["advise", str(jobs), "--cluster", str(cluster), *compared]
     assert main([*words, "--seeds", "0", "--round", "0", "--restart", "0", "-q", "-o", str(out)]) == 0
     capsys.readouterr()
     told = json.loads((out / "advice.json").read_text())["headline"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jigsaw_opt.errors import Problem, argument
 from jigsaw_opt.planning.partition.result import Stage
@@ -15,12 +15,8 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.problem.replay import Policy
 from jigsaw_opt.solvers.options import MOST_THREADS
-from jigsaw_opt.system.former_names import former_attribute, former_keywords, former_names
 
 __all__ = ["ReplayRequest", "ReplaySettings", "StagedRun"]
-
-if not TYPE_CHECKING:
-    __getattr__ = former_names(__name__, {"PhasedReplayRequest": "ReplayRequest"})
 
 _MOST = 1e6
 _NUMBERS = (
@@ -40,7 +36,6 @@ class StagedRun(NamedTuple):
     entry: Mapping[str, Any]
 
 
-@former_keywords({"pace": "time_triggered"})
 @dataclass(frozen=True, kw_only=True)
 class ReplaySettings:
     """Settings for carrying a plan out.
@@ -77,8 +72,6 @@ class ReplaySettings:
     checkpoint: Path | None = None
     every: int | None = None
     resume: bool = False
-
-    pace = former_attribute("pace", "time_triggered")
 
     def problems(self) -> Iterator[Problem]:
         """Yield everything that is out of range or does not fit together."""
@@ -118,7 +111,6 @@ class ReplaySettings:
             yield Problem("backend", "the backend nccl needs the device cuda", code="not-together")
 
 
-@former_keywords({"pace": "time_triggered"})
 @dataclass(frozen=True)
 class ReplayRequest(ReplaySettings):
     """A plan and how to carry it out.

@@ -29,7 +29,6 @@ from jigsaw_opt.problem.task_graph import (
     TaskGraphTransfer,
 )
 from jigsaw_opt.solvers.bounds.driver import lower_bound
-from jigsaw_opt.system.former_names import former_attribute, former_keywords
 
 __all__ = ["AsyncSchedule", "AsyncStage", "asynchronous"]
 
@@ -53,7 +52,6 @@ class AsyncStage:
     state_bytes: int = 0
 
 
-@former_keywords({"pace_us": "initiation_interval_us"})
 @dataclass(frozen=True, slots=True)
 class AsyncSchedule:
     """The steady state as an instance and a checked plan of it.
@@ -74,8 +72,6 @@ class AsyncSchedule:
     in_flight: int
     weight_versions: tuple[int, ...]
     peak_bytes: tuple[int, ...]
-
-    pace_us = former_attribute("pace_us", "initiation_interval_us")
 
 
 def asynchronous(

@@ -4,13 +4,7 @@ Work is counted in units of 10^-15 iterations and speeds in units a microsecond,
 exact and nothing is lost however often a job is stopped. A speed is thus stated to 10^-9 iterations a second.
 """
 
-from typing import TYPE_CHECKING
-
 from jigsaw_opt.scheduling.performance.protocol import Contention, Performance
 from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
-from jigsaw_opt.system.former_names import former_names
 
 __all__ = ["UNITS", "Contention", "Performance", "Speed", "rate_of"]
-
-if not TYPE_CHECKING:
-    __getattr__ = former_names(__name__, {"Pace": "Speed"})

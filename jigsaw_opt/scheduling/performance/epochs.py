@@ -16,7 +16,6 @@ from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
 from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
-from jigsaw_opt.system.former_names import former_method
 from jigsaw_opt.text import nearest
 
 __all__ = ["Epochs", "epochs"]
@@ -117,8 +116,6 @@ class Epochs:
         gpu_type = self.cluster.servers[next(iter(servers))].gpu_type
         epoch = self._models[jobs[0].model].epoch(done[0])
         return (self._speed(jobs[0], gpu_type, tuple(servers.values()), epoch),)
-
-    paces = former_method("paces", speeds)
 
     def _speed(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> Speed:
         assert job.batch_size is not None

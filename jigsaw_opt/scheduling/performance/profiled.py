@@ -19,7 +19,6 @@ from jigsaw_opt.scheduling.performance.groups import Timetabled
 from jigsaw_opt.scheduling.performance.places import Places
 from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
 from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Timetables
-from jigsaw_opt.system.former_names import former_method
 from jigsaw_opt.text import nearest
 
 __all__ = ["Profiled", "profiled"]
@@ -118,8 +117,6 @@ class Profiled:
             return tuple(Speed(rate_of(us)) for us in self._groups.iteration_us(share, jobs))
         iteration_us, exchange_us = self._alone_on(share, jobs[0])
         return (Speed(rate_of(iteration_us), None, exchange_us / iteration_us),)
-
-    paces = former_method("paces", speeds)
 
     def _filled_speeds(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[Speed, ...]:
         """Return speeds of filled jobs; the foreground uses links as long as alone, jobs of one GPU use none."""

@@ -12,7 +12,6 @@ from jigsaw_opt.problem.workload import DURATION_UNITS_US, StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
-from jigsaw_opt.system.former_names import former_method
 
 __all__ = ["Seconds", "SecondsByType", "seconds"]
 
@@ -68,8 +67,6 @@ class Seconds:
         """Return the speed of one iteration a second, or a unit that the model states."""
         return (Speed(rate_of(_iteration_us(jobs[0]))),)
 
-    paces = former_method("paces", speeds)
-
 
 class SecondsByType(Seconds):
     """The same on GPUs of several types: an iteration takes the longer, the slower the type is."""
@@ -105,8 +102,6 @@ class SecondsByType(Seconds):
         """Return the speed of a job: that of the reference type times the speed of the share's type."""
         factor = self.type_speeds.factor(jobs[0], self._type_of[share.gpus[0]])
         return (Speed(rate_of(_iteration_us(jobs[0]) / factor)),)
-
-    paces = former_method("paces", speeds)
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
         """Return iterations a second on a GPU type; 0 where the cluster has fewer of it than the job asks for."""

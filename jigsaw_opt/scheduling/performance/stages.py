@@ -15,7 +15,6 @@ from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
-from jigsaw_opt.system.former_names import former_method
 
 __all__ = ["Stages", "stages"]
 
@@ -105,8 +104,6 @@ class Stages:
         found = self._round(tuple(group[k] for k in order), "planned" if share.depths else "published")
         often = dict(zip(order, found.iterations, strict=True))
         return tuple(Speed(rate_of(found.time_us / often[k] / self._factor(share, jobs[k]))) for k in range(len(group)))
-
-    paces = former_method("paces", speeds)
 
     def _factor(self, share: Share, job: TraceJob) -> float:
         """Return how many times as fast a job is on the GPUs of a share as its trace states."""

@@ -14,7 +14,6 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
-from jigsaw_opt.system.former_names import former_method
 
 __all__ = ["Table", "table"]
 
@@ -98,8 +97,6 @@ class Table:
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Return the measured speeds."""
         return tuple(Speed(rate_of(_SECOND_US / rate)) for rate in self._rates(share, jobs))
-
-    paces = former_method("paces", speeds)
 
     def _rates(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[float, ...]:
         gpu_type = self.cluster.servers[self._server_of[share.gpus[0]]].gpu_type

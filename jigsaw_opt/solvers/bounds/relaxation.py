@@ -11,7 +11,6 @@ from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData, gather_job_data, gpu_classes
 from jigsaw_opt.solvers.bounds.proof import Proof
-from jigsaw_opt.system.former_names import former_attribute, former_keywords
 
 __all__ = ["Bound", "BoundContext", "Deadlines", "Relaxation"]
 
@@ -69,7 +68,6 @@ class BoundContext:
         return found
 
 
-@former_keywords({"shaped": "task_graphs"})
 @dataclass(frozen=True, slots=True)
 class Relaxation:
     """A way to bound the objective from below.
@@ -104,8 +102,6 @@ class Relaxation:
     task_graphs: bool = False
     mixed: bool = False
     moves: bool = False
-
-    shaped = former_attribute("shaped", "task_graphs")
 
     def applies(self, operations: Operations) -> bool:
         """Return whether it bounds such an instance, with moves where a job may move."""

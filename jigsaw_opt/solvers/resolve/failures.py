@@ -23,16 +23,9 @@ from jigsaw_opt.solvers.resolve.failed_parts import (
     parts_of,
 )
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
-from jigsaw_opt.system.former_names import former_names
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
-else:
-    __getattr__ = former_names(
-        __name__,
-        {"failure_effects": "jigsaw_opt.solvers.old_names.failure_effects"},
-        {"failure_effects": "each_failure(phase_failures.effects_on(instance, plan), kinds, pairs)"},
-    )
 
 __all__ = ["FailureEffect", "FailureEffects", "PhaseLoss", "TransferChange", "each_failure"]
 

@@ -19,7 +19,6 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve_state import SolveState
-from jigsaw_opt.system.former_names import former_attribute
 
 __all__ = ["Candidate", "Context", "ListSchedule"]
 
@@ -108,8 +107,6 @@ class Context:
         self.best_list: ListSchedule | None = None
         self._best_at_once: Candidate | None = None
         self._shared: dict[Callable[[Context], Any], Any] = {}
-
-    control = former_attribute("control", "solve_state")
 
     @cached_property
     def evaluator(self) -> Evaluator:

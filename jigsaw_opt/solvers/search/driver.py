@@ -23,7 +23,6 @@ from jigsaw_opt.solvers.search.moves import Move, move_types
 from jigsaw_opt.solvers.search.opening import open_search
 from jigsaw_opt.solvers.search.selection import AdaptiveSelection
 from jigsaw_opt.solvers.solve_state import SolveState
-from jigsaw_opt.system.former_names import is_said
 
 __all__ = ["Driver"]
 
@@ -153,6 +152,6 @@ class Driver:
         own = (
             kind
             for kind in kinds
-            if is_said(kind, "task_graphs", "shapes") == task_graphs or (scarce and getattr(kind, "in_time", False))
+            if getattr(kind, "task_graphs", False) == task_graphs or (scarce and getattr(kind, "in_time", False))
         )
         return [kind for kind in own if kind.name not in context.params.without]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.errors import Code, InvalidInputError, Problem
-from jigsaw_opt.solvers.params import FORMER, SearchParams, no_longer_tunable
+from jigsaw_opt.solvers.params import SearchParams
 
 __all__ = ["as_toml", "from_toml", "load_params"]
 
@@ -28,17 +28,12 @@ def load_params(path: Path) -> SearchParams:
 
 
 def from_toml(text: str, source: str = "parameters") -> SearchParams:
-    """Return the parameters from the text of a TOML file; what it leaves out has its default.
-
-    A former parameter, which is no longer tunable, is ignored with a `FutureWarning`.
-    """
+    """Return the parameters from the text of a TOML file; what it leaves out has its default."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidInputError([Problem(source, f"is not TOML: {error}", code="malformed")]) from error
     problems: list[Problem] = []
-    no_longer_tunable(_taken_out(document))
-    problems += _unknown_of_former_parts(document)
     params = _decoded(SearchParams, document, "$", problems)
     problems += _unknown_moves(params.without)
     if problems:
@@ -49,26 +44,6 @@ def from_toml(text: str, source: str = "parameters") -> SearchParams:
 def as_toml(params: SearchParams) -> str:
     """Return the parameters as a TOML file that says what each of them is."""
     return "\n".join(_lines(params))
-
-
-def _taken_out(document: dict[str, Any]) -> Iterator[str]:
-    """Take former parameters out of a document, and yield their paths."""
-    for part, names in FORMER.items():
-        table = document.get(part)
-        if isinstance(table, dict):
-            for name in sorted(names.intersection(table)):
-                del table[name]
-                yield f"$.{part}.{name}"
-
-
-def _unknown_of_former_parts(document: dict[str, Any]) -> Iterator[Problem]:
-    """Take parts that have no parameters any more out of a document; yield what is wrong with what is left of them."""
-    for part in sorted(FORMER[""].intersection(document)):
-        table = document.pop(part)
-        if isinstance(table, dict):
-            yield from (Problem(f"$.{part}.{name}", "no such parameter", code="unknown-field") for name in table)
-        else:
-            yield Problem(f"$.{part}", "must be a table", code="wrong-type")
 
 
 def _unknown_moves(names: tuple[str, ...]) -> Iterator[Problem]:
