@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
+from warnings import catch_warnings, filterwarnings
 
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.system import keeper_process
@@ -97,7 +98,9 @@ def start_deaf(process: BaseProcess) -> None:
 
     keeper = _server_keeper()
     with _same_path():
-        resource_tracker.ensure_running()  # when started later, it lets through what is blocked here
+        with catch_warnings():  # one that was killed is started anew, and what it kept track of none of ours needs
+            filterwarnings("ignore", "resource_tracker: process died unexpectedly")
+            resource_tracker.ensure_running()  # when started later, it lets through what is blocked here
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             forkserver.ensure_running()

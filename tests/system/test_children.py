@@ -148,6 +148,26 @@ def test_the_server_loads_what_this_process_would_and_changes_nothing_else(tmp_p
     assert server.isdecimal() and spawned.isdecimal() and [safe, *others] == ["False", "False"]
 
 
+TRACKED = """
+import multiprocessing, os, signal, time
+from multiprocessing import resource_tracker
+from jigsaw_opt.system.children import start_deaf
+context = multiprocessing.get_context("forkserver")
+for _ in range(2):
+    process = context.Process(target=time.sleep, args=[0], daemon=True)
+    start_deaf(process)
+    process.join()
+    killed = resource_tracker._resource_tracker._pid
+    os.kill(killed, signal.SIGKILL)
+    os.waitpid(killed, 0)
+"""
+
+
+def test_nothing_is_said_of_a_tracker_of_resources_that_was_killed_and_is_started_anew() -> None:
+    done = subprocess.run([sys.executable, "-c", TRACKED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_folder_is_this_users_alone_and_ends_with_the_block() -> None:
     with Keeper() as keeper:
         assert keeper.folder.stat().st_mode & 0o777 == 0o700
