@@ -63,13 +63,15 @@ def run(arguments: argparse.Namespace) -> int:
 def _of_simulation(folder: Path, job: str | None, as_json: bool) -> int:
     from jigsaw_opt.cli.explain_report import print_times
     from jigsaw_opt.cli.output import print_json
-    from jigsaw_opt.simulation.job_times import job_times, times_as_json
+    from jigsaw_opt.simulation.job_times import job_times, times_as_json, why_not_ended
     from jigsaw_opt.text import named, suggestion
 
     times = job_times(folder)
     if job is not None:
         names = [time.job for time in times]
         if job not in names:
+            if told := why_not_ended(folder, job):
+                raise UsageError(told, code="unsupported", path="jobs")
             raise UsageError(
                 f"no job {job!r} has ended in {folder}",
                 suggestion(job, names) or f"ended: {named(names)}",

@@ -186,7 +186,7 @@ def _print(result: SimulationResult, as_json: bool) -> None:
     from jigsaw_opt.simulation.results import summary_tree
 
     if as_json:
-        print_json(summary_tree(result.setting, result.summary))
+        print_json(summary_tree(result.setting, result.summary, result.outcome.hindrance))
         return
     measures = asdict(result.summary).items()
     rows = [(name, f"{value:.4f}" if isinstance(value, float) else value) for name, value in measures]

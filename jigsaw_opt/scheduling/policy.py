@@ -127,7 +127,7 @@ class ClusterSetting:
         """Return what each of the `pools` falls into while the links `dead` are down, under its number."""
         return self._joined.split(self.pools, dead)
 
-    def most_joined(self, down: frozenset[int], dead: frozenset[int]) -> dict[str, int]:
+    def most_joined(self, down: frozenset[int] = frozenset(), dead: frozenset[int] = frozenset()) -> dict[str, int]:
         """Return the most GPUs of each type that one job can have while GPUs are `down` and links are `dead`.
 
         Number of GPUs by type: those of the largest part that links still join.
@@ -137,6 +137,10 @@ class ClusterSetting:
             up = len(gpus) - len(down.intersection(gpus))
             counts[self.cluster.servers[server].gpu_type, part_of[server]] += up
         return {kind: max(n for (own, _), n in counts.items() if own == kind) for kind, _ in counts}
+
+    def most_for(self, job: TraceJob, joined: Mapping[str, int]) -> int:
+        """Return the most GPUs of one type that a job can have, of those `joined` by type, as of `most_joined`."""
+        return max((joined.get(kind, 0) for kind in self.pool_choice.types_of(job)), default=0)
 
     @property
     def gpu_count(self) -> int:

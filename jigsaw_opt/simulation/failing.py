@@ -88,9 +88,7 @@ class Failing:
     def _room(self, job: TraceJob) -> tuple[int, int, int]:
         """Return how many GPUs a job can have at most now, and once everything is up, and how many it needs."""
         known = self._setting.for_policy
-        kinds, nothing = known.pool_choice.types_of(job), frozenset[int]()
-        joined = (known.most_joined(*down) for down in ((self.down, self.dead), (nothing, nothing)))
-        has, most = (max((one.get(kind, 0) for kind in kinds), default=0) for one in joined)
+        has, most = (known.most_for(job, known.most_joined(*down)) for down in ((self.down, self.dead), ()))
         return has, most, job.min_gpus or job.gpus
 
     def advance(self, now_us: int) -> bool:

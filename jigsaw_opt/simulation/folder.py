@@ -83,7 +83,7 @@ def write_results(folder: Path, result: SimulationResult, report: Callable[[], s
     """Write all tables, the report, and at last the summary: where it is the others are too, and of the same run."""
     setting, outcome = result.setting, result.outcome
     (folder / SUMMARY).unlink(missing_ok=True)
-    text = summary_json(setting, result.summary)
+    text = summary_json(setting, result.summary, outcome.hindrance)
     tables = jobs_csv(setting, outcome), rounds_csv(outcome), report(), text
     for name, content in zip(RESULTS, tables, strict=True):
         write_atomically(folder / name, content.encode())

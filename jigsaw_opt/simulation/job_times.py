@@ -10,10 +10,12 @@ from typing import Any
 from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.csv_text import restored
 from jigsaw_opt.documents.file_bytes import read_text
+from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.table import JobTable, Row
 from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.text import readable
 
-__all__ = ["JobTime", "job_times", "times_as_json"]
+__all__ = ["JobTime", "job_times", "times_as_json", "why_not_ended"]
 
 _REQUIRED = ("name", "submit_s", "start_s", "finish_s", "held_s", "alone_s", "restarts")
 
@@ -47,16 +49,30 @@ class JobTime:
 
 def job_times(folder: Path) -> list[JobTime]:
     """Return the times of all jobs of a simulation that ended, in the order of the workload."""
+    table = _table(folder)
+    found = list(_times(table))
+    table.lines.raise_if_any()
+    return found
+
+
+def why_not_ended(folder: Path, job: str) -> str | None:
+    """Return in a sentence why a job of a simulation has not ended; None where there is none of that name."""
+    if not any(restored(row.text("name")) == job for row in _table(folder)):
+        return None
+    told = f"job {job!r} has not ended in {folder}"
+    summary = parsed(read_text(folder / "summary.json"), str(folder / "summary.json"), lambda _tree, _report: None)
+    why = summary.get("hindrance")
+    return f"{told}: {readable(why)}" if isinstance(why, str) and why else f"{told}, where the simulation was stopped"
+
+
+def _table(folder: Path) -> JobTable:
     path = folder / "jobs.csv"
     if not exists(path):
         hint = "that of `jigsaw simulate` without --sweep does"
         raise InvalidInputError(
             [Problem(str(folder), f"holds no simulation: it has no {path.name}", hint, code="unreadable")]
         )
-    table = JobTable(read_text(path), str(path), _REQUIRED, strict=True)
-    found = list(_times(table))
-    table.lines.raise_if_any()
-    return found
+    return JobTable(read_text(path), str(path), _REQUIRED, strict=True)
 
 
 def times_as_json(times: Sequence[JobTime]) -> dict[str, Any]:

@@ -62,15 +62,18 @@ def rounds_csv(outcome: SimulationOutcome) -> str:
     return _csv(_ROUNDS, _round_rows(outcome))
 
 
-def summary_tree(setting: Setting, summary: SimulationSummary) -> dict[str, object]:
-    """Return the measures after what the simulation was of, and what its workload left out and decided, by reason."""
+def summary_tree(setting: Setting, summary: SimulationSummary, hindrance: str = "") -> dict[str, object]:
+    """Return the measures after what the simulation was of, and what its workload left out and decided, by reason.
+
+    `hindrance`: what keeps a job from ever running, as in the outcome; empty for nothing.
+    """
     read = {"left_out": _printable(setting.workload.left_out), "remarks": _printable(setting.workload.remarks)}
-    return {**setting.words, **asdict(summary), **read}
+    return {**setting.words, **asdict(summary), "hindrance": printable(hindrance), **read}
 
 
-def summary_json(setting: Setting, summary: SimulationSummary) -> str:
+def summary_json(setting: Setting, summary: SimulationSummary, hindrance: str = "") -> str:
     """Return `summary_tree` as the text of a JSON document."""
-    return json_text(summary_tree(setting, summary), indent=2, allow_nan=True) + "\n"
+    return json_text(summary_tree(setting, summary, hindrance), indent=2, allow_nan=True) + "\n"
 
 
 def _printable(counts: Mapping[str, int]) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us, restarts_so_far
 from jigsaw_opt.simulation.outages import server_outages
 from jigsaw_opt.simulation.records import RoundRecord, SimulationOutcome
@@ -36,7 +37,7 @@ def simulation_html(setting: Setting, outcome: SimulationOutcome, summary: Simul
 
 def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSummary, title: str) -> dict[str, object]:
     jobs = setting.workload.jobs
-    models = sorted({job.model for job in jobs})
+    models = sorted(set(map(_model_name, jobs)))
     number = {model: k for k, model in enumerate(models)}
     times = job_times(setting, outcome)
     ended = (record for record in outcome.jobs if record.finish_us is not None)
@@ -52,7 +53,7 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
         "jobs": [
             [
                 printable(job.name),
-                number[job.model],
+                number[_model_name(job)],
                 job.submit_us,
                 r.finish_us,
                 r.restarts,
@@ -73,6 +74,11 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
             for gpu in own
         ],
     }
+
+
+def _model_name(job: TraceJob) -> str:
+    """Return what the page calls the model of a job, of which some have none."""
+    return job.model if job.duration_us is None else "stated duration"
 
 
 def _servers(setting: Setting, outcome: SimulationOutcome) -> list[dict[str, object]]:

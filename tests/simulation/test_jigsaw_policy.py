@@ -161,8 +161,10 @@ def test_a_job_wider_than_servers_that_are_alike_is_refused() -> None:
         with misuse("unsupported", naming=["8 GPUs", "'wide'"]):
             run(where, JIGSAW, depth=depth)
     apart = profiled(replace(boxes("v", "v"), links=(), switches=()), trained("wide", "small", 8, 10))
-    with misuse("unsupported", naming=["8 GPUs", "'wide'", "no links"]):
-        run(apart, JIGSAW)
+    expected = "job 'wide' asks for 8 GPUs, and at most 4 that it can have are joined by links"
+    simulation = Simulation(apart.under("jigsaw"))
+    simulation.run()
+    assert simulation.outcome.hindrance == expected
 
 
 def test_jobs_without_room_in_memory_do_not_share() -> None:

@@ -80,6 +80,10 @@ def test_the_commands_write_their_tables(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["simulate", "--workload", *words, "fifo", "-o", str(tmp_path / "out")]) == 0
     assert "1 job not ended: job 'wide' asks for 2 GPUs" in capsys.readouterr().err
     assert "wide" in (tmp_path / "out" / "jobs.csv").read_text()
+    assert main(["explain", str(tmp_path / "out"), "wide"]) == 2
+    assert carries(capsys.readouterr().err, "'wide' has not ended", "at most 1 that it can have are joined by links")
+    assert main(["simulate", "--workload", *words, "jigsaw", "-o", str(tmp_path / "jigsaw")]) == 0
+    assert "1 job not ended: job 'wide' asks for 2 GPUs" in capsys.readouterr().err
     assert main(["advise", *words, "fifo", "srtf", "-o", str(tmp_path / "advice")]) == 0
     told = capsys.readouterr().out
     assert carries(told, "No simulation has ended", "at most 1 that it can have are joined by links")

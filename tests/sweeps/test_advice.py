@@ -86,6 +86,9 @@ def test_the_best_policy_and_what_it_saves(trace: str, tmp_path: Path) -> None:
     assert srtf.figures["mean_completion_h"].mean == pytest.approx((11 + 1) / 2)
     assert srtf.change["mean_completion_h"].mean == pytest.approx(100 * (6 / 10.45 - 1))
     assert not fifo.change
+    assert {"longest_waiting_h"} <= srtf.change.keys() <= srtf.figures.keys() - {"longest_waiting_gpus"}
+    with misuse("unknown-value measure"):
+        Advisor({}, None, None, "longest_waiting_gpus")
     assert seen[:4] == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert advice.effects[0].setting == "policy"
     assert advice.effects[0].percent.mean == pytest.approx(100 * (10.45 / 6 - 1))

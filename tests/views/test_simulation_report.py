@@ -49,6 +49,14 @@ def data_of(page: str) -> dict[str, object]:
     return data
 
 
+def test_jobs_without_a_model_have_a_stated_duration() -> None:
+    jobs = TraceJob.lasting("a", 0, 1, 7 * SECOND), TraceJob.lasting("b", 0, 1, 1), TraceJob("c", 0, "bert", 1, 5)
+    made = setting(*jobs)
+    data = data_of(page_of(made, run(made, FIFO)))
+    assert [model["name"] for model in data["models"]] == ["bert", "stated duration"]  # type: ignore[attr-defined]
+    assert [line[1] for line in data["jobs"]] == [1, 1, 0]  # type: ignore[attr-defined]
+
+
 def test_a_simulation_that_ends_before_any_job_comes_has_a_page() -> None:
     made = setting(TraceJob("late", 5 * SECOND, "m", 1, 10))
     simulation = Simulation(made.under(FIFO, placement="packed"))

@@ -24,6 +24,7 @@ from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Scheduler
 from jigsaw_opt.simulation.blocks import Blocks, Team
+from jigsaw_opt.simulation.placing import too_wide
 from jigsaw_opt.simulation.policies.aging import AGING, HYSTERESIS, Aging
 from jigsaw_opt.simulation.policies.interleave import Interleaving
 from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Memory, PackedQueue, fill, pack
@@ -67,21 +68,26 @@ class JigsawScheduler:
         self.memory = Memory(performance.timetables[1 if self.rule in ("full", "staircase") else ITERATIONS])
 
     def refuses(self, job: TraceJob) -> str | None:
-        """Return why a job can never run: no set of alike servers that it may have suffices."""
+        """Return why a job can never run: no set of alike servers that it may have suffices.
+
+        One that no links join enough GPUs for is not refused: it waits, as under other policies.
+        """
         kind = self._kind(job)
-        if kind in self.busy or busy_shares(self.empty, [kind]):
+        is_apart = self.setting.most_for(job, self.setting.most_joined()) < job.gpus
+        lacks_links = is_apart and too_wide(self.setting, "jigsaw", job) is None
+        if lacks_links or kind in self.busy or busy_shares(self.empty, [kind]):
             return None
         return (
             f"policy 'jigsaw' gives a job servers that are alike: of those that can run model {job.model!r}"
             f" none have the {job.gpus} GPUs that job {job.name!r} asks for"
-            + ("" if self.setting.cluster.links else ", and there are no links between servers")
         )
 
     def decide(self, observation: Observation) -> Decision:
         """Pack the jobs at the front of the queue."""
-        self._learn(self._kind(active.job) for active in observation.jobs.values())
-        widest = max(self.setting.most_joined(observation.down, observation.dead).values())
-        order = sorted((one for one in observation.jobs.values() if one.job.gpus <= widest), key=self._left_us)
+        joined = self.setting.most_joined(observation.down, observation.dead)
+        able = [one for one in observation.jobs.values() if one.job.gpus <= self.setting.most_for(one.job, joined)]
+        self._learn(self._kind(active.job) for active in able)
+        order = sorted(able, key=self._left_us)
         order = self.aging.order(order, observation)
         front = self._front(order)
         classes = tuple(self._class(active, len(order) - place) for place, active in enumerate(front))
