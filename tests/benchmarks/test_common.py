@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import common
 import pytest
+
+from tests.pages import ROOT, section
 
 
 def test_measured_data_are_found_or_the_message_says_where_they_would_be(
@@ -36,6 +39,13 @@ def test_seconds_are_those_of_the_call_and_of_its_children() -> None:
 def test_a_table_grows_row_by_row(capsys: pytest.CaptureFixture[str]) -> None:
     common.print_table(("name", "value"), iter([("a", 1), ["b", None]]))
     assert capsys.readouterr().out == "| name | value |\n|---|---|\n| a | 1 |\n| b | None |\n"
+
+
+def test_the_page_lists_every_script_and_no_other() -> None:
+    folder = ROOT / "benchmarks"
+    scripts = {path.name for path in folder.glob("*.py") if "__main__" in path.read_text()} | {"peers/compare.py"}
+    table = section((ROOT / "docs/bench.md").read_text(), "Scripts")
+    assert set(re.findall(r"[`\[]`?([\w/]+\.py)", table)) == scripts
 
 
 @pytest.mark.parametrize("name", ["gavel_lps", "muri_groups", "pipedream", "piper", "placements", "sia_round"])
