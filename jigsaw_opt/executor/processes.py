@@ -257,6 +257,8 @@ class _RankProcesses(AbstractContextManager["_RankProcesses"]):
             rank = next(at for at, handle in enumerate(self.handles) if handle.said and handle.said.error is causes[0])
             told = f"the connection of process {rank} to a process that it had started broke off"
             raise RunFailedError(f"{told}: {type(causes[0]).__name__}") from causes[0]
+        if causes and isinstance(causes[0], dist.DistStoreError):
+            raise RunFailedError(f"the file in which processes meet broke off: {causes[0]}") from causes[0]
         if causes:
             raise causes[0]
 

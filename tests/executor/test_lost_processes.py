@@ -69,3 +69,12 @@ def loses_a_child() -> None:
 def test_a_lost_child_of_a_process_is_no_internal_error() -> None:
     with fails(RunFailedError, "process 1", "EOFError"):
         run_group(loses_a_child, 2)
+
+
+def meets_on_a_full_disk() -> None:
+    raise dist.DistStoreError("No space left on device")
+
+
+def test_a_full_disk_where_processes_meet_is_no_internal_error() -> None:
+    with fails(RunFailedError, "No space left on device"):
+        run_group(meets_on_a_full_disk, 2)
