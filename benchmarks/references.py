@@ -10,7 +10,7 @@ from importlib import import_module
 
 from common import print_table
 
-NAMES = ("gavel_lps", "muri_groups", "pipedream", "piper", "placements", "sia_round", "simgrid_replay")
+NAMES = ("gavel_lps", "muri_groups", "pipedream", "sia_round", "simgrid_replay")
 
 
 def main() -> None:

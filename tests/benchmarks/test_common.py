@@ -48,7 +48,7 @@ def test_the_page_lists_every_script_and_no_other() -> None:
     assert set(re.findall(r"[`\[]`?([\w/]+\.py)", table)) == scripts
 
 
-@pytest.mark.parametrize("name", ["gavel_lps", "muri_groups", "pipedream", "piper", "placements", "sia_round"])
+@pytest.mark.parametrize("name", ["gavel_lps", "muri_groups", "pipedream", "sia_round"])
 def test_tables_of_answers_print_nothing_without_the_data(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
