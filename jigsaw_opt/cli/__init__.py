@@ -39,7 +39,6 @@ COMMANDS = (
     "plot",
     "export",
     "bench",
-    "leaderboard",
     "simulate",
     "advise",
     "when",

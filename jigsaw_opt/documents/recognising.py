@@ -61,7 +61,7 @@ FORMS: Mapping[str, Form] = {
     "partition": Form("a partition", "jigsaw pipeline FILE"),
     "layers": Form("a layer profile", "jigsaw partition FILE, and jigsaw pipeline FILE --stages N"),
     "model": Form("a model of an instance", "jigsaw new --profile NAME=FILE, and jigsaw partition FILE"),
-    "result": Form("a result file", "jigsaw leaderboard FILE"),
+    "result": Form("a result file", "jigsaw bench … --against FILE"),
     "csv": Form("a workload in CSV", "jigsaw simulate --workload FILE, and jigsaw new --jobs FILE"),
     **{name: Form(what, f"jigsaw simulate --workload {name}:FILE") for name, what in _SIMULATED.items()},
     "sinfo": Form("nodes of Slurm (sinfo)", "--cluster sinfo:FILE"),

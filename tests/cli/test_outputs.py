@@ -86,10 +86,6 @@ def test_a_dash_is_no_folder(words: tuple[str, ...], here: Path) -> None:
     assert [path.name for path in here.iterdir()] == ["jobs.csv"]
 
 
-def test_a_name_that_is_too_long_is_no_result_file(here: Path) -> None:
-    ends("3: unreadable " + "x" * 300, "leaderboard", "x" * 300)
-
-
 def test_traces_go_to_no_folder_that_cannot_be_made(here: Path) -> None:
     (here / "file").write_text("")
     call = ["export", PAIR, PLAN, "--to", "chakra", "-o"]

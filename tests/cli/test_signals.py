@@ -114,7 +114,6 @@ AT_ONCE = {
     "export": "writes a program, and keeps nothing before it is done",
     "generate": "writes",
     "instances": "prints",
-    "leaderboard": "reads and writes",
     "new": "reads and writes",
     "plot": "draws",
     "profile": "measures with PyTorch (tests/executor)",

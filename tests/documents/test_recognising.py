@@ -124,4 +124,4 @@ def test_validate_says_that_a_result_file_is_one(tmp_path: Path, capsys: pytest.
     assert main(["validate", str(rows), "--json"]) == 3
     ((problem,),) = (file["problems"] for file in json.loads(capsys.readouterr().out))
     assert (problem["code"], problem["path"]) == ("unknown-format", str(rows))
-    assert f"jigsaw leaderboard {rows}" in problem["hint"]
+    assert f"--against {rows}" in problem["hint"]
