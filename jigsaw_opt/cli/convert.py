@@ -22,9 +22,8 @@ HELP = "make an instance or a layer profile from measured profiles, or an instan
 _FORMATS = (
     "format; DAPPLE's profiles are pipedream's, kineto is a trace of the PyTorch profiler, "
     "chakra are the execution traces of a job's ranks, huggingface is a config.json, of which times are estimated; "
-    "jsplib, fjsplib and psplib are shops and projects, with options --name and -o alone"
+    "jsplib is a job shop, with options --name and -o alone"
 )
-_SHOPS = ("jsplib", "fjsplib", "psplib")
 _LONGEST, _LARGEST = 15, 2**53 - 1
 _ESTIMATE = ("tokens", "peak_flops", "memory_bandwidth", "efficiency")
 _MOST_SEGMENTS = 6
@@ -34,7 +33,7 @@ _COUNTS = ("servers", "gpus", "gpu_memory", "bandwidth", "fabric_bandwidth", "wo
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        "format", choices=("pipedream", "deeppool", "kineto", "chakra", "huggingface", *_SHOPS), help=_FORMATS
+        "format", choices=("pipedream", "deeppool", "kineto", "chakra", "huggingface", "jsplib"), help=_FORMATS
     )
     parser.add_argument(
         "profiles", nargs="+", type=Path, metavar="FILE", help="one measured profile a job; chakra: one job"
@@ -167,7 +166,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.instances.measured import MeasuredSetting, instance_of, instance_of_task_graph
 
     require_output(arguments.output, *arguments.profiles)
-    if arguments.format in _SHOPS:
+    if arguments.format == "jsplib":
         emit(encode_instance(_shop(arguments)), arguments.output)
         return 0
     if arguments.gpu_type is None:
@@ -206,22 +205,20 @@ def _shop(arguments: argparse.Namespace) -> Instance:
     """Return the instance of a shop, which takes no option that describes GPUs or jobs."""
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents.file_bytes import read_text
-    from jigsaw_opt.documents.readers.shops import SHOP_FORMATS
+    from jigsaw_opt.documents.readers.shops import read_jsplib
     from jigsaw_opt.errors import Problem, UsageError
 
     own = {"command", "debug", "default_of", "format", "profiles", "name", "output", "run"}
     given = [name for name, value in vars(arguments).items() if name not in own and value != arguments.default_of(name)]
     options = [f"--{name.replace('_', '-')}" for name in given]
-    wrong = [
-        Problem(option, f"{option} does not go with {arguments.format}", code="not-together") for option in options
-    ]
+    wrong = [Problem(option, f"{option} does not go with jsplib", code="not-together") for option in options]
     if len(arguments.profiles) > 1:
-        wrong.append(Problem("FILE", f"{arguments.format} takes one file", code="wrong-count"))
+        wrong.append(Problem("FILE", "jsplib takes one file", code="wrong-count"))
     if wrong:
         raise UsageError.of(wrong)
     path = arguments.profiles[0]
     content = read_text(path)
-    return SHOP_FORMATS[arguments.format](content, str(path), arguments.name or None, note)
+    return read_jsplib(content, str(path), arguments.name or None, note)
 
 
 def _check_options(arguments: argparse.Namespace) -> None:

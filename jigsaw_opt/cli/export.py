@@ -13,10 +13,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.pipeline.torch_csv import CsvFormat
     from jigsaw_opt.problem.instance import Instance
 
-HELP = (
-    "export a plan (perfetto, chakra, or a pipeline for PyTorch and others), "
-    "a program (mps, lp) or a shop (jsplib, minizinc)"
-)
+HELP = "export a plan (perfetto, chakra, or a pipeline for PyTorch and others), a program (mps, lp) or a shop (jsplib)"
 EXAMPLE = "jigsaw export server/demo --to mps -o program.mps"
 _PIPELINES = ("torch-csv", "torchtitan", "megatron-layout")
 _OF_STAGES = ("torchtitan", "megatron-layout")
@@ -41,9 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, traced beside it")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
-        "--to", choices=("perfetto", "chakra", "mps", "lp", "jsplib", "minizinc", *_PIPELINES), help="format"
-    )
+    what.add_argument("--to", choices=("perfetto", "chakra", "mps", "lp", "jsplib", *_PIPELINES), help="format")
     what.add_argument(
         "--read-solution",
         type=Path,
@@ -124,7 +119,6 @@ def run(arguments: argparse.Namespace) -> int:
         "mps": _program,
         "lp": _program,
         "jsplib": _shop,
-        "minizinc": _shop,
         "torch-csv": _torch_csv,
         "torchtitan": _torchtitan,
         "megatron-layout": _megatron_layout,
@@ -304,11 +298,10 @@ def _program(arguments: argparse.Namespace) -> bytes:
 
 
 def _shop(arguments: argparse.Namespace) -> bytes:
-    from jigsaw_opt.documents.job_shops import jsplib_text, minizinc_text
+    from jigsaw_opt.documents.job_shops import jsplib_text
     from jigsaw_opt.instances.sources import instance_from
 
-    text = jsplib_text if arguments.to == "jsplib" else minizinc_text
-    return text(instance_from(arguments.instance)).encode()
+    return jsplib_text(instance_from(arguments.instance)).encode()
 
 
 def _progress() -> Callable[[int, int], None]:

@@ -1,4 +1,4 @@
-"""Task-graph jobs as job shops of JSPLIB and as models of MiniZinc, where they are such problems."""
+"""Task-graph jobs as job shops of JSPLIB, where they are such problems."""
 
 from __future__ import annotations
 
@@ -9,27 +9,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.task_graph import TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.text import counted, printable
 
-__all__ = ["jsplib_text", "minizinc_text"]
-
-_MODEL = """\
-% {name}: times in microseconds
-include "disjunctive.mzn";
-int: blocks = {blocks};
-array[1..blocks] of int: duration = {durations};
-array[1..{machines}] of set of int: runs_on = {runs_on};
-array[1..{edges}] of int: before = {before};
-array[1..{edges}] of int: after = {after};
-int: release = {release};
-int: horizon = release + sum(duration);
-array[1..blocks] of var release..horizon: start;
-var release..horizon: makespan;
-constraint forall(e in index_set(before))(start[before[e]] + duration[before[e]] <= start[after[e]]);
-constraint forall(gpu in index_set(runs_on))(
-  disjunctive([start[b] | b in runs_on[gpu]], [duration[b] | b in runs_on[gpu]]));
-constraint forall(b in 1..blocks)(start[b] + duration[b] <= makespan);
-solve minimize makespan;
-output ["makespan = \\(makespan);\\nstart = \\(start);\\n"];
-"""
+__all__ = ["jsplib_text"]
 
 
 def jsplib_text(instance: Instance) -> str:
@@ -55,29 +35,6 @@ def jsplib_text(instance: Instance) -> str:
         raise InvalidInputError(problems)
     lines = [" ".join(_pairs(row, machines)) for row in rows]
     return "\n".join((f"# {printable(instance.name)}", f"{len(rows)} {len(machines)}", *lines)) + "\n"
-
-
-def minizinc_text(instance: Instance) -> str:
-    """Return an instance as a model of MiniZinc with its data, whose blocks are numbered as those of the task graph."""
-    job, problems = _job_of(instance)
-    if job is None or problems:
-        raise InvalidInputError(problems)
-    blocks = {block.name: number for number, block in enumerate(job.shape.blocks, 1)}
-    edges = [edge for edge in job.shape.edges if edge.lag == 0]
-    runs_on = [
-        [blocks[block.name] for block in job.shape.blocks if slot.name in block.slots] for slot in job.shape.slots
-    ]
-    return _MODEL.format(
-        name=printable(instance.name),
-        blocks=len(blocks),
-        durations=[_time(block) for block in job.shape.blocks],
-        machines=len(runs_on),
-        runs_on="[" + ", ".join(f"{{{', '.join(map(str, numbers))}}}" for numbers in runs_on) + "]",
-        edges=len(edges),
-        before=[blocks[edge.before] for edge in edges],
-        after=[blocks[edge.after] for edge in edges],
-        release=job.release_us,
-    )
 
 
 def _pairs(row: Sequence[TaskGraphBlock], machines: Mapping[str, int]) -> list[str]:

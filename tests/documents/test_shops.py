@@ -1,13 +1,9 @@
-"""Shops and projects of the literature in and out: what fits, and why the rest is refused."""
+"""Job shops of the literature in and out: what fits, and why the rest is refused."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import re
-import shutil
-import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +11,8 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_instance, encode_instance
-from jigsaw_opt.documents.job_shops import jsplib_text, minizinc_text
-from jigsaw_opt.documents.readers.shops import read_fjsplib, read_jsplib, read_psplib
+from jigsaw_opt.documents.job_shops import jsplib_text
+from jigsaw_opt.documents.readers.shops import read_jsplib
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Edge, Instance, TaskGraphJob
@@ -26,54 +22,6 @@ from jigsaw_opt.solvers.solve import solve
 DATA = Path(__file__).parents[1] / "data" / "cases"
 # The optimum is 11: machine 1 works 2 + 4 + 5 without a pause.
 SHOP = "# three jobs\n3 2\n0 3 1 2\n1 4 0 1\n1 5 0 1\n"
-FLEXIBLE = "3 2 1\n2 1 1 3 1 2 2\n2 1 2 4 1 1 1\n2 1 2 5 1 1 1\n"
-PROJECT = """\
-************************************************************************
-file with basedata            : none.bas
-************************************************************************
-projects                      :  1
-RESOURCES
-  - renewable                 :  2   R
-************************************************************************
-PROJECT INFORMATION:
-pronr.  #jobs rel.date duedate tardcost  MPM-Time
-    1      4      0       20        0       7
-************************************************************************
-PRECEDENCE RELATIONS:
-jobnr.    #modes  #successors   successors
-   1        1          3           2   3   4
-   2        1          1           5
-   3        1          1           5
-   4        1          1           6
-   5        1          1           6
-   6        1          0
-************************************************************************
-REQUESTS/DURATIONS:
-jobnr. mode duration  R 1  R 2
-------------------------------------------------------------------------
-  1      1     0       0    0
-  2      1     3       2    1
-  3      1     4       2    0
-  4      1     6       0    1
-  5      1     0       0    0
-  6      1     0       0    0
-************************************************************************
-RESOURCEAVAILABILITIES:
-  R 1  R 2
-    3    2
-************************************************************************
-"""
-# The same in Patterson's form; lines may be broken anywhere.
-PATTERSON = """\
-6 2
-3 2
-
-0 0 0 3 2
- 3 4
-3 2 1 1 5 4 2 0 1 5 6 0 1 1 6
-0 0 0 1 6
-0 0 0 0
-"""
 # Fisher and Thompson (1963), 6 × 6, whose optimum is 55; and Lawrence (1984), 10 × 5, whose optimum is 666.
 FT06 = """\
 6 6
@@ -137,9 +85,6 @@ def test_operations_without_a_duration_need_no_machine() -> None:
     assert [block.name for block in shop_of(instance).shape.blocks] == ["0.0", "1.0", "1.1"]
     assert optimum(instance) == 8
     assert told == ["file: left out: 1 operation without a duration, which need no machine"]
-    # What follows an operation without a duration waits for what is before it.
-    flexible = read_fjsplib("1 2 1\n3 1 1 5 1 2 0 1 1 4\n", "file", "zero")
-    assert shop_of(flexible).shape.edges == (Edge("0.0", "0.2"),)
     with pytest.raises(InvalidInputError, match="no operation with a duration"):
         read_jsplib("1 1\n0 0\n", "file")
 
@@ -160,98 +105,24 @@ def test_many_operations_without_a_duration_take_no_longer_each() -> None:
     assert [block.name for block in shop_of(shop).shape.blocks] == ["0.7"]
 
 
-def test_a_flexible_shop_without_choices_is_the_same_job_shop() -> None:
-    assert read_fjsplib(FLEXIBLE, "file", "three") == read_jsplib(SHOP, "file", "three")
-
-
-def test_a_project_keeps_the_resources_that_bind_and_the_order_through_empty_activities() -> None:
-    instance = read_psplib(PROJECT, "file", "project")
-    shape = shop_of(instance).shape
-    # R 1 has room for one of two activities; R 2 has room for all, so that activity 4 has a GPU of its own.
-    assert {block.name: block.slots for block in shape.blocks} == {"2": ("R 1",), "3": ("R 1",), "4": ("of 4",)}
-    assert shape.edges == ()
-    assert optimum(instance) == 7
-    waiting = PROJECT.replace("   5        1          1           6\n", "   5        1          1           4\n")
-    assert shop_of(read_psplib(waiting, "file", "p")).shape.edges == (Edge("2", "4"), Edge("3", "4"))
-    assert read_psplib(PATTERSON, "file", "project") == instance
-    spaced = PROJECT.replace("RESOURCEAVAILABILITIES", "RESOURCE AVAILABILITIES")
-    assert read_psplib(spaced, "file", "project") == instance
-    later = PROJECT.replace("    1      4      0 ", "    1      4      9 ")
-    assert shop_of(read_psplib(later, "file", "p")).release_us == 9
-
-
 @pytest.mark.parametrize(
-    ("read", "text", "told"),
+    ("text", "told"),
     [
-        (read_jsplib, "", [("file", "empty")]),
-        (read_jsplib, "2\n0 1\n", [("file:1", "malformed")]),
-        (read_jsplib, "2 2\n0 3 1 2\n", [("file", "wrong-count")]),
+        ("", [("file", "empty")]),
+        ("2\n0 1\n", [("file:1", "malformed")]),
+        ("2 2\n0 3 1 2\n", [("file", "wrong-count")]),
         (
-            read_jsplib,
             "3 2\n0 3 2 2\n0 x 1 2\n0 3 1\n",
             [("file:3", "malformed"), ("file:2", "out-of-range"), ("file:4", "wrong-count")],
         ),
-        (read_jsplib, "1 2\n0 -1 1 -4\n", [("file:2", "out-of-range")] * 2),
-        (read_jsplib, "1 2\n0 1 1 4 0 2\n", [("file:2", "wrong-count")]),
-        (read_fjsplib, "1 2 2\n1 2 1 3 2 4\n", [("file:2", "does-not-fit")]),
-        (read_fjsplib, "2 2 2\n2 1 1 3\n1 1 1 3 7\n", [("file:2", "wrong-count"), ("file:3", "wrong-count")]),
-        (read_fjsplib, "1 2 2\n1 1 0 3\n", [("file:2", "out-of-range")]),
-        (read_fjsplib, "1 2 2\n-1\n", [("file:2", "wrong-count")]),
-        (read_fjsplib, "3 2 2\n0\n1 1 1 3\n0 0\n", [("file:2", "empty"), ("file:4", "empty")]),
-        (read_psplib, "nothing\n", [("file", "malformed")]),
-        (read_psplib, PROJECT.partition("REQUESTS")[0], [("file", "missing-field")]),
-        (read_fjsplib, "2 2 2\n1 2 1 3 2 4\n1 2 1 3 2 4\n", [("file:2", "does-not-fit")]),
-        (
-            read_psplib,
-            PATTERSON.replace("4 2 0 1 5", "4 1 0 1 5").replace("6 0 1 1", "6 2 1 1"),
-            [("file", "does-not-fit")],
-        ),
-        (read_psplib, PATTERSON + "0 0 0 0\n", [("file:9", "wrong-count")]),
-        (read_psplib, PATTERSON[: -len("0 0 0 0\n")], [("file", "wrong-count")]),
-        (read_psplib, PATTERSON.replace("0 0 0 0", "-1 0 0 0"), [("file", "out-of-range")]),
-        (read_psplib, PATTERSON.replace("0 0 0 0", "0 0 0 -1"), [("file", "wrong-count")]),
-        (read_psplib, PATTERSON.replace("0 0 0 0", "0 0 0 1 9"), [("file", "unknown-name")]),
-        (read_psplib, PATTERSON.replace("0 0 0 0", "0 0 0 1 [9]"), [("file:8", "malformed")]),
-        (read_psplib, PATTERSON.replace("6 2", "6 2 0"), [("file", "malformed")]),
-        (read_psplib, PROJECT.replace("6       0    1", "6       1    1"), [("file", "does-not-fit")]),
-        (read_psplib, PROJECT.replace("    3    2\n", "    1    2\n"), [("file", "contradiction")]),
-        (read_psplib, PROJECT.replace("    3    2\n", ""), [("file", "missing-field")]),
-        (read_psplib, PROJECT.replace("duration  R 1  R 2", "duration  R 1  R 1"), [("file:22", "duplicate-name")]),
-        (read_psplib, PROJECT.replace("  6      1     0", "duration R 1\n  6      1     0"), SECOND_HEADER),
-        (read_psplib, PROJECT.replace("R 2\n---", "N 1\n---"), [("file", "does-not-fit")]),
-        (read_psplib, PROJECT.replace("2        1          1 ", "2        2          1 "), UNFIT_15),
-        (read_psplib, PROJECT.replace("   6        1          0\n", ""), LOST),
-        (read_psplib, PROJECT.replace("  2      1     3       2    1\n", ""), [("file", "missing-field")]),
-        (
-            read_psplib,
-            PROJECT.replace("1           5\n   3", "1           2\n   3"),
-            [("file: TaskGraph.edges", "cycle")],
-        ),
-        (read_psplib, PROJECT.replace("           6\n   6", "           5\n   6"), [("file", "cycle")]),
+        ("1 2\n0 -1 1 -4\n", [("file:2", "out-of-range")] * 2),
+        ("1 2\n0 1 1 4 0 2\n", [("file:2", "wrong-count")]),
     ],
-    ids=lambda value: value.__name__ if callable(value) else "",
 )
-def test_what_is_wrong_or_does_not_fit_is_listed(
-    read: Callable[[str, str, str], Instance], text: str, told: list[tuple[str, str]]
-) -> None:
+def test_what_is_wrong_or_does_not_fit_is_listed(text: str, told: list[tuple[str, str]]) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        read(text, "file", "name")
+        read_jsplib(text, "file", "name")
     assert [(problem.path, problem.code) for problem in caught.value.problems] == told
-
-
-def test_readers_of_others_read_the_same(tmp_path: Path) -> None:
-    fjsplib, psplib = pytest.importorskip("fjsplib"), pytest.importorskip("psplib")
-    (tmp_path / "shop").write_text(FLEXIBLE)
-    (tmp_path / "project").write_text(PROJECT)
-    theirs = fjsplib.read(tmp_path / "shop")
-    blocks = shop_of(read_fjsplib(FLEXIBLE, "file", "name")).shape.blocks
-    assert [pair for job in theirs.jobs for (pair,) in job] == [
-        (int(block.slots[0][1:]), block.duration_us["machine"]) for block in blocks
-    ]
-    project = psplib.parse(tmp_path / "project")
-    times = {str(k): each.modes[0].duration for k, each in enumerate(project.activities, 1) if each.modes[0].duration}
-    blocks = shop_of(read_psplib(PROJECT, "file", "name")).shape.blocks
-    assert {block.name: block.duration_us["machine"] for block in blocks} == times
 
 
 @pytest.mark.parametrize("name", ["shop/job-6x4", "shop/flow-8x3"])
@@ -263,7 +134,6 @@ def test_a_job_shop_that_is_written_reads_back(name: str) -> None:
     assert len(shop_of(again).shape.blocks) == len(shop_of(instance).shape.blocks)
 
 
-@pytest.mark.parametrize("write", [jsplib_text, minizinc_text])
 @pytest.mark.parametrize(
     ("name", "path"),
     [
@@ -273,42 +143,10 @@ def test_a_job_shop_that_is_written_reads_back(name: str) -> None:
         ("tiny/000", "$.jobs"),
     ],
 )
-def test_what_is_no_shop_is_refused_with_its_reasons(write: Callable[[Instance], str], name: str, path: str) -> None:
+def test_what_is_no_shop_is_refused_with_its_reasons(name: str, path: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        write(load(name))
+        jsplib_text(load(name))
     assert (path, "does-not-fit") in [(problem.path, problem.code) for problem in caught.value.problems]
-
-
-def test_a_project_of_chains_is_a_job_shop_and_a_model_of_minizinc() -> None:
-    instance = read_psplib(PROJECT, "file", "project")
-    assert optimum(read_jsplib(jsplib_text(instance), "file")) == optimum(instance) == 7
-    both = PROJECT.replace("  4      1     6       0    1", "  4      1     6       2    1")
-    with pytest.raises(InvalidInputError, match="several slots at once"):
-        jsplib_text(read_psplib(both.replace("    3    2\n", "    3    1\n"), "file", "project"))
-    text = minizinc_text(instance)
-    assert "duration = [3, 4, 6];" in text and "runs_on = [{1, 2}, {3}];" in text
-
-
-def by_minizinc(instance: Instance, folder: Path) -> int:
-    program = shutil.which("minizinc")
-    if program is None:
-        pytest.skip("minizinc is not installed")
-    model = folder / "shop.mzn"
-    model.write_text(minizinc_text(instance))
-    done = subprocess.run(
-        [program, "--solver", "gecode", model], capture_output=True, text=True, check=True, timeout=60
-    )
-    found = re.search(r"makespan = (\d+);", done.stdout)
-    assert found is not None and "==========" in done.stdout, done.stdout + done.stderr
-    return int(found[1])
-
-
-@pytest.mark.parametrize(("read", "text"), [(read_jsplib, SHOP), (read_psplib, PROJECT)], ids=["shop", "project"])
-def test_minizinc_finds_the_same_optimum(read: Callable[[str, str, str], Instance], text: str, tmp_path: Path) -> None:
-    instance = read(text, "file", "tiny")
-    assert by_minizinc(instance, tmp_path) == optimum(instance)
-    late = replace(instance, jobs=(replace(shop_of(instance), release_us=100),))
-    assert by_minizinc(late, tmp_path) == 100 + optimum(instance)
 
 
 def test_a_shop_may_be_packed_by_gzip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -335,10 +173,7 @@ def test_shops_go_in_and_out_on_the_command_line(tmp_path: Path, capsys: pytest.
     for options, name in (([], "three"), (["--name", "other"], "other")):
         assert main(["convert", "jsplib", str(out), *options, "-o", str(instance)]) == 0
         assert json.loads(instance.read_text())["name"] == name
-    assert main(["export", str(instance), "--to", "minizinc", "-o", str(out)]) == 0
-    assert "solve minimize makespan" in out.read_text()
     capsys.readouterr()
-    assert main(["convert", "fjsplib", str(shop)]) == 3
     assert main(["convert", "jsplib", str(shop), str(shop), "--gpu-type", "v100", "--to", "layers"]) == 2
     told = capsys.readouterr().err
     assert (

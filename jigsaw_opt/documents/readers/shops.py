@@ -1,49 +1,43 @@
-"""Scheduling problems of the literature as task-graph jobs: JSPLIB, FJSPLIB and PSPLIB.
+"""Job shops of JSPLIB as task-graph jobs.
 
-The instance has a job with a slot a machine or resource, and a block an operation or activity; a unit of time becomes a
-microsecond. A GPU runs one block at a time and a block stays on its slots. So a problem is refused where an operation
-may choose among machines, an activity among modes, or where a resource can serve several activities at once.
+The instance has a job with a slot a machine, and a block an operation; a unit of time becomes a microsecond. An
+operation that takes no time needs no machine: it is left out, and what waits for it waits for what is before it.
 
-An operation or activity that takes no time needs no machine: it is left out, and what waits for it waits for what it
-waits for.
-
-* JSPLIB: lines that start with ``#``; numbers of jobs and machines; a line a job: pairs of machine (from 0) and time,
-  at most one for each machine.
-* FJSPLIB: numbers of jobs and machines; a line a job: number of operations, and for each of them the number of its
-  machines with pairs of machine (from 1) and time.
-* PSPLIB (``.sm``): sections ``PRECEDENCE RELATIONS``, ``REQUESTS/DURATIONS`` and ``RESOURCEAVAILABILITIES``. Or
-  Patterson's form (``.rcp``), numbers alone: of activities and resources; capacities; and for each activity its
-  duration, demands, number of successors and successors, however they are broken into lines.
+A file has lines that start with ``#``; numbers of jobs and machines; a line a job: pairs of machine (from 0) and time,
+at most one for each machine.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import PurePath
 
 from jigsaw_opt.documents.readers.lines import Lines
-from jigsaw_opt.documents.readers.shops_parts import (
-    ShopOperation,
-    Tell,
-    instance_of_shop,
-    numbers_of,
-    refuse_choices,
-    require_time,
-    say_nothing,
-    without_empty,
-)
-from jigsaw_opt.documents.readers.shops_projects import read_psplib
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.text import counted
 
-__all__ = ["SHOP_FORMATS", "read_fjsplib", "read_jsplib", "read_psplib"]
+__all__ = ["read_jsplib"]
 
+_TYPE = "machine"
+_LONGEST_US = 10**12
+"""Longest operation, in microseconds: sums over all lines of a file stay below 2^53."""
+_WORD = re.compile(r"-?[0-9]{1,15}")
 _NAMED = re.compile(r"# ?(\w[\w./+-]{0,99})\s*$")
 Row = tuple[int, Sequence[int]]
+Tell = Callable[[str], None]
+"""Takes what is said of a file that can be read, in one line."""
 
 
-def read_jsplib(data: bytes | str, source: str, name: str | None = None, tell: Tell = say_nothing) -> Instance:
+def _say_nothing(message: str) -> None:
+    """Take a message, and say it to nobody."""
+
+
+def read_jsplib(data: bytes | str, source: str, name: str | None = None, tell: Tell = _say_nothing) -> Instance:
     """Read a job shop of JSPLIB.
 
     `data`: the content of the file; text, or bytes in UTF-8. `name`: name of the instance; by default the one word of a
@@ -54,54 +48,20 @@ def read_jsplib(data: bytes | str, source: str, name: str | None = None, tell: T
     if name is None and (comment := _NAMED.match(next((line for _, line in lines), ""))):
         name = comment[1]
     machines, rows = _headed(lines)
-    jobs: list[list[ShopOperation]] = []
+    jobs: list[list[tuple[int, int]]] = []
     for number, row in rows:
         if len(row) % 2 or len(row) > 2 * machines:
             told = f"has {len(row)} numbers, not a pair for each of at most {machines} machines"
             lines.add(number, told, code="wrong-count")
             continue
-        pairs = zip(row[::2], row[1::2], strict=True)
-        jobs.append([_operation(lines, number, machine, machines, time) for machine, time in pairs])
+        pairs = list(zip(row[::2], row[1::2], strict=True))
+        for machine, time in pairs:
+            _check_operation(lines, number, machine, machines, time)
+        jobs.append(pairs)
     if shorter := sum(len(job) < machines for job in jobs):
         tell(f"{source}: jobs with fewer operations than the {counted(machines, 'machine')}: {shorter}")
-    return _job_shop(lines, jobs, name, tell)
-
-
-def read_fjsplib(data: bytes | str, source: str, name: str | None = None, tell: Tell = say_nothing) -> Instance:
-    """Read a flexible job shop of FJSPLIB whose operations have one machine each.
-
-    `data, source, name, tell`: as those of `read_jsplib`; by default the name is that of the file.
-    """
-    lines = Lines(data, source)
-    machines, rows = _headed(lines)
-    jobs: list[list[ShopOperation]] = []
-    choices: list[tuple[int, str]] = []
-    for number, row in rows:
-        operations, at = list[ShopOperation](), 1
-        for _ in range(min(row[0], len(row))):
-            count = row[at] if at < len(row) else 0
-            pairs = row[at + 1 : at + 1 + 2 * count] if count > 0 else ()
-            if count < 1 or len(pairs) < 2 * count:
-                break
-            if count > 1:
-                choices.append((number, f"operation {len(operations)}, among {count}"))
-            operations.append(_operation(lines, number, pairs[0] - 1, machines, pairs[1]))
-            at += 1 + 2 * count
-        if row[0] == 0:
-            lines.add(number, "is a job without operations", code="empty")
-        elif len(operations) != row[0] or at != len(row):
-            lines.add(number, f"is not the line of a job of {row[0]} operations", code="wrong-count")
-        jobs.append(operations)
-    refuse_choices(lines, choices, "operation may choose its machine", "operations may choose their machines")
-    return _job_shop(lines, jobs, name, tell)
-
-
-SHOP_FORMATS: Mapping[str, Callable[[bytes | str, str, str | None, Tell], Instance]] = {
-    "jsplib": read_jsplib,
-    "fjsplib": read_fjsplib,
-    "psplib": read_psplib,
-}
-"""Readers of shops and projects by the name of their format."""
+    lines.raise_if_any()
+    return _instance(name or PurePath(source).name.split(".")[0], jobs, source, tell)
 
 
 def _headed(lines: Lines) -> tuple[int, list[Row]]:
@@ -112,8 +72,7 @@ def _headed(lines: Lines) -> tuple[int, list[Row]]:
     for number, line in lines:
         if line.lstrip().startswith("#"):
             continue
-        # A flexible shop may say how many machines an operation has on average.
-        row = numbers_of(lines, number, line if head else " ".join(line.split()[:2]))
+        row = _numbers_of(lines, number, line)
         if not head:
             if row is None or len(row) != 2 or min(row) < 1:
                 lines.add(number, "starts with numbers of jobs and machines, each at least 1", code="malformed")
@@ -133,21 +92,41 @@ def _headed(lines: Lines) -> tuple[int, list[Row]]:
     return head[1], rows
 
 
-def _operation(lines: Lines, number: int, machine: int, machines: int, time: int) -> ShopOperation:
+def _numbers_of(lines: Lines, number: int, line: str) -> list[int] | None:
+    """Return the whole numbers of a line; None, with a problem, where it holds something else."""
+    words = line.split()
+    if not all(map(_WORD.fullmatch, words)):
+        wrong = next(word for word in words if not _WORD.fullmatch(word))
+        lines.add(number, f"holds {wrong[:40]!r} where a whole number stands", code="malformed")
+        return None
+    return [int(word) for word in words]
+
+
+def _check_operation(lines: Lines, number: int, machine: int, machines: int, time: int) -> None:
+    """Report a machine that there is not, and a duration that is not possible."""
     if not 0 <= machine < machines:
         lines.add(number, f"names a machine that is none of {machines}", code="out-of-range")
-    require_time(lines, number, time)
-    return ShopOperation("", time, (f"m{machine}",))
+    if not 0 <= time <= _LONGEST_US:
+        lines.add(number, f"has a duration of {time}; it is from 0 to 10^12", code="out-of-range")
 
 
-def _job_shop(lines: Lines, jobs: Sequence[Sequence[ShopOperation]], name: str | None, tell: Tell) -> Instance:
-    lines.raise_if_any()
-    operations, edges = list[ShopOperation](), list[tuple[str, str]]()
+def _instance(name: str, jobs: Sequence[Sequence[tuple[int, int]]], source: str, tell: Tell) -> Instance:
+    """Return the instance whose only job has a slot for each machine and a chain of blocks for each row."""
+    blocks, edges, left_out = list[TaskGraphBlock](), list[Edge](), 0
     for job, row in enumerate(jobs):
-        own = [ShopOperation(f"{job}.{place}", it.time, it.machines) for place, it in enumerate(row)]
-        operations += own
-        edges += [(before.name, after.name) for before, after in pairwise(own)]
-    kept, edges = without_empty(operations, edges, lines.source)
-    if empty := len(operations) - len(kept):
-        tell(f"{lines.source}: left out: {counted(empty, 'operation')} without a duration, which need no machine")
-    return instance_of_shop(name, kept, edges, lines.source)
+        chain = [
+            TaskGraphBlock(f"{job}.{place}", (f"m{machine}",), {_TYPE: time})
+            for place, (machine, time) in enumerate(row)
+            if time
+        ]
+        blocks += chain
+        edges += [Edge(before.name, after.name) for before, after in pairwise(chain)]
+        left_out += len(row) - len(chain)
+    if left_out:
+        tell(f"{source}: left out: {counted(left_out, 'operation')} without a duration, which need no machine")
+    if not blocks:
+        raise InvalidInputError([Problem(source, "has no operation with a duration", code="empty")])
+    slots = sorted({block.slots[0] for block in blocks})
+    graph = TaskGraph(tuple(map(Slot, slots)), tuple(blocks), (), tuple(edges))
+    cluster = Cluster((Server("shop", _TYPE, len(slots), 1, 1),))
+    return Instance(name, cluster, {}, (TaskGraphJob(name, graph, 1),))
