@@ -154,11 +154,12 @@ def _chakra(arguments: argparse.Namespace) -> int:
         raise UsageError("chakra writes a file for each GPU: give -o FOLDER", code="unwritable")
     made = chakra_traces(*checked_plan(arguments.instance, arguments.plan))
     names = [f"plan.{rank}.et" for rank in range(len(made.gpus))]
+    traces = list(map(encode_trace, made.nodes))
     make_folder(folder, names, (arguments.instance, arguments.plan))
     paths = [folder / name for name in names]
-    for rank, (path, nodes) in enumerate(zip(paths, made.nodes, strict=True)):
+    for rank, (path, trace) in enumerate(zip(paths, traces, strict=True)):
         note(f"rank {rank} is GPU {made.gpus[rank]}")
-        emit(encode_trace(nodes), path)
+        emit(trace, path)
     if made.all_reduces:
         transfers = counted(made.all_reduces, "transfer")
         note(f"written as all-reduces, as a plan times them: {transfers} among several GPUs")

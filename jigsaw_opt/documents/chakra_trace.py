@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from jigsaw_opt.documents.file_bytes import unpacked
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import InvalidInputError, MissingEngineError, Problem
 
 __all__ = [
     "ALL_GATHER",
@@ -67,9 +67,9 @@ class ChakraNode:
 
 def decode_trace(data: bytes, source: str = "trace.et") -> list[ChakraNode]:
     """Read the trace of a rank; as Chakra's own tools, also one that is packed by gzip."""
+    metadata, node, _ = _messages()
     from google.protobuf.message import DecodeError
 
-    metadata, node, _ = _messages()
     found: list[ChakraNode] = []
     try:
         for number, message in enumerate(_framed(unpacked(data, source, is_text=False))):
@@ -148,10 +148,13 @@ def _length(size: int) -> bytes:
 @cache
 def _messages() -> tuple[Any, Any, Any]:
     """Return the classes of metadata, nodes and attributes, which have a pool of their own beside Chakra's package."""
-    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-    from google.protobuf.descriptor_pool import DescriptorPool
-    from google.protobuf.message_factory import GetMessageClass
+    try:
+        from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+        from google.protobuf.descriptor_pb2 import FileDescriptorProto
+        from google.protobuf.descriptor_pool import DescriptorPool
+        from google.protobuf.message_factory import GetMessageClass
+    except ModuleNotFoundError as error:
+        raise MissingEngineError("protobuf", "jigsaw-opt[chakra]") from error
 
     file = FileDescriptorProto(name="chakra_trace.proto", package="ChakraProtoMsg", syntax="proto3")
 

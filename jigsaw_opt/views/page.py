@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from importlib.resources import files
 
@@ -29,9 +30,15 @@ def _text(name: str) -> str:
 
 def filled(name: str, title: str, data: object) -> str:
     """Return a page of this folder with a title and data in their places, both escaped."""
-    import msgspec
-
-    text = msgspec.json.encode(data).decode()
+    text = _json(data)
     # Inside a script element only "</script" and "<!--" could end the data early.
     texts = {"title": html.escape(printable(title)), "data": text.replace("<", "\\u003c")}
     return _PLACE.sub(lambda place: texts[place[1]], template(name))
+
+
+def _json(data: object) -> str:
+    """Return data as JSON on one line; numbers that JSON does not have, such as infinity, become null."""
+    try:
+        return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return _json(json.loads(json.dumps(data), parse_constant=lambda _: None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -28,8 +29,6 @@ def perfetto_trace(picture: Picture) -> bytes:
     Of a phased plan there is a process for each group with a track for each of its jobs, and an event for each phase,
     with its period, its repetitions and the iterations of the job in each.
     """
-    import msgspec
-
     processes = _processes(picture)
     events = list(_metadata(picture, processes))
     for track, lane in enumerate(picture.lanes):
@@ -39,7 +38,7 @@ def perfetto_trace(picture: Picture) -> bytes:
         events.extend(_flows(picture, processes))
         events.extend(_taken(picture, processes))
         events.extend(_memory(picture))
-    return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, separators=(",", ":")).encode()
 
 
 def _process(lane: Lane) -> str:

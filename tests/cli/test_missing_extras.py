@@ -16,6 +16,7 @@ import pytest
 
 import jigsaw_opt
 from jigsaw_opt.cli import main
+from jigsaw_opt.documents import chakra_trace
 from jigsaw_opt.solvers.engines import compiled
 
 DATA = Path(__file__).parents[1] / "data"
@@ -56,6 +57,21 @@ def test_the_extra_is_named(
     assert set(tmp_path.iterdir()) == before
 
 
+def test_chakra_traces_name_their_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # OR-Tools brings protobuf today, so that no environment lacks it; None in `sys.modules` makes an import fail.
+    monkeypatch.setitem(sys.modules, "google.protobuf.descriptor_pb2", None)
+    chakra_trace._messages.cache_clear()
+    trace, out = tmp_path / "job.0.et", tmp_path / "out"
+    trace.write_bytes(b"\x00")
+    assert main(["convert", "chakra", str(trace), "--gpu-type", "v100"]) == 6
+    assert main(["export", PAIR, PLAN, "--to", "chakra", "-o", str(out)]) == 6
+    printed = capsys.readouterr()
+    assert printed.err.count("error: protobuf is not installed; run: pip install 'jigsaw-opt[chakra]'\n") == 2
+    assert printed.out == "" and not out.exists()
+
+
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A package that was built without a C compiler."""
@@ -87,7 +103,7 @@ def test_every_module_but_those_of_the_executor_loads_without_torch_and_ray() ->
     # None in `sys.modules` makes an import fail, so that the test says the same where the extras are installed.
     program = (
         "import importlib, sys\n"
-        "sys.modules.update(dict.fromkeys(('torch', 'ray', 'matplotlib', 'topohub')))\n"
+        "sys.modules.update(dict.fromkeys(('torch', 'ray', 'matplotlib')))\n"
         "for name in sys.argv[1:]:\n"
         "    importlib.import_module(name)\n"
         "print('loaded')"

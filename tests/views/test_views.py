@@ -29,6 +29,7 @@ from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import Interval, Picture, picture
 from jigsaw_opt.views.notebook import picture as notebook_picture
+from jigsaw_opt.views.page import filled
 from jigsaw_opt.views.perfetto import perfetto_trace
 from jigsaw_opt.views.text import timeline_text
 from tests.extras import needs_plot
@@ -229,3 +230,8 @@ def test_no_name_is_mathematics(
 def test_a_plan_that_ends_too_late_for_an_axis(pair: Instance, pair_plan: Plan) -> None:
     with misuse("too-large end_us"):
         timeline_image(replace(picture(pair, pair_plan), end_us=10**400))
+
+
+def test_numbers_that_json_does_not_have_are_null_in_pages() -> None:
+    page = filled("bench.html", "title", {"half": float("inf"), "low": [float("nan"), 1.5], "text": "Infinity"})
+    assert embedded(page) == {"half": None, "low": [None, 1.5], "text": "Infinity"}
