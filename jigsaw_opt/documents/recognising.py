@@ -15,6 +15,7 @@ from jigsaw_opt.errors import InvalidInputError, Problem
 __all__ = ["FORMS", "Form", "expecting", "likely_form", "stated_kind"]
 
 _HEAD = 65_536
+_TOPOLOGY = re.compile(r"(?:\s|\x1b\[[0-9;]*m)*GPU0\s")
 _MODEL = re.compile(r'\s*\{.*"segments"\s*:', re.DOTALL)
 _OF_MORE = re.compile(r'"(format|cluster|jobs)"\s*:')
 """Keys of documents that a model may be a part of."""
@@ -65,6 +66,7 @@ FORMS: Mapping[str, Form] = {
     **{name: Form(what, f"jigsaw simulate --workload {name}:FILE") for name, what in _SIMULATED.items()},
     "sinfo": Form("nodes of Slurm (sinfo)", "--cluster sinfo:FILE"),
     "graphml": Form("a graph in GraphML", "--cluster graphml:FILE"),
+    "nvidia-smi": Form("a matrix of GPUs (nvidia-smi topo -m)", "--cluster nvidia-smi:FILE"),
     **{name: Form(what, f"jigsaw convert {name} FILE") for name, what in _CONVERTED.items()},
 }
 """Every form that is recognised, by its name: kinds of documents, formats of traces, clusters and models."""
@@ -75,6 +77,7 @@ _MARKS: Mapping[str, Callable[[str], int]] = {
     "result": lambda head: int(all(key in head for key in _RUN) and _OF_MORE.search(head) is None),
     "sinfo": lambda head: 2 * head.startswith("NODELIST|GRES"),
     "graphml": lambda head: int("<graphml" in head),
+    "nvidia-smi": lambda head: int(_TOPOLOGY.match(head) is not None),
     "deeppool": lambda head: int(_LAYER.match(head) is not None),
     "huggingface": lambda head: int('"model_type"' in head),
     "kineto": lambda head: int('"traceEvents"' in head),

@@ -10,7 +10,7 @@ from fractions import Fraction
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.gpu_types import is_part, matching_types
 
-__all__ = ["GPU_TYPES", "GpuType", "data_sheet", "memory_in", "server", "type_name"]
+__all__ = ["GPU_TYPES", "GpuType", "data_sheet", "memory_in", "nvlink_bandwidth", "server", "type_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,9 @@ _MEMORY = re.compile(
 """Gigabytes, as in ``a100-80gb``, ``a100-80g`` (not ``a10g``) and, of usual sizes alone, ``a100_80``."""
 _SUPERCHIP = re.compile(r"(?<![a-z])g[hb][0-9]")
 """Names of these tell the memory of the processor, as ``nvidia_gh200_480gb``."""
+_NVLINK = 25 * 10**9
+_NVLINK_5 = 50 * 10**9
+_FIFTH_GENERATION = re.compile(r"(?<![a-z])g?b[23]00(?![0-9])")
 
 
 def data_sheet(name: str) -> GpuType | None:
@@ -83,6 +86,11 @@ def memory_in(name: str) -> int | None:
     """Return the bytes of memory that the name of a type tells, as in ``a100_3g.20gb``; None where it tells none."""
     found = [] if _SUPERCHIP.search(name.lower()) else _MEMORY.findall(name.lower())
     return int("".join(found[-1])) * 10**9 or None if found else None
+
+
+def nvlink_bandwidth(name: str) -> int:
+    """Return the bytes a second of one NVLink of a type, one direction: of the fifth generation, or of those before."""
+    return _NVLINK_5 if _FIFTH_GENERATION.search(name.lower()) else _NVLINK
 
 
 def type_name(text: str) -> str:

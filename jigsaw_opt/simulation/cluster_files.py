@@ -1,4 +1,4 @@
-"""Clusters from what others write: ``sinfo`` of Slurm, and GraphML.
+"""Clusters from what others write: ``sinfo`` of Slurm, ``nvidia-smi topo -m``, and GraphML.
 
 ``sinfo:FILE`` is what ``sinfo -N -o "%N|%G"`` prints: a node a line under a header, with its generic resources as in
 ``gpu:a100:8(S:0-1)``. Nodes without a GPU are left out; all others stand behind one switch. A node with GPUs of several
@@ -7,6 +7,8 @@ node.
 
 ``graphml:FILE`` is a graph. A node with ``gpus`` is a server, any other a switch; ``gpu_type``, ``gpu_memory`` and
 ``fabric_bandwidth`` may be stated. An edge is a link with ``bandwidth`` in bytes a second and ``latency_us``.
+
+``nvidia-smi[,OPTION=VALUE...]:FILE`` is a matrix of GPUs, as `read_gpu_topology` tells.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.simulation.clusters import LINK_BANDWIDTH, behind_one_switch, grid, typed_server
+from jigsaw_opt.simulation.gpu_topology import BANDWIDTHS, read_gpu_topology
 from jigsaw_opt.text import suggestion
 
 __all__ = ["FORMATS", "cluster_in_words"]
@@ -33,21 +36,23 @@ _BETWEEN = re.compile(r",(?![^(]*\))")
 _GPUS = re.compile(r"gpu(?::(?![0-9]{1,6}$)(?P<type>[^:,()]+))?(?::no_consume)?(?::(?P<gpus>[0-9]{1,6}))?")
 """GPUs of a node; without a number there is one."""
 _MOST = 10**15
-_WITHIN_NODE = 10 * 10**9
-"""Bytes a second between the servers that one node becomes, as between the processors of a machine."""
+_WITH_OPTIONS = "nvidia-smi"
 
 
 def cluster_in_words(text: str) -> Cluster | None:
-    """Read a cluster as on the command line: ``FORMAT:FILE``, or as `grid`; None for neither."""
-    name, colon, path = text.partition(":")
+    """Read a cluster as on the command line: ``FORMAT[,OPTIONS]:FILE``, or as `grid`; None for neither."""
+    words, colon, path = text.partition(":")
+    name, comma, options = words.partition(",")
     if not colon or name not in FORMATS:
         made, hint = grid(text), suggestion(name, FORMATS) if colon else ""
         if made is None and hint:
             raise UsageError(f"no format {name!r} of clusters; {hint}", code="unknown-value", path="cluster")
         return made
+    if comma and name != _WITH_OPTIONS:
+        raise UsageError(f"cluster {text}: {name} takes no options", code="unknown-option", path="cluster")
     data = read_text(path)
     with expecting(data, path, name):
-        return FORMATS[name](data, path)
+        return read_gpu_topology(data, path, options) if comma else FORMATS[name](data, path)
 
 
 def read_sinfo(data: bytes | str, source: str) -> Cluster:
@@ -97,7 +102,7 @@ def _switched(nodes: Mapping[str, tuple[Server, ...]]) -> Cluster:
     if len(servers) == len(nodes):
         return behind_one_switch(servers)
     inner = {name: f"{name}-sys" for name, own in nodes.items() if len(own) > 1}
-    links = [Link(one.name, (one.name, inner[name]), _WITHIN_NODE) for name in inner for one in nodes[name]]
+    links = [Link(one.name, (one.name, inner[name]), BANDWIDTHS["SYS"]) for name in inner for one in nodes[name]]
     links += [Link(name, (inner.get(name, name), "switch"), LINK_BANDWIDTH) for name in nodes]
     return Cluster(servers, (*inner.values(), "switch"), tuple(links))
 
@@ -164,5 +169,6 @@ def _number(
 FORMATS: Mapping[str, Callable[[bytes | str, str], Cluster]] = {
     "graphml": read_graphml,
     "sinfo": read_sinfo,
+    _WITH_OPTIONS: read_gpu_topology,
 }
 """Readers by the name before the colon."""

@@ -36,6 +36,7 @@ TEXTS = {
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n",
     "sinfo": (DATA / "cluster.sinfo.txt").read_text(),
     "graphml": (DATA / "cluster.graphml").read_text(),
+    "nvidia-smi": (DATA / "topology.nvidia-smi.txt").read_text(),
     "deeppool": 'conv2d{"in_channels":3,"out_channels":8}[4][3,8,8] 0.5 100 200\n',
     "huggingface": (DATA / "llama.config.json").read_text(),
     "kineto": (DATA / "trace.kineto.json").read_text(),
