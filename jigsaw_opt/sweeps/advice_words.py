@@ -31,7 +31,7 @@ __all__ = [
 
 _SHOWN = 3
 _WAITING = ("mean_waiting_h", "median_waiting_h")
-_IN_USE = ("fifo", "backfill", "multifactor", "priority")
+_IN_USE = ("fifo", "backfill", "multifactor", "priority", "kueue")
 """Policies that clusters run: they know no more of jobs than what users say."""
 _LIMITS = {"half": "half of those stated", "double": "double", "exact": "those that each job just keeps"}
 _ALL = 100.0

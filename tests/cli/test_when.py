@@ -14,6 +14,7 @@ HEAD = "JobID|State|Submit|Start|End|Elapsed|AllocTRES|ReqTRES|Timelimit|User"
 
 _CANNOT_BE_ASKED = {
     **dict.fromkeys(("fill", "jigsaw", "interleave", "sia", "gavel"), "missing-option performance"),
+    "kueue": "missing-option policy",
     "recorded": "unsupported policy",
 }
 

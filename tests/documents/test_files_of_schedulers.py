@@ -1,9 +1,13 @@
-"""Files of Slurm and lists of failures: what contradicts itself is refused at its place."""
+"""Files of Slurm and Kueue and lists of failures: what contradicts itself is refused at its place."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
+from jigsaw_opt.documents.readers.kueue import KueueQueues, read_kueue
 from jigsaw_opt.documents.readers.outages import OutageLine, read_outages
 from jigsaw_opt.documents.readers.slurm_priorities import read_qos, read_shares, read_slurm_conf
 from jigsaw_opt.documents.readers.traces import read_trace
@@ -47,6 +51,50 @@ def test_files_that_slurm_would_include_are_counted() -> None:
     conf = read_slurm_conf("PriorityType=priority/multifactor\nInclude /etc/slurm/more.conf\ninclude other.conf\n")
     assert conf.includes == 2
     assert conf.parameters["prioritytype"] == "priority/multifactor"
+
+
+def item(kind: str, name: str, version: str = "kueue.x-k8s.io/v1beta1", space: str | None = None, **spec: Any) -> Any:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": space}, "spec": spec}
+
+
+def quota(flavor: str, gpus: int) -> Any:
+    return {"name": flavor, "resources": [{"name": "nvidia.com/gpu", "nominalQuota": gpus}]}
+
+
+def queue(*flavors: Any, **spec: Any) -> Any:
+    return item("ClusterQueue", "all", resourceGroups=[{"flavors": list(flavors)}], **spec)
+
+
+def read(*items: Any) -> KueueQueues:
+    return read_kueue(json.dumps({"items": items}), "k.json")
+
+
+def test_what_is_passed_over_is_told() -> None:
+    found = read(
+        queue(quota("v100", 4), stopPolicy="Hold", admissionChecks=["one"]),
+        item("LocalQueue", "mine", space="a", clusterQueue="all"),
+        item("LocalQueue", "mine", space="b", clusterQueue="other"),
+        item("Workload", "w"),
+        item("Pod", "p", version="v1"),
+    )
+    assert (found.local["mine"], found.local["b/mine"]) == ("all", "other")
+    assert {remark: count for remark, count in found.remarks.items() if count} == {
+        "ClusterQueues whose admissionChecks is not simulated": 1,
+        "ClusterQueues that are on hold, which is not simulated": 1,
+        "names of LocalQueues that several namespaces have, of which the first counts": 1,
+        "items of kind Workload passed over": 1,
+        "items that are none of Kueue (Pod)": 1,
+    }
+
+
+def test_queues_that_contradict_themselves_are_refused() -> None:
+    with refuses("duplicate-name $.items[0].spec.resourceGroups[0].flavors[1]"):
+        read(queue(quota("v100", 4), quota("v100", 2)))
+    with refuses("empty $"):
+        read(queue())
+    preemption = {"borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": "100"}}
+    with refuses("wrong-type $.items[0].spec.preemption.borrowWithinCohort.maxPriorityThreshold"):
+        read(queue(quota("v100", 4), preemption=preemption))
 
 
 def test_failures_are_read_in_order_of_time() -> None:

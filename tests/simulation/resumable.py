@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from jigsaw_opt.documents.readers.gavel import GavelJobType, Throughputs
 from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, PolluxSample
@@ -32,6 +33,7 @@ RATES: Throughputs = {
     },
     "slow": {GavelJobType("a", 1): {None: (2.0,)}, GavelJobType("b", 1): {None: (2.0,)}},
 }
+KUEUE_QUEUES = Path(__file__).parents[1] / "data" / "kueue" / "queues.json"
 STAGES = {
     "loads@1": StageTimes(711_000, 110_000, 0, 779_000),
     "computes@1": StageTimes(600, 410_000, 0, 426_000),
@@ -177,6 +179,7 @@ CASES: dict[str, Callable[[], Setting]] = {
     "fifo:placement=emptiest": contended,
     "multifactor:estimates=recent": accounted,
     "multifactor:estimates=recent:kind=conservative:reserve=servers:priority_flags=NO_FAIR_TREE": accounted,
+    f"kueue:config={KUEUE_QUEUES}": classed,
     "priority:grace=60:exempt=200": classed,
     "priority:by=weight:victims=smallest:blocked=hold": classed,
     "las:aging=1": plain,

@@ -25,7 +25,7 @@ from jigsaw_opt.simulation.records import Loss
 from jigsaw_opt.simulation.setting import Setting
 from tests.refusals import fails
 from tests.simulation.cases import SECOND, Scripted, finish_s, job, run, setting
-from tests.simulation.resumable import begun
+from tests.simulation.resumable import KUEUE_QUEUES, begun
 
 LIMITS = ":default_limit=4"
 SPEEDS = TypeSpeeds({"gpu": Fraction(1)})
@@ -39,6 +39,7 @@ POLICIES = (
     "priority",
     "sjf_bco",
     "separate",
+    f"kueue:config={KUEUE_QUEUES}",
     f"backfill{LIMITS}",
     f"backfill:kind=conservative{LIMITS}",
     f"multifactor{LIMITS}",
@@ -92,7 +93,7 @@ def test_a_gang_does_not_wait_for_a_dead_nic(text: str) -> None:
     assert placed(text, cut(made, *events)) == [(20, 70, (0, 1)), (10, 110, (2, 3, 4, 5))]
 
 
-@pytest.mark.parametrize("text", POLICIES)
+@pytest.mark.parametrize("text", [text for text in POLICIES if not text.startswith("kueue")])
 def test_a_gang_that_a_link_cuts_starts_anew_where_it_can(text: str) -> None:
     jobs = job("gang", 0, 6, 100), job("one", 0, 2, 300)
     timed = SecondsByType(TWO_RACKS, SPEEDS) if text == "gavel" else Seconds()
