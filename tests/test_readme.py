@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.documents.readers.traces import read_trace
-from jigsaw_opt.instances.workloads import bundled_workload, workload_names
+from jigsaw_opt.instances.sources import bundled_workload, workload_names
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -1,4 +1,9 @@
-"""Load instances from their sources: a file, a name of the bundled library, or a family and a seed."""
+"""Load instances from their sources: a file, a name of the bundled library, or a family and a seed.
+
+Bundled workloads are drawn, not traced, so that a first simulation needs no file: ``day`` has 60 jobs of 1 to 4 GPUs
+that come within a day, ``week`` 300 of 1 to 8 within a week. Times between submissions are exponential with means of
+1300 and 2000 s, durations lognormal around 22 and 33 min.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,24 @@ from jigsaw_opt.documents import exists, load_instance
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.instances.catalogue import load, names
 from jigsaw_opt.instances.families import families, generate
-from jigsaw_opt.instances.workloads import bundled_workload, workload_names
 from jigsaw_opt.problem.instance import Instance, Objective
 from jigsaw_opt.text import nearest, similar, suggestion
 
-__all__ = ["OBJECTIVES", "SIZES", "generated", "instance_from", "workload_path"]
+__all__ = ["OBJECTIVES", "SIZES", "bundled_workload", "generated", "instance_from", "workload_names", "workload_path"]
+
+
+_FOLDER = Path(__file__).parent / "data" / "workloads"
+
+
+def workload_names() -> tuple[str, ...]:
+    """Return their names, sorted."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.csv")))
+
+
+def bundled_workload(name: str) -> Path | None:
+    """Return the file of a bundled workload; None where there is none of that name."""
+    return _FOLDER / f"{name}.csv" if name in workload_names() else None
+
 
 SIZES = ("servers", "gpus", "load", "bandwidth")
 """Numbers of a recipe that a user may set."""

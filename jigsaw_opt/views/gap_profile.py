@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.views.image import drawn_image
-from jigsaw_opt.views.label import label
+from jigsaw_opt.views.image import drawn_image, label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

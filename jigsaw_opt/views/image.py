@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from io import BytesIO
 from itertools import pairwise
@@ -10,13 +11,34 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from jigsaw_opt.errors import MissingEngineError, UsageError
 from jigsaw_opt.text import printable
-from jigsaw_opt.views.label import label, plain_text
 from jigsaw_opt.views.lanes import Lane, MemoryLane, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ImageForm", "draw_lanes", "drawn_image", "timeline_image"]
+__all__ = ["ImageForm", "draw_lanes", "drawn_image", "label", "timeline_image"]
+
+
+def label(name: str) -> str:
+    """Return what to give matplotlib so that it draws `name`: between two dollar signs it would look for a formula."""
+    return printable(name).replace("$", r"\$")
+
+
+@contextmanager
+def plain_text() -> Iterator[None]:
+    """Draw texts as `label` expects it, and without TeX, whatever the user's settings are; twice the same in SVG."""
+    import warnings
+
+    from matplotlib import rc_context
+
+    drawn = rc_context(
+        {"text.usetex": False, "text.parse_math": True, "svg.fonttype": "none", "svg.hashsalt": "jigsaw"}
+    )
+    with drawn, warnings.catch_warnings():
+        # A character that the font lacks is drawn as a box; nobody needs to be told for each.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        yield
+
 
 ImageForm: TypeAlias = Literal["png", "svg"]
 

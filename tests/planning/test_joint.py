@@ -15,11 +15,9 @@ from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.choices import FirstStage, Recompute, StagePlacement, configurations
 from jigsaw_opt.planning.joint.comparison import partition_of, step_range_us
 from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
-from jigsaw_opt.planning.joint.cut_search import search_cuts
-from jigsaw_opt.planning.joint.limits_left import LimitsLeft
+from jigsaw_opt.planning.joint.cut_search import LimitsLeft, search_cuts
 from jigsaw_opt.planning.joint.list_schedule import list_schedule, rules_of
-from jigsaw_opt.planning.joint.positions import positions_of
-from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_table
+from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, positions_of, stage_table
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.partition.document import decode_partition, partition_tree
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout

@@ -21,9 +21,8 @@ from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.cyclic import hierarchy as nesting_module
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable
-from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood
+from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood, jointly_timed
 from jigsaw_opt.solvers.search.cyclic.hierarchy import COLD, HOT, HierarchicalAssignment
-from jigsaw_opt.solvers.search.cyclic.joint_model import jointly_timed
 from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData

@@ -14,9 +14,9 @@ from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable, FixedPolicy
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion
-from jigsaw_opt.solvers.search.cyclic.hierarchies import Hierarchies
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
+from jigsaw_opt.solvers.search.cyclic.period_search import Hierarchies
 from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of, repartitioned
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData

@@ -17,8 +17,8 @@ from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Layout, demands, shapes
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.greedy import greedy_timetable, order_insertion
+from jigsaw_opt.solvers.greedy.insertion_lists import windows
 from jigsaw_opt.solvers.greedy.order_insertion import OrderInsertion, affordable, inserted_by_ratio, smith_order
-from jigsaw_opt.solvers.greedy.server_windows import windows
 from jigsaw_opt.solvers.kernels.order_insertion import insert_in_order
 from tests.extras import needs_fast
 from tests.random_instances import GOALS, random_instance

@@ -30,9 +30,9 @@ from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.params import DriverParams, SearchParams
+from jigsaw_opt.solvers.search.driver import AdaptiveSelection
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.problem_data import ProblemData
-from jigsaw_opt.solvers.search.selection import AdaptiveSelection
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 from tests.random_instances import GOALS, random_instance
 

@@ -21,10 +21,10 @@ from jigsaw_opt.solvers.result import Accepted, MoveRecord, Result, StoppedBy
 from jigsaw_opt.solvers.search import Budget, Candidate, Context, Move, SearchParams, driver
 from jigsaw_opt.solvers.search.cyclic.moves import BestFitInsertion
 from jigsaw_opt.solvers.search.cyclic.period_search import PeriodSearch
+from jigsaw_opt.solvers.search.driver import AdaptiveSelection
 from jigsaw_opt.solvers.search.moves import names
 from jigsaw_opt.solvers.search.moves.cp_repair import Repair
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
-from jigsaw_opt.solvers.search.selection import AdaptiveSelection
 from jigsaw_opt.solvers.solve_state import SolveState
 
 pytest.importorskip("ortools")

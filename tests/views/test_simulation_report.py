@@ -18,8 +18,7 @@ from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.views.measures import MEASURES
-from jigsaw_opt.views.simulation_report import simulation_html
-from jigsaw_opt.views.simulation_words import findings, job_times, waits
+from jigsaw_opt.views.simulation_report import findings, job_times, simulation_html, waits
 from tests.simulation.cases import SECOND, job, random_jobs, run, setting
 from tests.views.test_html_in_browser import browser, show
 from tests.views.test_pages_in_browser import narrow

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from jigsaw_opt.planning.joint.balance import balanced_cut
 from jigsaw_opt.planning.joint.planning import JointPlan
-from jigsaw_opt.planning.joint.positions import positions_of
-from jigsaw_opt.planning.joint.stage_table import stage_table
+from jigsaw_opt.planning.joint.stage_table import positions_of, stage_table
 from jigsaw_opt.planning.partition import Level, OuterStage, Partition, Stage
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders
 from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes

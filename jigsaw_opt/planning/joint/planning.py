@@ -13,11 +13,9 @@ from jigsaw_opt.planning.joint.balance import balanced_cut
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration, configurations
 from jigsaw_opt.planning.joint.cut_bound import NEVER, cut_bound_us
-from jigsaw_opt.planning.joint.cut_search import ScheduledCut, schedule_balanced, search_cuts
+from jigsaw_opt.planning.joint.cut_search import LimitsLeft, ScheduledCut, schedule_balanced, search_cuts
 from jigsaw_opt.planning.joint.less_memory import with_less_memory
-from jigsaw_opt.planning.joint.limits_left import LimitsLeft
-from jigsaw_opt.planning.joint.positions import positions_of
-from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_tables
+from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, positions_of, stage_tables
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.pipeline.orders import Orders
 from jigsaw_opt.planning.pipeline.recognising import orders_of

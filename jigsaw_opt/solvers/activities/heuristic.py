@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from math import inf
@@ -11,20 +12,66 @@ from jigsaw_opt.formulations.cpsat_activities import spans_suffice
 from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
 from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Timetable, lateness_us, objective_of_ends
+from jigsaw_opt.problem.timetable import Gpu, Timetable, lateness_us, objective_of_ends
 from jigsaw_opt.solvers.activities.contraction import in_order
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, network_of
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.modulo import ModuloScheduler
-from jigsaw_opt.solvers.activities.moving import WorkerMoves
-from jigsaw_opt.solvers.activities.placing import SlotPlacement, placements
+from jigsaw_opt.solvers.activities.placing import SlotPlacement, complete, placements
 from jigsaw_opt.solvers.activities.presence import job_orders, ordered
 from jigsaw_opt.solvers.activities.ranks import Ranks, Rule
 from jigsaw_opt.solvers.activities.repeating import repeated, repeated_as_it_is
 from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing
 from jigsaw_opt.solvers.activities.timetables import timetable_of
+from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
 
-__all__ = ["PlacedJobs", "task_graph_timetables", "timetables_in_time"]
+__all__ = ["PlacedJobs", "WorkerMoves", "task_graph_timetables", "timetables_in_time"]
+
+
+class WorkerMoves:
+    """Draws neighbours of placements."""
+
+    def __init__(self, operations: Operations) -> None:
+        self.operations = operations
+        self.placing = {in_time: WorkerPlacing(operations, in_time) for in_time in (False, True)}
+
+    def moved(self, placement: SlotPlacement, random: Random) -> SlotPlacement | None:
+        """Return a placement with one data-parallel job elsewhere or at other levels; None where that finds no room."""
+        count = len(self.operations.jobs)
+        if not count:
+            return None
+        chosen = random.randrange(count)
+        workers = list(map(PlacedWorkers, placement.gpus, placement.levels))
+        memory, load = self._taken(placement, workers, chosen)
+        found = self.placing[placement.in_time].place(random, [chosen], memory, load)
+        if found is None or found[chosen] == workers[chosen]:
+            return None
+        workers[chosen] = found[chosen]
+        return complete(self.operations, placement.gpus[count:], workers, placement.in_time)
+
+    def _taken(
+        self, placement: SlotPlacement, workers: list[PlacedWorkers], without: int
+    ) -> tuple[Counter[Gpu], Counter[Gpu]]:
+        """Return bytes and microseconds of each GPU that other jobs take throughout.
+
+        Memory intervals are checked later.
+        """
+        operations = self.operations
+        servers = operations.cluster.servers
+        memory: Counter[Gpu] = Counter()
+        load: Counter[Gpu] = Counter()
+        for number, (job, own) in enumerate(zip(operations.jobs, workers, strict=True)):
+            for worker, gpu in enumerate(own.gpus) if number != without else ():
+                table = job.blocks[worker].duration_us[servers[gpu[0]].gpu_type]
+                memory[gpu] += job.state_bytes
+                load[gpu] += sum(table[row[worker] - 1] for row in own.levels)
+        for graph, gpus in zip(operations.task_graphs, placement.gpus[len(workers) :], strict=True):
+            for slot, gpu, blocks in zip(graph.shape.slots, gpus, graph.blocks_of, strict=True):
+                tables = (graph.shape.blocks[block].duration_us for block in blocks)
+                memory[gpu] += slot.memory
+                load[gpu] += graph.job.iterations * sum(table[servers[gpu[0]].gpu_type] for table in tables)
+        return memory, load
+
 
 _PLACEMENTS = 8
 """Largest number of placements that are scheduled by all rules; the moves of the search make others."""

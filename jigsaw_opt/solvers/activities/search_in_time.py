@@ -10,8 +10,7 @@ from typing import NamedTuple
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.activities.contraction import in_order
 from jigsaw_opt.solvers.activities.current import Offer
-from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
-from jigsaw_opt.solvers.activities.moving import WorkerMoves
+from jigsaw_opt.solvers.activities.heuristic import PlacedJobs, WorkerMoves
 from jigsaw_opt.solvers.activities.order_search import OrderSearch
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.presence import flattened

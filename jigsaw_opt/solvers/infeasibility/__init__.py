@@ -11,9 +11,8 @@ from __future__ import annotations
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes, too_wide
 from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict
 from jigsaw_opt.solvers.infeasibility.guarantees import exceeded_guarantees
-from jigsaw_opt.solvers.infeasibility.narrowing import restrict
 from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible
-from jigsaw_opt.solvers.infeasibility.together import broken_together
+from jigsaw_opt.solvers.infeasibility.together import broken_together, restrict
 
 __all__ = [
     "broken_together",

@@ -23,14 +23,13 @@ from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
-from jigsaw_opt.solvers.phased.limits import phased_bound
 from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.result import phased_result
 from jigsaw_opt.solvers.phased.sharing import Sharing
 from jigsaw_opt.solvers.phased.shelves import Place, cyclic_part, placed_shelves
-from jigsaw_opt.solvers.phased.solver import PHASED, solve_phased
+from jigsaw_opt.solvers.phased.solver import PHASED, phased_bound, solve_phased
 from jigsaw_opt.solvers.phased.timer import UntimedError
 from jigsaw_opt.solvers.phased.valuation import ends_us, objective_at, value_of
 from jigsaw_opt.solvers.registry import require_taken

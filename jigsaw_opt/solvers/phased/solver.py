@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,17 +17,17 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import MOST_OPERATIONS, compile_instance
+from jigsaw_opt.problem.operations import MOST_OPERATIONS, Operations, compile_instance
 from jigsaw_opt.problem.plan import PhaseGroup, Plan, PlanStatus
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.solvers.bounds import Bound, Proof
+from jigsaw_opt.solvers.bound_tightening import BOUND_WORK
+from jigsaw_opt.solvers.bounds import Bound, Proof, stronger_bounds
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.compiled import warn_if_interpreted
 from jigsaw_opt.solvers.infeasibility import certain_causes, exceeded_guarantees, too_wide
 from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.group_search import GroupSearch, PlacedGroups, improve, refine
 from jigsaw_opt.solvers.phased.laxity import LeastLaxityPolicy, wrap_around_us
-from jigsaw_opt.solvers.phased.limits import phased_bound
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
 from jigsaw_opt.solvers.phased.phases import RunningRule, Timing
 from jigsaw_opt.solvers.phased.policies import policies
@@ -38,11 +39,35 @@ from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.phased.valuation import value_of
-from jigsaw_opt.solvers.proofs import NO_BOUND
+from jigsaw_opt.solvers.proofs import NO_BOUND, first_bound
 from jigsaw_opt.solvers.registry import require_taken
 from jigsaw_opt.solvers.result import Conflict, Report, Result
 
-__all__ = ["PHASED", "is_long", "solve_phased"]
+__all__ = ["PHASED", "is_long", "phased_bound", "solve_phased"]
+
+
+_FIRST_SHARE, _BOUND_SHARE = 0.2, 0.1
+"""Share of a time limit that may be over when the first bound ends, and up to which stronger ones are sought."""
+
+
+def phased_bound(operations: Operations, options: Options, started: float) -> Bound:
+    """Return what relaxations prove within a second or two, and a share of the time limit.
+
+    `started`: when it began, on the monotonic clock, in seconds.
+    """
+    seconds = None if options.time_limit is None else started + _FIRST_SHARE * options.time_limit - time.monotonic()
+    with clock.limited(clock.Clock(seconds, options.cancel)):
+        best = first_bound(operations, options)
+    end = math.inf if options.time_limit is None else started + _BOUND_SHARE * options.time_limit
+
+    def stop() -> bool:
+        return options.cancel.is_set() or time.monotonic() >= end
+
+    with suppress(OutOfTimeError):
+        for bound in stronger_bounds(operations, best.value, BOUND_WORK, stop, options.without_bounds):
+            best = bound
+    return best
+
 
 _MOST = 4
 """Most iterations of a job in a period: with more, it is closer to the ratios of jobs, and takes longer to plan."""

@@ -11,8 +11,14 @@ from jigsaw_opt.instances import catalogue
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
 from jigsaw_opt.solvers.bounds import Bound, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
-from jigsaw_opt.solvers.bounds.packing.column_generation import KnapsackBins, Packing, refutation
-from jigsaw_opt.solvers.bounds.packing.knapsack import CELLS, Item, best_pattern
+from jigsaw_opt.solvers.bounds.packing.column_generation import (
+    CELLS,
+    Item,
+    KnapsackBins,
+    Packing,
+    best_pattern,
+    refutation,
+)
 from tests.oracle import optimum
 from tests.random_instances import MICRO, random_instance
 from tests.refusals import carries

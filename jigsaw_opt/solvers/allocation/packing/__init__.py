@@ -1,9 +1,14 @@
 """Which jobs share which GPUs: column generation over patterns of servers, rounded and repaired."""
 
-from jigsaw_opt.solvers.allocation.packing.generation import Memory
+from jigsaw_opt.solvers.allocation.packing.generation import (
+    ITERATIONS,
+    Memory,
+    Timetables,
+    cyclic_plan,
+    shortest_period,
+)
 from jigsaw_opt.solvers.allocation.packing.packing import PackedQueue, fill, pack
 from jigsaw_opt.solvers.allocation.packing.rate_bound import rate_bound
-from jigsaw_opt.solvers.allocation.packing.timetables import ITERATIONS, Timetables, cyclic_plan, shortest_period
 
 __all__ = [
     "ITERATIONS",

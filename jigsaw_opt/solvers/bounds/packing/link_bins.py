@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.packing.column_generation import KnapsackBins, Packing, PackingTest
+from jigsaw_opt.solvers.bounds.packing.column_generation import Item, KnapsackBins, Packing, PackingTest
 from jigsaw_opt.solvers.bounds.packing.destructive import destructive
-from jigsaw_opt.solvers.bounds.packing.knapsack import Item
 from jigsaw_opt.solvers.bounds.packing.multi_server import (
     EquivalentJobs,
     ServerGroup,

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.packing.column_generation import Packing, PackingTest
+from jigsaw_opt.solvers.bounds.packing.column_generation import Packing, PackingTest, Pattern
 from jigsaw_opt.solvers.bounds.packing.destructive import destructive
-from jigsaw_opt.solvers.bounds.packing.knapsack import Pattern
 from jigsaw_opt.solvers.bounds.packing.multi_server import (
     EquivalentJobs,
     ServerGroup,
