@@ -11,13 +11,10 @@ from jigsaw_opt.problem.cluster import Channel
 
 __all__ = [
     "Degraded",
-    "ExchangeSample",
     "Exclusive",
     "FairSharing",
-    "Fit",
     "LinkSharing",
     "degradation",
-    "fit_degradation",
     "users",
 ]
 
@@ -146,57 +143,3 @@ def degradation(alpha: Fraction, sharing: Fraction | int) -> Fraction:
     """
     users = max(Fraction(1), Fraction(sharing))
     return users + alpha * (users - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangeSample:
-    """A measured exchange.
-
-    `sharing`: number of exchanges that ran at once on the link.
-    """
-
-    sharing: int
-    size: int
-    time_us: Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """Least squares of measured slowdowns over a line through 1 at one user.
-
-    `slope`: what each further user adds to the slowdown. `samples`: the samples with more than one user. `residuals`:
-    fitted slowdown over the measured one, less 1, of each sample.
-    """
-
-    slope: Fraction
-    samples: tuple[ExchangeSample, ...]
-    residuals: tuple[Fraction, ...]
-
-    @property
-    def model(self) -> Degraded:
-        """The model that is this line.
-
-        A slope above 1 is a loss, ``alpha = slope - 1``. One below 1 is a part of the transfer that others do not
-        slow down, ``1 - slope``, with ``alpha = 0``: the formula itself allows no ``alpha < 0``.
-        """
-        return Degraded(max(Fraction(0), self.slope - 1), uncontended=max(Fraction(0), 1 - self.slope))
-
-
-def fit_degradation(samples: Sequence[ExchangeSample]) -> Fit:
-    """Fit the slowdown ``1 + slope (k - 1)`` by least squares of relative errors.
-
-    The slowdown of a sample is its time over that of the sample of the same size with one user.
-
-    `samples`: one sample with one user for every size, and at least one with more.
-    """
-    alone = {sample.size: sample.time_us for sample in samples if sample.sharing == 1}
-    shared = tuple(sample for sample in samples if sample.sharing > 1)
-    missing = sorted({sample.size for sample in shared} - alone.keys())
-    if missing or not shared:
-        raise ValueError(f"sizes without a time alone: {missing}" if missing else "no sample with more than one user")
-    slowdowns = [sample.time_us / alone[sample.size] for sample in shared]
-    # The error of a sample is (1 + slope (k - 1)) / slowdown - 1.
-    steps = [(sample.sharing - 1) / slowdown for sample, slowdown in zip(shared, slowdowns, strict=True)]
-    gaps = [1 - 1 / slowdown for slowdown in slowdowns]
-    slope = sum((x * y for x, y in zip(steps, gaps, strict=True)), Fraction(0)) / sum(x * x for x in steps)
-    return Fit(slope, shared, tuple(slope * x - y for x, y in zip(steps, gaps, strict=True)))
