@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from jigsaw_opt.executor.buckets import GradientBuckets
+from jigsaw_opt.executor.building import SegmentedModel
 from jigsaw_opt.executor.exchange import Averaging, require_full_depth
-from jigsaw_opt.executor.segments import SegmentedModel
 from jigsaw_opt.executor.zoo.network import Batch
 
 

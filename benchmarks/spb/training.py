@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from jigsaw_opt.executor.building import Replica
+from jigsaw_opt.executor.building import Replica, SegmentedModel
 from jigsaw_opt.executor.exchange import Averaging
 from jigsaw_opt.executor.level_schedule import Assignment, LevelSchedule, Rule
 from jigsaw_opt.executor.profiling import profile_replica
-from jigsaw_opt.executor.segments import SegmentedModel
 from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe
 from jigsaw_opt.executor.zoo.network import Batch
 from spb.emulation import Emulation

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from jigsaw_opt.documents.parsing import checked, collection_paused, parsed
-from jigsaw_opt.documents.task_graph_decoding import decode_task_graph
 from jigsaw_opt.problem import Cluster, Depth, Instance, Job, Link, Model, Segment, Server
 from jigsaw_opt.problem.depth import depth_class
 from jigsaw_opt.problem.power import PowerCap
@@ -18,9 +18,48 @@ from jigsaw_opt.problem.rules.oddities import Repeats, report_oddities
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.rules.schemas import shipped
 from jigsaw_opt.problem.rules.structure import compiled, structure
-from jigsaw_opt.problem.task_graph import TaskGraphJob
+from jigsaw_opt.problem.task_graph import (
+    Edge,
+    MemoryInterval,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
+)
 
 __all__ = ["decode_depth", "decode_instance", "decode_instance_tree", "decode_model"]
+
+
+def decode_task_graph(tree: Json) -> TaskGraph:
+    """Return a task graph from what stands under ``shape``, known to be right."""
+    return trusted(
+        TaskGraph,
+        slots=tuple(trusted(Slot, **slot) for slot in tree["slots"]),
+        blocks=tuple(_block(**block) for block in tree["blocks"]),
+        transfers=tuple(_transfer(**transfer) for transfer in tree.get("transfers", ())),
+        edges=tuple(_edge(*edge) for edge in tree.get("edges", ())),
+        barrier=tree.get("barrier", "none"),
+        holds=tuple(_hold(**hold) for hold in tree.get("holds", ())),
+    )
+
+
+def _block(slot: str = "", slots: Sequence[str] = (), **others: Any) -> TaskGraphBlock:
+    return trusted(TaskGraphBlock, slots=tuple(slots) or (slot,), **others)
+
+
+def _transfer(among: Sequence[str] = (), **others: Any) -> TaskGraphTransfer:
+    source, target = others.pop("from", None), others.pop("to", None)
+    return trusted(TaskGraphTransfer, source=source, target=target, among=tuple(among), **others)
+
+
+def _edge(before: str, after: str, lag: int = 0) -> Edge:
+    return trusted(Edge, before=before, after=after, lag=lag)
+
+
+def _hold(**others: Any) -> MemoryInterval:
+    return trusted(MemoryInterval, start=others.pop("from"), end=others.pop("to"), **others)
+
 
 Json = dict[str, Any]
 

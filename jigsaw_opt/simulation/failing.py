@@ -11,10 +11,9 @@ from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, list
 from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_up
 from jigsaw_opt.simulation.event_log import EventLog
-from jigsaw_opt.simulation.invariants import check_gpu_time
 from jigsaw_opt.simulation.outages import OutageEvent, down_gpu_us
 from jigsaw_opt.simulation.records import Loss
-from jigsaw_opt.simulation.running import Running
+from jigsaw_opt.simulation.running import Running, check_gpu_time
 from jigsaw_opt.simulation.running_shares import RunningShares
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.text import agreeing, counted, named

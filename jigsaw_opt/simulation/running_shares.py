@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.link_routes import LinkRoutes
-from jigsaw_opt.simulation.invariants import check_speed
-from jigsaw_opt.simulation.running import Running, Timers
+from jigsaw_opt.simulation.running import Running, Timers, check_speed
 from jigsaw_opt.simulation.setting import Setting
 
 __all__ = ["RunningShares"]

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.routing import Fabric, LinkChange, RoutePolicy, TrafficFlow, simulate_rerouting
-from jigsaw_opt.routing.fabric import fabric_of
 from jigsaw_opt.routing.mechanisms import D2R, Controller, Ecmp, FastReroute, Mechanism, Shortest
+from jigsaw_opt.routing.simulation import fabric_of
 
 LADDER = Fabric.alike(
     "order encoding", "st", "abcd", [("s", "a"), ("a", "b"), ("b", "t"), ("s", "c"), ("c", "d"), ("d", "t"), ("a", "c")]

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from jigsaw_opt.scheduling.conformal import Foretold, corrected
+from jigsaw_opt.scheduling.start_prediction import Foretold, corrected
 
 NOTHING = Foretold(0.0, 0.0, 1.0)
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError
+from jigsaw_opt.simulation.folder import restore, snapshot
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.results import jobs_csv, rounds_csv
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.refusals import refuses
 from tests.simulation.cases import SECOND, job, random_jobs, setting
 from tests.simulation.resumable import CASES, KUEUE_QUEUES, begun, halted
@@ -49,7 +49,7 @@ def pickled(marker: Path) -> bytes:
         + built(__contains__=loaded("builtins", "frozenset"))
         + descriptor
         + built(__get__=everything, __set__=everything)
-        + loaded("jigsaw_opt.simulation.snapshot", "_Unpickler")
+        + loaded("jigsaw_opt.simulation.folder", "_Unpickler")
         + built(_trusted=descriptor + b")R")
         + loaded("subprocess", "Popen")
         + b"]("

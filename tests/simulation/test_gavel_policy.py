@@ -16,12 +16,12 @@ from jigsaw_opt.scheduling.performance.speed import rate_of
 from jigsaw_opt.scheduling.performance.table import Table
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.folder import restore, snapshot
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.policies.gavel import GAVEL
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.refusals import misuse, require_data
 from tests.simulation.cases import run
 

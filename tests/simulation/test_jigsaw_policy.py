@@ -17,11 +17,11 @@ from jigsaw_opt.scheduling.performance.groups import Timetabled
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.blocks import Blocks, Team
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.folder import restore, snapshot
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
 from jigsaw_opt.simulation.policies.srtf import SRTF
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.simulation.snapshot import restore, snapshot
 from jigsaw_opt.solvers.allocation.packing import ITERATIONS
 from tests.refusals import misuse
 from tests.simulation.cases import finish_s, job, run, setting

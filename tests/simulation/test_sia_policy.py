@@ -14,11 +14,11 @@ from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.configurations import Configured, all_configurations, place
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.folder import restore, snapshot
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.policies.sia import SIA
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.refusals import misuse
 
 CLUSTER = "3x4:aws+1x8:rtx"

@@ -17,6 +17,7 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.scheduling.share_rules import InvariantError
 from jigsaw_opt.simulation.contention import LinkContention
+from jigsaw_opt.simulation.folder import restore, snapshot
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent, RandomEvents, down_gpu_us
 from jigsaw_opt.simulation.parse_failures import failures_of
@@ -24,7 +25,6 @@ from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.records import Loss, SimulationOutcome
 from jigsaw_opt.simulation.results import jobs_csv
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.simulation.snapshot import restore, snapshot
 from jigsaw_opt.sweeps.simulations import measure
 from tests.refusals import fails, refuses, require_data
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, finish_s, job, random_jobs, run, setting

@@ -12,8 +12,8 @@ from jigsaw_opt.problem.contention import Degraded, FairSharing
 from jigsaw_opt.scheduling.performance.speed import Speed
 from jigsaw_opt.simulation.contention import LinkContention
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.folder import restore, snapshot
 from jigsaw_opt.simulation.policies.sjf_bco import SJF_BCO
-from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import SECOND, finish_s, job, random_jobs, run, setting
 
 SERVERS = [Server(f"s{k}", "gpu", 4, 10**9, 10**9) for k in range(3)]

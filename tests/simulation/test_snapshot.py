@@ -14,11 +14,11 @@ from jigsaw_opt.errors import InvalidInputError, JigsawError
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, names
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.folder import restore, snapshot
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.las import LAS
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.records import SimulationOutcome
-from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.refusals import fails, refuses
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, job, random_jobs, setting
 from tests.simulation.resumable import CASES, begun, halted

@@ -20,11 +20,11 @@ from jigsaw_opt.scheduling.performance.stages import Stages, stages
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
 from jigsaw_opt.scheduling.policy import JobState, Observation, Policy
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.folder import restore, snapshot
 from jigsaw_opt.simulation.policies.interleave import INTERLEAVE
 from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.refusals import misuse, require_data
 from tests.simulation.cases import cluster, run
 

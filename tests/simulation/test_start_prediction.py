@@ -16,10 +16,8 @@ from jigsaw_opt.scheduling.live_job import News
 from jigsaw_opt.scheduling.start_prediction import PastAnswer, StartPrediction
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.past_questions import past_answers
-from jigsaw_opt.simulation.predicting import predict_starts
-from jigsaw_opt.simulation.run_times import RunTimes, arrivals, lasting
+from jigsaw_opt.simulation.predicting import RunTimes, TakenOver, arrivals, lasting, predict_starts
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.simulation.taken_over import TakenOver
 from jigsaw_opt.simulation.trace_queue import queue_at, time_in, waiting_job
 from tests.refusals import carries, misuse
 from tests.simulation.cases import SECOND, cluster, job, random_jobs, setting
