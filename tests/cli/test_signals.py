@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -57,7 +56,6 @@ class Case:
 
 
 _SOLVED = "jigsaw_opt.solvers.listed:_solved"
-_ENGINE = "jigsaw_opt.solvers.engines.stoppable:run_all_stoppable"
 _FILLING = "jigsaw_opt.planning.fill.search:VectorSearch.run"
 _STAGES = (
     *("--forward-us", "31,53,75,97,60", "--backward-us", "81,60,100,70,90"),
@@ -70,7 +68,6 @@ COMPUTING = {
     ),
     "failures": (Case(("rack/plain", "PLAN", "--repair", *_FOREVER), "jigsaw_opt.solvers.failure_repair:repaired"),),
     "fill": (Case(("rack/cyclic", "--foreground", "job0,job1", *_FOREVER), _FILLING),),
-    "partition": (Case(("WORKLOAD", "--non-contiguous", *_FOREVER), _ENGINE),),
     "pipeline": (Case((*_STAGES, "--schedule", "search", *_FOREVER), _SOLVED),),
     "shifts": (Case(("LINKED", "--most", "3", *_FOREVER), "jigsaw_opt.planning.shifts.ratios:_RatioSearch.first"),),
     "bench": (Case(("tiny", "--solvers", "greedy", "-o", "OUT"), "jigsaw_opt.sweeps.folder:sweep_into"),),
@@ -115,6 +112,7 @@ AT_ONCE = {
     "generate": "writes",
     "instances": "prints",
     "new": "reads and writes",
+    "partition": "a dynamic program, and keeps nothing before it is done",
     "plot": "draws",
     "profile": "measures with PyTorch (tests/executor)",
     "run": "trains with PyTorch (tests/executor)",
@@ -129,33 +127,13 @@ AT_ONCE = {
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("signals")
-    plan, workload, linked = folder / "plan.json", folder / "workload.json", folder / "linked.json"
+    plan, linked = folder / "plan.json", folder / "linked.json"
     assert main(["solve", "rack/plain", "--solver", "greedy", "-q", "-o", str(plan)]) == 0
-    workload.write_text(json.dumps(_workload(40)))
     save_instance(_linked(), linked)
     begun = folder / "begun"
     begun.mkdir()
     (begun / "rows.jsonl").touch()
-    return {"PLAN": str(plan), "WORKLOAD": str(workload), "LINKED": str(linked), "BEGUN": str(begun)}
-
-
-def _workload(count: int) -> dict[str, object]:
-    """A chain of operators with some edges beside it, of which a device may have any."""
-    draw = Random(0)
-    nodes = [
-        {
-            "id": k,
-            "cpuLatency": 10 + draw.random(),
-            "fpgaLatency": 1 + draw.random(),
-            "isBackwardNode": 0,
-            "supportedOnFpga": 1,
-            "size": 1,
-        }
-        for k in range(count)
-    ]
-    pairs = [*((k, k + 1) for k in range(count - 1)), *((k, k + draw.randint(2, 5)) for k in range(count - 5))]
-    edges = [{"sourceId": one, "destId": other, "cost": draw.random()} for one, other in pairs]
-    return {"nodes": nodes, "edges": edges, "maxFPGAs": 6, "maxCPUs": 0, "maxSizePerFPGA": count}
+    return {"PLAN": str(plan), "LINKED": str(linked), "BEGUN": str(begun)}
 
 
 def _linked() -> Instance:
