@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -170,14 +170,6 @@ def test_another_job_fits_into_what_a_burst_leaves() -> None:
         assert (result.status, result.objective) == ("optimal", period)
 
 
-def test_what_one_gpu_synchronises_is_its_own_work() -> None:
-    costs = BurstCosts(1, (BurstLayer("linear", 30, (LayerOption(1, 20, 0, 0, 10),)),))
-    instance = burst_instance(exact_plan(costs, 2.0), "burst", "finite")
-    shape = instance.jobs[0].shape  # type: ignore[union-attr]
-    assert [(block.name, block.duration_us["gpu"]) for block in shape.blocks] == [("F0", 10), ("B0", 10), ("S0", 10)]
-    assert shape.transfers == ()
-
-
 def document() -> dict[str, Any]:
     config = {"gpu_us": 10.0, "fwd_us": 5.0, "bwd_us": 5.0, "sync_us": 1.0}
     configs = [{"gpus": 1} | config, {"gpus": 2} | config]
@@ -237,12 +229,3 @@ def test_answers_of_the_released_planner_are_met(shared_data: Path) -> None:
         assert broken or exact.iteration_us <= released.iteration_us
         assert exact.job_amplification is not None
         assert budget_plan(costs, exact.job_amplification).iteration_us <= exact.iteration_us * (1 + 1e-12)
-
-
-def test_the_instance_of_a_measured_plan_takes_as_long(shared_data: Path) -> None:
-    path = shared_data / "pipeline" / "deeppool" / "costs_vgg_g4_b32_bw12500.json"
-    plan = exact_plan(read_burst_costs(path.read_bytes()), 2.0)
-    assert sum(one != other for one, other in pairwise(plan.gpus_per_layer)) > 0
-    result = solve(burst_instance(plan, "vgg", "cyclic"), options=Options(work_limit=20, threads=1))
-    assert result.status == "optimal"
-    assert result.objective == pytest.approx(plan.iteration_us, rel=1e-3)

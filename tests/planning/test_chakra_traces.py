@@ -115,18 +115,3 @@ def test_export_writes_a_file_for_each_gpu(tmp_path: Path, capsys: pytest.Captur
     assert "rank 0 is GPU" in told
     among = sum(len(row.transfers) for job in plan.jobs if len(job.gpus) > 1 for row in job.iterations)
     assert f"written as all-reduces, as a plan times them: {counted(among, 'transfer')} among several GPUs" in told
-
-
-def test_chakras_visualizer_draws_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("graphviz", reason="graphviz of mlc-chakra is not installed")
-    visualizer = pytest.importorskip("chakra.src.visualizer.visualizer", reason="mlc-chakra is not installed")
-    import networkx as nx
-
-    nodes = chakra_traces(load("pipeline/two-servers"), planned("pipeline/two-servers")).nodes[0]
-    trace, drawn = tmp_path / "plan.0.et", tmp_path / "plan.graphml"
-    trace.write_bytes(encode_trace(nodes))
-    monkeypatch.setattr("sys.argv", ["", "--input_filename", str(trace), "--output_filename", str(drawn)])
-    visualizer.main()
-    graph = nx.read_graphml(drawn)
-    assert len(graph) == len(nodes)
-    assert set(graph.edges) == {(str(before), str(node.number)) for node in nodes for before in node.after}

@@ -152,11 +152,6 @@ def test_a_bound_of_rates_holds_for_two_servers_of_unlike_types() -> None:
     assert loads.rate_bound() == Fraction(5, 15)
 
 
-def test_the_same_seed_and_work_fill_alike() -> None:
-    first, second = (fill(CASES[0], ["front"], WORK) for _ in range(2))
-    assert (first.iterations, first.plan.jobs) == (second.iterations, second.plan.jobs)
-
-
 def test_what_makes_no_sense_is_named() -> None:
     with refuses("unknown-name $.jobs"):
         fill(CASES[0], ["nobody"], WORK)

@@ -30,10 +30,6 @@ def unrolled(text: str) -> list[str]:
     return text.split("|")
 
 
-def test_the_grammar_is_megatron_s() -> None:
-    assert unrolled("Et*3|(tt|)*29,m|L") == ["Ettt", *["tt"] * 29, "m", "L"]
-
-
 def drawn(seed: int) -> tuple[tuple[tuple[str, ...], ...], PipelineLayout]:
     """Stages of a transformer, and where they are."""
     random = Random(seed)

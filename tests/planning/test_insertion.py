@@ -117,14 +117,6 @@ def test_other_instances_are_refused(
         insert(instance, foreground, slowdown)
 
 
-def test_nothing_inserted_is_lost_when_another_job_joins() -> None:
-    """Which jobs can run does not depend on which others do."""
-    for slowdown in (1, 1.05, 1.3):
-        able = {us: insert(case(us), "f", slowdown) is not None for us in (20, 55, 90, 400, 700)}
-        for one, other in ((20, 700), (55, 400), (90, 20)):
-            assert (insert(case(one, other), "f", slowdown) is not None) == (able[one] and able[other])
-
-
 def best_rate(exchange_us: int, lengths: Sequence[int], slowdown: Fraction) -> Fraction:
     """By all choices of holes of at most four iterations, background work over the period; 0 where not all fit."""
     extra = (slowdown - 1) * (40 + exchange_us)

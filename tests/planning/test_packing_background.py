@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
 
 import pytest
 
@@ -12,7 +11,6 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.planning.fill.loads import Loads, restricted
 from jigsaw_opt.planning.fill.neighbourhoods import PackingSearch
 from jigsaw_opt.planning.fill.stretching import KeptPlan
-from jigsaw_opt.problem.calendar import Calendar, union
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
@@ -58,38 +56,6 @@ def broken(search: PackingSearch, instance: Instance) -> list[str]:
     """What its plan breaks."""
     plan: Plan = replace(search.plan(), instance=instance.name, instance_sha256=instance_sha256(instance))
     return [str(violation) for violation in check(instance, plan)]
-
-
-def test_a_calendar_finds_what_going_through_all_moments_finds() -> None:
-    random = Random(0)
-    for _ in range(200):
-        period = random.randint(4, 20)
-        calendar, busy = Calendar(period), set[int]()
-        for _ in range(random.randint(0, 6)):
-            start, length = random.randrange(3 * period), random.randint(1, 4)
-            taken = {moment % period for moment in range(start, start + length)}
-            if not taken & busy:
-                calendar.add(start, start + length)
-                busy |= taken
-        moment, length = random.randrange(-period, 2 * period), random.randint(1, period)
-        free = (
-            at
-            for at in range(moment, moment + 2 * period)
-            if not busy & {each % period for each in range(at, at + length)}
-        )
-        assert calendar.earliest(moment, length) == next(free, None)
-        assert calendar.busy_us == len(busy)
-        start, end = calendar.hole(moment)
-        assert all(at % period not in busy for at in range(start, end))
-        assert len(busy) == period or not busy or {(start - 1) % period, end % period} <= busy
-
-
-def test_resources_are_free_together() -> None:
-    first, second = Calendar(10, [(0, 3), (5, 6)]), Calendar(10, [(3, 4), (8, 11)])
-    both = union([first, second], 10)
-    assert [both.earliest(0, length) for length in (1, 2, 3)] == [4, 6, None]
-    assert both.earliest(7, 1) == 7
-    assert union([], 10).earliest(7, 5) == 7
 
 
 def test_gaps_delay_what_starts_later_and_hold_no_more_memory() -> None:

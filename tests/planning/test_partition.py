@@ -70,12 +70,6 @@ def test_the_scatter_of_layers_is_carried_into_the_time_of_a_minibatch(variant: 
                 assert len(levels) > 1 or time == best.time_s
 
 
-def test_parts_of_a_backward_pass() -> None:
-    whole, parted = MeasuredLayer("a", 3, 7, 1, 5), MeasuredLayer("a", 3, 7, 1, 5, weight_us=3, output_bytes=0)
-    assert (whole.time_us, whole.weight_us, whole.input_us, whole.sent_bytes) == (10, None, None, 5)
-    assert (parted.time_us, parted.weight_us, parted.input_us, parted.sent_bytes) == (10, 3, 4, 0)
-
-
 def brute_force(graph: LayerGraph, level: Level, variant: Variant, activations: bool) -> float:
     """The least time of a chain on one level, by going through all cuts and copies."""
     size, machines, rate, best = len(graph.layers), level.machines, level.bandwidth, float("inf")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -21,7 +20,6 @@ from jigsaw_opt.planning.shifts.jobs import OwnIteration, RepeatedJob, draw_plac
 from jigsaw_opt.planning.shifts.link_rates import simulate_shared
 from jigsaw_opt.planning.shifts.ratios import _RatioSearch, best_ratios, with_ratios
 from jigsaw_opt.planning.shifts.rotations import RotationProblem, best_rotations
-from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Server
 from jigsaw_opt.problem.contention import Exclusive
 from jigsaw_opt.problem.instance import Instance
@@ -151,15 +149,6 @@ def test_alone_a_job_keeps_its_own_length() -> None:
     alone = RepeatedJob("early", Channel((0,), 10, 0), (buckets,))
     assert alone.transfers == ((20, 60),)
     assert simulate_shared([alone], [10], [0.0], iterations=10).iteration_us == (60.0,)
-
-
-def test_after_an_interrupt_the_jobs_finish_an_iteration_and_no_more() -> None:
-    jobs, cancel = [job([0], (30, 20)), job([0], (10, 40))], threading.Event()
-    cancel.set()
-    with clock.limited(clock.Clock(None, cancel)):
-        run = simulate_shared(jobs, [10], [0, 0])
-    assert min(run.iterations) == 1 and max(run.iterations) <= 2
-    assert all(us >= each.alone_us - 1e-6 for us, each in zip(run.iteration_us, jobs, strict=True))
 
 
 def test_two_alike_jobs_that_load_half_a_link_each_do_not_slow_each_other_in_turn() -> None:

@@ -25,7 +25,7 @@ from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.random_pipelines import planned, random_orders, random_pipeline
-from tests.refusals import carries, misuse, refuses
+from tests.refusals import misuse, refuses
 
 
 def named(name: str, split: bool = True) -> PipelineProblem:
@@ -181,14 +181,6 @@ def test_other_shapes_are_refused(old: str, new: str, told: str, tmp_path: Path)
     assert told in str(layout_of(job.shape))
 
 
-def test_an_instance_without_a_pipeline_is_refused() -> None:
-    instance = load("server/plain")
-    plan = solve(instance, "greedy", Options(threads=1)).plan
-    assert plan is not None
-    with refuses("empty $.jobs"):
-        torch_schedule(instance, plan)
-
-
 def test_the_command_writes_the_file_and_tells_version_and_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,13 +200,6 @@ def test_the_command_writes_the_file_and_tells_version_and_format(
         "1RECV_F0,1F0,1RECV_F1,1I0,1SEND_B0,1F1,1I1,1SEND_B1,1W0,1W1,1REDUCE_GRAD\n"
     )
     assert "compute_comms" in told.err
-
-
-def test_options_of_other_formats_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "server/plain", "--to", "torch-csv", "-o", str(tmp_path / "x")]) == 2
-    assert carries(capsys.readouterr().err, "torch-csv", "needs")
-    assert main(["export", "server/plain", "--to", "mps", "--format", "compute_only", "-o", str(tmp_path / "x")]) == 2
-    assert carries(capsys.readouterr().err, "--format", "--to")
 
 
 def test_an_asynchronous_pipeline_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

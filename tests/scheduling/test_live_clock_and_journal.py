@@ -81,20 +81,6 @@ def test_a_step_that_no_journal_takes_is_done_again_by_the_next() -> None:
     assert [again.replay(entry) for entry in entries][-1] == change
 
 
-@pytest.mark.parametrize("budget_s", [0, 60.0])
-def test_a_question_that_no_journal_takes_is_put_again(budget_s: float) -> None:
-    journal = FailingJournal(random.Random(0), 0.0)
-    live = LiveScheduler(star("v"), "fifo", round_us=0, journal=journal)
-    live.handle(JobSubmitted(0, job(gpus=1)))
-    before = in_json(live.state())
-    journal._failures = 1.0
-    with pytest.raises(OSError, match="no space"):
-        live.step(1, budget_s)
-    assert in_json(live.state()) == before
-    journal._failures = 0.0
-    assert len(live.step(1).starts) == 1
-
-
 def test_timetables_that_were_found_outlive_a_refused_step() -> None:
     kept: list[Profiled] = []
 

@@ -25,7 +25,7 @@ from jigsaw_opt.scheduling import (
     decode_event,
     encode_event,
 )
-from tests.refusals import misuse, refuses
+from tests.refusals import misuse
 from tests.scheduling.live_cases import in_json, made, star
 
 
@@ -137,20 +137,6 @@ def test_a_journal_entry_is_checked_as_an_event_is(changes: dict[str, Any], path
 
 
 @pytest.mark.parametrize(
-    ("tree", "expected"),
-    [
-        (3, "wrong-type $"),
-        ({}, "missing-field $"),
-        ({"event": 3}, "wrong-type $.event"),
-        ({"event": "x"}, "unknown-value $.event"),
-    ],
-)
-def test_what_is_no_event_is_told_by_its_kind(tree: Any, expected: str) -> None:
-    with refuses(expected):
-        decode_event(tree)
-
-
-@pytest.mark.parametrize(
     ("fields", "expected"),
     [
         ({"now_us": 1.5}, "wrong-type now_us"),
@@ -174,17 +160,6 @@ def test_a_server_that_the_performance_model_has_no_figures_for_changes_nothing(
     with misuse("unsupported server", naming=["'k80'"]):
         live.handle(ServerAdded(1, server(gpu_type="k80")))
     assert in_json(live.state()) == before and len(live.cluster.servers) == 3
-
-
-def test_a_journal_that_cannot_be_written_keeps_the_event_out() -> None:
-    def full(entry: Any) -> None:
-        raise OSError("no space left")
-
-    live = LiveScheduler(star("v"), "fifo", journal=full)
-    before = live.state()
-    with pytest.raises(OSError, match="no space"):
-        live.handle(JobSubmitted(1, job()))
-    assert live.state() == before
 
 
 def test_what_a_job_states_comes_back_from_a_journal() -> None:

@@ -31,7 +31,7 @@ from jigsaw_opt.scheduling import (
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Stateless
-from tests.refusals import carries, misuse
+from tests.refusals import carries
 from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, star
 
 
@@ -118,14 +118,6 @@ def test_what_none_of_it_alone_brings_about_is_put_together() -> None:
     assert runs_after(scheduler, "c", *remedy.events)
 
 
-def test_several_servers_and_links_are_one_sentence() -> None:
-    scheduler = told(live(), ServerLost(0, "s0"), ServerLost(0, "s1"), LinkDown(0, "l0"), job("b", 8))
-    (remedy,) = scheduler.explain("b").remedies
-    assert carries(remedy.sentence, "server s0, server s1 and link l0", "back")
-    stopping = replace(remedy, kind="priority", text="it has a weight of 2", stopped=("b", "c", "d"))
-    assert carries(stopping.sentence, stopping.text, "stops", "b, c and d")
-
-
 def test_a_measured_speed_tells_when() -> None:
     scheduler = told(live(), job("a", 8), job("b", 8))
     for second, iterations in ((100, 100), (200, 300)):
@@ -144,11 +136,6 @@ def test_explaining_changes_nothing_and_goes_to_json(text: str) -> None:
         assert in_json(found.plain())["job"] == name
         assert (found.assignment is None) == bool(found.kind)
     assert in_json(scheduler.state()) == before
-
-
-def test_no_such_job() -> None:
-    with misuse("unknown-name job"):
-        live().explain("x")
 
 
 @pytest.mark.parametrize("depth", ["free", "staircase"])
@@ -215,25 +202,6 @@ def test_a_priority_that_the_policy_does_not_read_is_told_at_the_event(policy: s
     assert scheduler.handle(JobCancelled(1, "b")) == ()
 
 
-def test_what_else_sets_a_job_apart_is_told_by_the_same_rule() -> None:
-    stated = TraceJob("a", 0, "seconds", 1, 10, weight=2, priority=3, qos="high", preemptible=False)
-    unread = {
-        "priority": ["weight", "QOS"],
-        "priority:by=weight": ["priority", "QOS"],
-        "backfill:default_limit=24": ["weight", "priority", "QOS"],
-        "srtf": ["weight", "priority", "QOS", "preemptible flag"],
-    }
-    for policy, names in unread.items():
-        told = LiveScheduler(star("v"), policy).handle(JobSubmitted(0, stated))
-        assert len(told) == len(names)
-        assert all(f"does not read the {name} of job 'a'" in one for name, one in zip(names, told, strict=True))
-
-
-def test_gavel_reads_weights() -> None:
-    scheduler = made("gavel")
-    assert scheduler.handle(JobSubmitted(0, TraceJob("a", 0, "a", 1, 10, weight=3))) == ()
-
-
 class Silent(Seconds):
     """A performance model that tells nothing of how fast jobs run."""
 
@@ -260,15 +228,6 @@ def test_jobs_may_span_servers_of_a_cluster_that_says_nothing_of_its_network(pol
     scheduler.handle(JobSubmitted(0, TraceJob("wide", 0, "small" if models else "seconds", 8, 9)))
     assert scheduler.step(0).failure == ""
     assert scheduler.explain("wide").assignment is not None
-
-
-@pytest.mark.parametrize("policy", ["fifo", "las", "srtf", "separate", "sjf_bco"])
-def test_a_job_that_no_part_of_the_cluster_can_hold_keeps_no_other_waiting(policy: str) -> None:
-    cluster = star("v", "v", "v", "v", gpus=2)
-    pairs = (("s0", "s2"), ("s1", "s3"))
-    apart = replace(cluster, switches=(), links=tuple(Link("-".join(pair), pair, 10**9, 10) for pair in pairs))
-    scheduler = told(live(policy, apart), job("wide", 8), replace(job("narrow", 2), time_us=1))
-    assert scheduler.explain("wide").assignment is None and scheduler.explain("narrow").assignment is not None
 
 
 def test_jigsaw_packs_no_jobs_that_no_part_of_the_cluster_can_hold() -> None:

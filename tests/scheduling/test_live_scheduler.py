@@ -112,16 +112,6 @@ def test_a_state_of_an_earlier_format_is_refused() -> None:
         made("srtf").restore(state)
 
 
-@pytest.mark.parametrize("text", CASES)
-def test_a_journal_replays_to_the_same_changes(text: str) -> None:
-    journal: list[Any] = []
-    changes = run(made(text, journal=journal.append), Happening(text, 9), 10)
-    again: list[Any] = []
-    live = made(text, journal=again.append)
-    assert [change for entry in in_json(journal) if (change := live.replay(entry)) is not None] == changes
-    assert again == in_json(journal)
-
-
 def submitted(*sizes: int, policy: str = "fifo", servers: int = 2, **more: Any) -> LiveScheduler:
     live = LiveScheduler(star(*"v" * servers), policy, models=MODELS, round_us=0, **more)
     for k, gpus in enumerate(sizes):
@@ -166,21 +156,6 @@ def test_a_job_that_spans_servers_stops_when_no_route_joins_them() -> None:
     assert [start.to.job for start in live.step(3 * SECOND).starts] == ["j0"]
 
 
-@pytest.mark.parametrize("policy", ["fifo", "las", "srtf", "jigsaw", "backfill:default_limit=4"])
-def test_a_gang_goes_where_links_are_up(policy: str) -> None:
-    live = LiveScheduler(star("v", "v", "v"), policy, models=MODELS, round_us=0)
-    live.handle(LinkDown(0, "l0"))
-    live.handle(JobSubmitted(0, TraceJob("gang", 0, "small", 8, 1000)))
-    live.handle(JobSubmitted(0, TraceJob("one", 0, "small", 4, 1000)))
-    change = live.step(0)
-    servers = {start.to.job: {gpu.rpartition("/")[0] for gpu in start.to.gpus} for start in change.starts}
-    assert servers == {"gang": {"s1", "s2"}, "one": {"s0"}}
-    live.handle(LinkDown(SECOND, "l1"))  # of the gang alone
-    assert [stop.job for stop in live.step(SECOND).stops] == ["gang"]
-    live.handle(LinkUp(2 * SECOND, "l1"))
-    assert [start.to.job for start in live.step(2 * SECOND).starts] == ["gang"]
-
-
 def test_a_job_that_stops_in_any_case_is_stopped_and_started_on_the_same_gpus() -> None:
     """A job is chosen for one that is then cancelled: when its grace is over, it stops all the same."""
     live = LiveScheduler(star("a"), "priority:grace=60", restart_us=0)
@@ -222,16 +197,6 @@ def test_jobs_that_wait_can_be_cancelled(text: str) -> None:
     assert [start.to.job for start in live.step(2 * SECOND).starts] == ["last"]
 
 
-def test_an_added_server_is_used_at_once() -> None:
-    live = submitted(4, 4, 4)
-    assert len(live.step(0).starts) == 2
-    new = replace(live.cluster.servers[0], name="s9")
-    live.handle(ServerAdded(SECOND, new))
-    change = live.step(SECOND)
-    assert [start.to.gpus[0] for start in change.starts] == ["s9/0"]
-    assert not change.moves and not change.stops
-
-
 def test_jobs_that_share_gpus_are_told_of_each_other() -> None:
     live = submitted(4, 4, policy="jigsaw", servers=1)
     first, second = live.step(0).starts
@@ -267,12 +232,6 @@ def test_what_cannot_be_changes_nothing(event: Any, expected: str) -> None:
     assert len(journal) == entries
 
 
-def test_policies_that_cannot_run_are_named() -> None:
-    for policy in ("gavel", "sia", "interleave"):
-        with pytest.raises(UsageError, match=f"'{policy}'"):
-            LiveScheduler(star("v"), policy, models=MODELS)
-
-
 def test_a_state_may_have_numbered_more_jobs_than_memory_holds() -> None:
     live = submitted(4)
     live.step(0)
@@ -304,13 +263,6 @@ def test_a_state_is_restored_at_the_beginning_alone(event: ClusterEvent | None) 
     with misuse("wrong-order"):
         live.restore(in_json(state))
     assert in_json(live.state()) == before
-
-
-def test_a_state_is_restored_once() -> None:
-    live, first = submitted(), submitted()
-    live.restore(in_json(first.state()))
-    with misuse("wrong-order"):
-        live.restore(in_json(submitted(4).state()))
 
 
 def test_all_problems_of_a_state_are_told() -> None:
@@ -516,21 +468,3 @@ def test_a_late_decision_is_taken_by_a_later_step_as_far_as_it_holds(wayward: Wa
     assert [start.to.job for start in changes[3].starts] == ["j4"]
     again = LiveScheduler(star("v", "v"), models=MODELS, round_us=0)
     assert [change for entry in in_json(journal) if (change := again.replay(entry)) is not None] == changes
-
-
-def test_events_from_many_threads_come_in_one_after_the_other() -> None:
-    live = submitted(servers=4)
-
-    def submit(thread: int) -> None:
-        for k in range(20):
-            live.handle(JobSubmitted(0, TraceJob(f"{thread}.{k}", 0, "small", 1, 10)))
-            live.step(0)
-
-    threads = [threading.Thread(target=submit, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    state = live.state()
-    assert [job["figures"]["job"] for job in state["jobs"]] == list(range(80))
-    assert sorted(gpu for share in state["shares"] for gpu in share["gpus"]) == list(range(16))

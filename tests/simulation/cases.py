@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.workload import TraceJob, Workload
@@ -12,6 +13,7 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import UNITS, Contention, Speed, rate_of
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy
+from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
@@ -23,8 +25,15 @@ def cluster(servers: int = 2, gpus: int = 4) -> Cluster:
     return Cluster(tuple(Server(f"s{k}", "gpu", gpus, 10**9, 10**9) for k in range(servers)))
 
 
-def job(name: str, submit_s: float, gpus: int, seconds: int) -> TraceJob:
-    return TraceJob(name, round(submit_s * SECOND), "seconds", gpus, seconds)
+def types(text: str) -> Cluster:
+    """A cluster in words, as in ``2x4:fast+1x4:slow``."""
+    made = grid(text)
+    assert made is not None
+    return made
+
+
+def job(name: str, submit_s: float, gpus: int, seconds: int, **stated: Any) -> TraceJob:
+    return TraceJob(name, round(submit_s * SECOND), "seconds", gpus, seconds, **stated)
 
 
 def setting(*jobs: TraceJob, contention: Contention | None = None, restart_s: int = 0, **changes: object) -> Setting:
@@ -46,6 +55,37 @@ def run(setting: Setting, policy: Policy, **options: str) -> SimulationOutcome:
 
 def finish_s(outcome: SimulationOutcome) -> list[float | None]:
     return [None if record.finish_us is None else record.finish_us / SECOND for record in outcome.jobs]
+
+
+def starts_s(outcome: SimulationOutcome) -> list[float | None]:
+    return [None if record.start_us is None else record.start_us / SECOND for record in outcome.jobs]
+
+
+def restarts(outcome: SimulationOutcome) -> list[int]:
+    return [record.restarts for record in outcome.jobs]
+
+
+@dataclass
+class Watched:
+    """Another policy, each of whose decisions the test looks at."""
+
+    policy: Policy
+    look: Callable[[Watched, Observation, Decision], object]
+    name: str = "watched"
+    display_name: str = "another policy, watched"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return self.policy.options
+
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Watched:
+        self.setting, self.scheduler = setting, self.policy.start(setting, options)
+        return self
+
+    def decide(self, observation: Observation) -> Decision:
+        decision = self.scheduler.decide(observation)
+        self.look(self, observation, decision)
+        return decision
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine import Simulation
@@ -263,12 +262,3 @@ def test_what_is_not_looked_at_changes_no_start(
 def draw_times(draw: random.Random) -> tuple[int, int]:
     seconds = draw.randrange(1, 120)
     return seconds, draw.choice((seconds, 2 * seconds, 5 * seconds, max(1, seconds // 2)))
-
-
-def test_a_limit_of_any_number_of_hours_is_taken() -> None:
-    endless = replace(of("u", "a", 0, 4, 50, 1), time_limit_us=None)
-    for words in ("1", "12", "0.5", "30min", "720"):
-        run(setting(endless), BACKFILL, default_limit=words)
-    for words in ("0", "1000000", "-1"):
-        with pytest.raises(UsageError, match="above 0, below 1000000"):
-            setting(endless).under(f"backfill:default_limit={words}")

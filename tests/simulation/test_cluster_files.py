@@ -11,7 +11,6 @@ from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.simulation.cluster_files import FORMATS, cluster_in_words
-from tests.refusals import carries
 
 DATA = Path(__file__).parents[1] / "data"
 GB = 10**9
@@ -154,34 +153,3 @@ def test_every_problem_of_a_graph() -> None:
     assert problems("graphml", text.replace("<data", "<nodata").replace("</data", "</nodata")) == [
         "f: no node has gpus"
     ]
-
-
-def test_commands_take_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = f"graphml:{DATA / 'cluster.graphml'}"
-    assert main(["new", "--cluster", cluster, "--job", "a:resnet50:2:3", "-o", str(tmp_path / "i.json")]) == 0
-    assert load_instance(tmp_path / "i.json").cluster.gpu_count == 12
-    assert "behind one switch" not in capsys.readouterr().err
-    jobs = tmp_path / "jobs.csv"
-    jobs.write_text("name,submit_s,gpus,duration_s\na,0,2,60\n")
-    run = ["simulate", "--workload", str(jobs), "--policy", "las", "-o", str(tmp_path / "o"), "--cluster"]
-    equal = tmp_path / "equal.graphml"
-    equal.write_text((DATA / "cluster.graphml").read_text().replace("16000000000", "32000000000"))
-    assert main([*run, f"graphml:{equal}"]) == 0
-    assert main([*run, "sinfo:none", "--force"]) == 3
-    assert carries(capsys.readouterr().err, "none", "cannot")
-
-
-def test_types_with_a_data_sheet_in_letters_of_any_case() -> None:
-    for text, name, memory, fabric in (
-        ("2x4:A100", "a100", 40, 300),
-        ("1x8:MI300X", "mi300x", 192, 448),
-        ("1x8:H100", "h100", 80, 450),
-        ("1x8:B200", "b200", 180, 900),
-        ("1x2:l40s", "l40s", 48, 32),
-        ("1x1:T4", "t4", 16, 16),
-        ("1x1:RTX", "RTX", 16, 12),
-    ):
-        cluster = cluster_in_words(text)
-        assert cluster is not None
-        found = {(one.gpu_type, one.gpu_memory, one.fabric_bandwidth) for one in cluster.servers}
-        assert found == {(name, memory * 10**9, fabric * 10**9)}

@@ -29,11 +29,6 @@ def test_a_job_starts_at_the_next_round_and_ends_at_its_microsecond() -> None:
     assert [record.time_us for record in outcome.rounds] == [60 * SECOND]
 
 
-def test_without_rounds_decisions_are_made_at_once() -> None:
-    made = setting(job("a", 5, 8, 10), job("b", 6, 8, 10), round_us=0)
-    assert finish_s(run(made, FIFO)) == [15, 25]
-
-
 def test_gpus_of_a_job_that_ends_within_a_round_are_given_away_at_its_end() -> None:
     made = setting(job("a", 0, 8, 70), job("b", 0, 8, 10))
     outcome = run(made, FIFO)
@@ -199,9 +194,3 @@ def held_by_server(outcome: SimulationOutcome) -> list[tuple[int, int]]:
         times = [*(use.time_us for use in own), outcome.end_us]
         found.append((server, sum(use.gpus * (b - a) for use, a, b in zip(own, times, times[1:], strict=False))))
     return found
-
-
-def test_a_gpu_that_jobs_share_is_held_once() -> None:
-    made = setting(job("a", 0, 2, 100), job("b", 0, 2, 100), performance=Shared())
-    outcome = run(made, Scripted(lambda moment: Decision((Share(tuple(moment.jobs), (0, 1)),))))
-    assert [tuple(use) for use in outcome.uses] == [(0, 0, 2), (outcome.end_us, 0, 0)]

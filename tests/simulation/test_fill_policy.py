@@ -22,8 +22,8 @@ from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.fill import FILL, SEPARATE
 from jigsaw_opt.simulation.results import jobs_csv
 from jigsaw_opt.simulation.setting import Setting
-from tests.refusals import carries, misuse
-from tests.simulation.cases import job, run, setting
+from tests.refusals import carries
+from tests.simulation.cases import run
 from tests.simulation.resumable import foregrounds
 
 PROMISES = ("1", "1.1", "1.5")
@@ -78,12 +78,6 @@ def test_jobs_of_one_gpu_go_into_holes_and_wide_ones_wait() -> None:
     assert shares_at(where, "separate").keys() == {0}
 
 
-def test_gpus_without_a_foreground_go_to_the_background_first() -> None:
-    shares = shares_at(of(front("f", gpus=4), back("a"), back("b")), "fill")
-    assert shares[0].slowdown is None
-    assert len(shares[1].gpus) == len(shares[2].gpus) == 1
-
-
 @pytest.mark.parametrize(("order", "first"), [("submission", 1), ("shortest", 2)])
 def test_the_background_goes_by_submission_or_by_what_is_left(order: str, first: int) -> None:
     where = of(front("f", gpus=4), back("long", gpus=4, iterations=900), back("short", gpus=4))
@@ -119,19 +113,6 @@ def test_a_foreground_without_holes_that_may_not_be_slowed_down_is_left_alone() 
     assert 2 in shares_at(of(*jobs), "fill:slowdown=1.5")
 
 
-def test_at_most_one_background_job_shares_each_gpu() -> None:
-    shares = shares_at(of(front("f"), *(back(f"b{k}") for k in range(12))), "fill")
-    assert sorted(shares) == list(range(9))
-
-
-def test_speeds_depend_on_the_models_in_the_background_and_not_on_how_many_jobs() -> None:
-    where = of(front("f"), back("a"), back("b"))
-    jobs = where.workload.jobs
-    few = where.performance.speeds(Share((0, 1), tuple(range(8)), (), 1.1), jobs[:2], [0] * 2)
-    many = where.performance.speeds(Share((0, 1, 2), tuple(range(8)), (), 1.1), jobs, [0] * 3)
-    assert (*few, few[1]) == many
-
-
 def test_shares_that_cannot_be_filled_are_refused() -> None:
     where = of(front("f"), back("a"), back("wide", gpus=2))
     f, a, wide = where.workload.jobs
@@ -146,13 +127,6 @@ def test_what_is_left_when_either_kind_ends() -> None:
     assert share.without(5) == Share((4, 6), (0, 1), (), 1.1)
     assert share.without(4) == Share((5, 6), (0, 1))
     assert share.without(5).without(6) == Share((4,), (0, 1))
-
-
-def test_jobs_of_unknown_segments_are_refused_by_fill_alone() -> None:
-    unknown = setting(replace(job("a", 0, 1, 10), foreground=True))
-    with misuse("missing-option performance"):
-        FILL.start(unknown, {"slowdown": "1.1", "order": "submission", "placement": "packed"})
-    assert run(unknown, SEPARATE).jobs[0].finish_us == 10 * 10**6
 
 
 def test_without_a_foreground_all_jobs_run_in_the_background() -> None:

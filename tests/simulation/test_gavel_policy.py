@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,10 +15,8 @@ from jigsaw_opt.scheduling.performance.speed import rate_of
 from jigsaw_opt.scheduling.performance.table import Table
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.folder import restore, snapshot
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.policies.gavel import GAVEL
-from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
 from tests.refusals import misuse, require_data
@@ -72,17 +69,6 @@ def test_a_measured_pair_shares_gpus() -> None:
     assert table.refuses(Share((0, 1), (1,)), both) is not None
 
 
-def test_kinds_that_were_not_measured_are_unknown() -> None:
-    table = setting("1x1:slow", jobs(("a", 1, 1))).performance
-    assert table.unknown(TraceJob("x", 0, "a", 1, iterations=5)) is None
-    for job in (
-        TraceJob("x", 0, "c", 1, iterations=5),
-        TraceJob("x", 0, "a", 2, iterations=5),
-        TraceJob("x", 0, "a", 1),
-    ):
-        assert table.unknown(job) is not None
-
-
 def test_a_type_with_fewer_gpus_than_a_job_asks_for_is_none_for_it() -> None:
     where = setting("1x1:fast+2x1:slow", jobs(("a", 2, 1)))
     table, wide = where.performance, where.workload.jobs[0]
@@ -132,16 +118,6 @@ def test_the_makespan_favours_the_job_with_most_to_do() -> None:
     assert makespan <= 1_260_000_000
 
 
-def test_a_snapshot_goes_on_as_if_nothing_had_been() -> None:
-    where = setting("1x2:fast+1x1:slow", jobs(("a", 1, 3000), ("b", 1, 900), ("a", 2, 2000), ("b", 1, 700)))
-    whole, _ = simulated(where, "max_min")
-    halted = Simulation(where.under(GAVEL, objective="max_min"))
-    halted.run(until_us=150_000_000)
-    resumed = restore(snapshot(halted, "same"), Simulation(where.under(GAVEL, objective="max_min")), "same", "snapshot")
-    resumed.run()
-    assert resumed.close().stints == whole.stints
-
-
 def test_gavel_needs_throughputs_by_type() -> None:
     made = grid("1x1:fast")
     assert made is not None
@@ -155,18 +131,3 @@ def test_rounds_are_longer_than_a_start() -> None:
     where = setting("1x1:fast+1x1:slow", jobs(("a", 1, 1)), restart_us=60_000_000)
     with pytest.raises(UsageError, match="round_s=120"):
         run(where, GAVEL)
-
-
-def test_a_shared_trace_with_measured_throughputs(shared_data: Path) -> None:
-    folder = shared_data / "cluster/gavel"
-    made = read_setting(
-        f"gavel:{folder / 'traces/artifact_evaluation.trace'}",
-        "1x4:v100+1x4:p100+1x4:k80",
-        "gavel:objective=max_min",
-        performance=f"table:{folder / 'simulation_throughputs.json'}",
-        round_s=360,
-    )
-    simulation = Simulation(made)
-    simulation.run()
-    found = summarise(made, simulation.close())
-    assert (found.jobs, found.unfinished) == (15, 0)

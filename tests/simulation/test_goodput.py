@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from jigsaw_opt.documents.readers.pollux import read_pollux, read_sia
 from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, PolluxSample
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
@@ -47,12 +45,6 @@ def test_a_fit_finds_the_model_that_made_the_measurements() -> None:
         assert float(found.compute_s(one.local)) == pytest.approx(one.step_s - one.sync_s, rel=0.03)
 
 
-def test_a_fit_to_one_measurement_meets_it() -> None:
-    only = measurements((1,), (1,))[:1]
-    found = fit(only)
-    assert float(found.step_s(1, 1, only[0].local)) == pytest.approx(only[0].step_s, rel=0.05)
-
-
 def test_what_was_never_measured_scales_perfectly() -> None:
     alone = MODEL.known_from(within=False, across=False)
     assert float(alone.step_s(4, 16, 32)) == pytest.approx(float(MODEL.compute_s(32)), rel=1e-4)
@@ -66,14 +58,6 @@ def test_a_noisy_gradient_asks_for_a_larger_batch() -> None:
     batches = [one.goodput(1, 2, 0, MODEL)[1] for one in (quiet, noisy)]
     assert batches[0].samples < batches[1].samples <= 512
     assert all(8 <= batch.local <= 128 for batch in batches)
-
-
-def test_the_best_batch_is_at_least_as_good_as_any_other() -> None:
-    adaptive = Adaptive(ApplicationProfile(application(5.0)))
-    best, _ = adaptive.goodput(1, 4, 1, MODEL)
-    for local in range(8, 129):
-        samples = np.array([4.0 * local])
-        assert float(adaptive.gains(samples, 1)[0] / MODEL.step_s(1, 4, local)) <= best * 1.01
 
 
 def test_too_many_gpus_for_the_largest_batch_are_of_no_use() -> None:
@@ -105,13 +89,6 @@ def test_what_a_job_measures_is_what_it_runs_at() -> None:
     assert measured.step_s == pytest.approx(float(MODEL.step_s(1, 2, measured.local)), rel=0.1)
     values = performance.goodputs(job, "gpu", ((1, 1), (1, 2), (1, 4)), 0, frozenset([measured]))
     assert 0 < values[0] < values[1] < values[2]
-
-
-def test_the_same_workload_is_read_as_rigid_and_as_adaptive() -> None:
-    text = "name,time,application,num_replicas,batch_size\nj,5,toy,3,64\n"
-    rigid, adaptive = read_pollux(text).jobs[0], read_sia(text).jobs[0]
-    assert (rigid.fewest, rigid.most) == (3, 3)
-    assert (adaptive.gpus, adaptive.fewest, adaptive.most) == (3, 1, 64)
 
 
 def test_a_pipeline_is_no_adaptive_model(shared_data: Path) -> None:

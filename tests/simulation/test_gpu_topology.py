@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.cli import main
-from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.simulation.cluster_files import cluster_in_words
 from jigsaw_opt.simulation.gpu_topology import read_gpu_topology
-from tests.refusals import carries, misuse
+from tests.refusals import misuse
 
 FILE = Path(__file__).parents[1] / "data" / "topology.nvidia-smi.txt"
 GB = 10**9
@@ -133,16 +131,3 @@ def test_options_that_do_not_go_together() -> None:
         cluster_in_words(f"nvidia-smi,machines=1000000:{FILE}")
     with misuse("unknown-option cluster"):
         cluster_in_words("sinfo,type=a100:file")
-
-
-def test_commands_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = f"nvidia-smi,machines=2,type=v100:{FILE}"
-    made = tmp_path / "i.json"
-    assert main(["new", "--cluster", cluster, "--job", "a:resnet50:4:3", "-o", str(made)]) == 0
-    assert load_instance(made).cluster.gpu_count == 8
-    told = capsys.readouterr().err
-    assert "behind one switch" not in told and carries(told, "1.25 GB", "10 GB")
-    jobs = tmp_path / "jobs.csv"
-    jobs.write_text("name,submit_s,gpus,duration_s\na,0,2,60\n")
-    run = ["simulate", "--workload", str(jobs), "--policy", "las", "--cluster", cluster, "-o", str(tmp_path / "o")]
-    assert main(run) == 0

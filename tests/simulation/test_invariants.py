@@ -35,11 +35,6 @@ def test_shares_that_cannot_be(message: str) -> None:
         run(made, Scripted(lambda moment: Decision(BROKEN[message])))
 
 
-def test_gpus_in_descending_order() -> None:
-    with pytest.raises(InvariantError, match="not ascending"):
-        run(setting(job("a", 0, 2, 9)), Scripted(lambda moment: Decision((Share((0,), (1, 0)),))))
-
-
 def test_the_round_is_named_in_which_it_happens() -> None:
     def later(observation: Observation) -> Decision:
         gpus = (0, 1) if observation.now_us == 0 else (0, 1, 2)

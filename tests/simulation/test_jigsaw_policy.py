@@ -5,10 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import pytest
-
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
-from jigsaw_opt.problem.depth import chosen_depth
 from jigsaw_opt.problem.job import FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.workload import TraceJob, Workload
@@ -17,14 +14,12 @@ from jigsaw_opt.scheduling.performance.groups import Timetabled
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.blocks import Blocks, Team
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.folder import restore, snapshot
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
 from jigsaw_opt.simulation.policies.srtf import SRTF
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.solvers.allocation.packing import ITERATIONS
 from tests.refusals import misuse
-from tests.simulation.cases import finish_s, job, run, setting
+from tests.simulation.cases import finish_s, run
 
 
 def network(forward: int, backward: int) -> Model:
@@ -86,15 +81,6 @@ def test_at_full_depth_nothing_is_gained_by_sharing_within_a_server() -> None:
     assert all(isinstance(depth, FullDepth) for depth in share.depths)
 
 
-def test_levels_that_take_turns_are_balanced_over_a_period_and_do_not_beat_free_ones() -> None:
-    where = profiled(boxes("v"), trained("a", "small", 4, 1000), trained("b", "small", 4, 1000))
-    (share,) = first_shares(where, depth="rotation")
-    deepest = where.performance.models["small"].depth
-    assert share.depths == (chosen_depth("rotation", 4, deepest, ITERATIONS),) * 2
-    turns, free, full = (finish_s(run(where, JIGSAW, depth=depth)) for depth in ("rotation", "free", "full"))
-    assert max(free) <= max(turns) < max(full)
-
-
 def test_each_idea_shortens_the_completion_of_a_crowd() -> None:
     where = profiled(boxes("v", "v"), *crowd(1, 30))
     means = [
@@ -106,34 +92,10 @@ def test_each_idea_shortens_the_completion_of_a_crowd() -> None:
     assert (means[-1] or 0.0) < (plain or 0.0)
 
 
-@pytest.mark.parametrize("packing", ["fill", "columns"])
-def test_all_jobs_end_on_servers_of_two_types(packing: str) -> None:
-    where = profiled(boxes("v", "a", "v"), *crowd(2, 12), restart_us=1_000_000)
-    outcome = run(where, JIGSAW, packing=packing)
-    assert all(record.finish_us is not None for record in outcome.jobs)
-
-
-def test_a_simulation_goes_on_from_a_copy_as_if_nothing_had_been() -> None:
-    where = profiled(boxes("v", "v"), *crowd(3, 12))
-    options = {key: values[0] for key, values in JIGSAW.options.items()}
-    simulation = Simulation(where.under(JIGSAW, **options))
-    simulation.run(until_us=60_000_000)
-    copy = restore(snapshot(simulation, "these"), Simulation(where.under(JIGSAW, **options)), "these", "file")
-    copy.run()
-    assert finish_s(copy.close()) == finish_s(run(where, JIGSAW))
-
-
 def test_the_shortest_job_comes_first_and_nothing_waits_beside_free_gpus() -> None:
     where = profiled(boxes("v"), *(trained(f"j{k}", "small", 1, 1000 * (7 - k)) for k in range(6)))
     shares = first_shares(where)
     assert sorted(share.jobs for share in shares) == [(2,), (3,), (4,), (5,)]
-
-
-def test_jobs_of_unknown_segments_are_refused() -> None:
-    with misuse("missing-option performance"):
-        JIGSAW.start(
-            setting(job("a", 0, 1, 10)), {"depth": "free", "packing": "fill", "hysteresis": "1", "aging": "none"}
-        )
 
 
 def test_a_pool_holds_narrow_jobs_beside_each_other() -> None:
@@ -205,16 +167,3 @@ def test_blocks_keep_what_goes_on_and_always_fit_powers_of_two() -> None:
         wide = [team for team in teams if team.gpus == 8 and team.jobs[0] in held]
         assert all(placed[team] == held[team.jobs[0]] for team in wide)
         held = {team.jobs[0]: block for team, block in placed.items()}
-
-
-def test_a_team_moves_only_to_servers_of_its_type() -> None:
-    where = profiled(boxes("v", "a"), trained("a", "small", 1, 1))
-    placed = Blocks(where, [[0], [1]], {7: (0, 1)}).place([Team((7,), 2, 1)])
-    assert placed == {Team((7,), 2, 1): (4, 5)}
-
-
-def test_nobody_shares_while_gpus_are_left_over() -> None:
-    jobs = (trained("a", "small", 4, 1000), trained("b", "small", 4, 1000))
-    shares = first_shares(profiled(boxes("v", "v"), *jobs))
-    assert sorted(share.jobs for share in shares) == [(0,), (1,)]
-    assert not set(shares[0].gpus) & set(shares[1].gpus)

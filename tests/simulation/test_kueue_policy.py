@@ -185,14 +185,6 @@ def test_within_a_queue_by_priority_or_also_by_age(kueue: Kueue) -> None:
     assert restarts("LowerOrNewerEqualPriority") == [1, 0, 2, 0]
 
 
-def test_preemption_needs_the_permission_of_the_queue(kueue: Kueue) -> None:
-    """As met in Kueue: with reclaim and borrowing by preemption forbidden, a job of another queue is left alone."""
-    preemption = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Never"}
-    items = [queue(name, {"gpu": (n,)}, "all", preemption=preemption) for name, n in (("q1", 4), ("q2", 4), ("q3", 0))]
-    jobs = (of("w1", "q1", 0, 4), of("w2", "q2", 0, 4), of("w3", "q3", 1, 4, priority=9))
-    assert kueue.restarts(items, *jobs, gpus=8) == [0, 0, 0]
-
-
 def test_borrowing_by_preemption_stops_at_the_threshold(kueue: Kueue) -> None:
     """The setup of Kueue's proposal 1337: all quota is in a shared queue, and the others borrow it."""
 
@@ -215,31 +207,6 @@ def test_borrowing_by_preemption_stops_at_the_threshold(kueue: Kueue) -> None:
     assert restarts(1) == [0, 0, 0]  # only one of the two could be stopped, so none is
 
 
-def test_in_cohorts_of_cohorts_the_nearer_quota_wins(kueue: Kueue) -> None:
-    """Quota of the own cohort is reclaimed whatever the priorities are; that of a larger one is not, to borrow it."""
-
-    def restarts(home: int, root: int) -> list[int]:
-        items = [
-            item("Cohort", "root", resourceGroups=groups({"gpu": (root,)})),
-            item("Cohort", "home", parentName="root", resourceGroups=groups({"gpu": (home,)})),
-            queue("q", {"gpu": (0,)}, "home", preemption={"reclaimWithinCohort": "Any"}),
-            queue("guest", {"gpu": (0,)}, "root"),
-            queue("owner", {"gpu": (2,)}, "root"),
-        ]
-        jobs = (of("own", "owner", 0, 2), of("guest", "guest", 0, 2, priority=9), of("back", "q", 1, 2))
-        return kueue.restarts(items, *jobs)
-
-    assert restarts(home=2, root=0) == [0, 1, 0]
-    assert restarts(home=0, root=2) == [0, 0, 0]
-
-
-def test_yaml_is_refused_with_what_to_print(kueue: Kueue, tmp_path: Path) -> None:
-    path = tmp_path / "queues.yaml"
-    path.write_text("apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\n")
-    with refuses(f"not-json {path}", naming=["YAML", "kubectl get"]):
-        Simulation(setting(of("1", "a", 0, 1)).under(f"kueue:config={path}"))
-
-
 def test_victims_come_back_only_after_the_job_that_they_made_way_for(kueue: Kueue) -> None:
     """As met in Kueue: jobs within their own quota that were stopped must not take it again before the other starts."""
     items = [
@@ -250,12 +217,6 @@ def test_victims_come_back_only_after_the_job_that_they_made_way_for(kueue: Kueu
     found = kueue.outcome(items, *jobs, gpus=12)
     assert [record.restarts for record in found.jobs] == [1, 1, 0]
     assert [record.start_us for record in found.jobs] == [0, SECOND, 2 * SECOND]
-
-
-def test_the_fewest_are_stopped(kueue: Kueue) -> None:
-    items = [queue("a", {"gpu": (8,)}, preemption={"withinClusterQueue": "LowerPriority"})]
-    jobs = (of("large", "a", 0, 6), of("small", "a", 1, 2), of("urgent", "a", 2, 6, 10, priority=1))
-    assert kueue.restarts(items, *jobs) == [1, 0, 0]  # the small one is tried first, and put back
 
 
 def test_flavors_are_gpu_types_and_are_tried_in_order(kueue: Kueue) -> None:

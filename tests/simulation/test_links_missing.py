@@ -11,7 +11,6 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.scheduling import JobSubmitted, LiveScheduler
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.setting import Setting
@@ -60,14 +59,6 @@ def test_a_simulation_of_models_needs_links_also_where_a_cluster_has_none() -> N
     simulation = Simulation(known.under("fifo"))
     simulation.run()
     assert carries(simulation.outcome.hindrance, "'wide'", "2 GPUs", "at most 1", "joined by links")
-
-
-def test_a_live_scheduler_explains_it() -> None:
-    live = LiveScheduler(TWO_PAIRS, "fifo", round_us=0)
-    live.handle(JobSubmitted(0, job("wide", 0, 6, 10)))
-    change = live.step(0)
-    assert (change.starts, change.failure) == ((), "")
-    assert carries(str(live.explain("wide")), "waits for 6 GPUs", "no route joins the servers")
 
 
 def test_the_commands_write_their_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
 from math import exp, log
@@ -15,21 +14,19 @@ import pytest
 from jigsaw_opt.instances.gpus import GPU_TYPES
 from jigsaw_opt.instances.profiles import profile
 from jigsaw_opt.instances.recipes import BATCHES
-from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.kinds import performance_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.type_speeds import ESTIMATES, speeds_of
-from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy, Scheduler, find
+from jigsaw_opt.scheduling.policy import Policy, find
 from jigsaw_opt.scheduling.share_rules import InvariantError
-from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.placing import PLACEMENTS
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.setting import Setting
 from tests.refusals import fails, misuse, refuses
-from tests.simulation.cases import SECOND, Scripted, finish_s, job, random_jobs, run
+from tests.simulation.cases import SECOND, Scripted, Watched, finish_s, job, random_jobs, run, types
 
 MIXED = "2x4:a100+2x4:v100"
 TYPES = (None, None, ("a100",), ("v100",), ("v100", "a100"))
@@ -47,33 +44,13 @@ def mixed_jobs(seed: int, count: int) -> tuple[TraceJob, ...]:
 
 
 def mixed(*jobs: TraceJob, speeds: str = "a100=1,v100=0.5", cluster: str = MIXED, **changes: Any) -> Setting:
-    made = grid(cluster)
-    assert made is not None
+    made = types(cluster)
     performance = performance_of("seconds", None, made, speeds=speeds)
     return Setting(made, Workload("w", jobs), performance, **{"round_us": 0, "restart_us": 0, **changes})
 
 
-@dataclass
-class _Watched:
-    """Another policy, each of whose decisions is kept."""
-
-    policy: Policy
-    kept: list[tuple[Share, ...]]
-    name: str = "watched"
-    display_name: str = "watched"
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        return self.policy.options
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _Watched:
-        self.scheduler: Scheduler = self.policy.start(setting, options)
-        return self
-
-    def decide(self, observation: Observation) -> Decision:
-        decision = self.scheduler.decide(observation)
-        self.kept.append(decision.shares)
-        return decision
+def keeping(policy: Policy, kept: list[tuple[Share, ...]]) -> Watched:
+    return Watched(policy, lambda watched, observation, decision: kept.append(decision.shares))
 
 
 @pytest.mark.parametrize(
@@ -81,14 +58,12 @@ class _Watched:
     [*product(("fifo", "srtf", "las", "backfill", "priority"), PLACEMENTS), ("sjf_bco", ""), ("gavel", "")],
 )
 def test_no_job_is_on_a_type_that_it_may_not_have_and_no_gpu_has_two(name: str, placement: str) -> None:
-    policy = find(name)
-    jobs = mixed_jobs(7, 60)
-    watched = _Watched(policy, [])
+    policy, jobs, kept = find(name), mixed_jobs(7, 60), list[tuple[Share, ...]]()
     options = {"placement": placement} if placement else {}
-    outcome = run(mixed(*jobs, round_us=60 * SECOND), watched, **options)
-    assert all(record.finish_us is not None for record in outcome.jobs) and len(outcome.jobs) == 60
+    outcome = run(mixed(*jobs, round_us=60 * SECOND), keeping(policy, kept), **options)
+    assert None not in finish_s(outcome) and len(outcome.jobs) == 60
     used: set[str] = set()
-    for shares in watched.kept:
+    for shares in kept:
         held = [gpu for share in shares for gpu in share.gpus]
         assert len(held) == len(set(held)) and set(held) <= set(range(16))
         for share in shares:
@@ -100,34 +75,20 @@ def test_no_job_is_on_a_type_that_it_may_not_have_and_no_gpu_has_two(name: str, 
     assert run(mixed(*jobs, round_us=60 * SECOND), policy, **options).jobs == outcome.jobs
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    "policy",
-    [
-        "fifo",
-        "srtf",
-        "las",
-        "sjf_bco",
-        "priority",
-        "backfill",
-        "backfill:kind=conservative",
-        "backfill:kind=conservative:reserve=servers",
-        "las:placement=consolidated",
-    ],
+    "policy", ["fifo", "las:placement=consolidated", "sjf_bco", "priority", "backfill:kind=conservative"]
 )
-def test_jobs_that_name_their_type_run_as_on_a_cluster_of_their_own(policy: str, seed: int) -> None:
-    draw = random.Random(seed)
-    jobs = [replace(one, gpu_types=(draw.choice(("a100", "v100")),), ran_on=None) for one in mixed_jobs(seed, 80)]
-    together = read_setting(Workload("w", tuple(jobs)), MIXED, policy, round_s=0, restart_s=10)
-    simulation = Simulation(together)
-    simulation.run()
-    found = {jobs[record.index].name: (record.start_us, record.finish_us) for record in simulation.close().jobs}
-    for gpu_type in ("a100", "v100"):
-        own = tuple(one for one in jobs if one.gpu_types == (gpu_type,))
-        alone = Simulation(read_setting(Workload("w", own), f"2x4:{gpu_type}", policy, round_s=0, restart_s=10))
-        alone.run()
-        times = {own[record.index].name: (record.start_us, record.finish_us) for record in alone.close().jobs}
-        assert times == {name: found[name] for name in times} and len(times) == len(own)
+def test_jobs_that_name_their_type_run_as_on_a_cluster_of_their_own(policy: str) -> None:
+    draw = random.Random(1)
+    jobs = [replace(one, gpu_types=(draw.choice(("a100", "v100")),), ran_on=None) for one in mixed_jobs(1, 80)]
+
+    def times(own: list[TraceJob], cluster: str) -> dict[str, tuple[int | None, int | None]]:
+        simulation = Simulation(read_setting(Workload("w", tuple(own)), cluster, policy, round_s=0, restart_s=10))
+        simulation.run()
+        return {own[one.index].name: (one.start_us, one.finish_us) for one in simulation.close().jobs}
+
+    alone = [times([one for one in jobs if one.gpu_types == (name,)], f"2x4:{name}") for name in ("a100", "v100")]
+    assert all(alone) and times(jobs, MIXED) == alone[0] | alone[1]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -193,15 +154,6 @@ def test_estimated_speeds_follow_from_the_data_sheets() -> None:
         assert float(ESTIMATES[name]) == pytest.approx(exp(sum(own) / len(own)), rel=0.03), name
 
 
-def test_names_of_types_match_whoever_spells_them() -> None:
-    known = ("nvidia_a100-sxm4-80gb", "nvidia_a100-pcie-40gb", "v100", "gpu")
-    assert matching_types("A100", known) == known[:2]
-    assert matching_types("NVIDIA-A100-SXM4-80GB", known) == known[:1]
-    assert matching_types("Tesla-V100-SXM2", known) == ("v100",)
-    assert matching_types("h100", known) == ()
-    assert matching_types("a100", ("a100", "a100-80gb")) == ("a100",)
-
-
 @pytest.mark.parametrize(
     ("speeds", "cluster", "expected", "named"),
     [
@@ -209,18 +161,14 @@ def test_names_of_types_match_whoever_spells_them() -> None:
         ("a100=0,v100=1", MIXED, "malformed speeds", "'a100=0'"),
         ("a100=1,a100=2", MIXED, "malformed speeds", "each once"),
         ("a100=nan,v100=1", MIXED, "malformed speeds", "'a100=nan'"),
-        ("a100=1", MIXED, "missing-option speeds", "'a100=1,v100=SPEED'"),
         ("h100=2", "1x4:v100", "missing-option speeds", "'h100=2,v100=SPEED'"),
         ("", "1x4:mine+1x4:a100", "missing-option speeds", "'a100=1,mine=SPEED'"),
-        ("", "1x7:a100_1g.10gb+1x4:a100", "missing-option speeds", "'a100=1,a100_1g.10gb=SPEED'"),
         ("a100=1", "1x7:a100_1g.10gb+1x4:a100", "missing-option speeds", "'a100=1,a100_1g.10gb=SPEED'"),
     ],
 )
 def test_what_is_wrong_with_speeds(speeds: str, cluster: str, expected: str, named: str) -> None:
-    made = grid(cluster)
-    assert made is not None
     with misuse(expected, naming=[named]):
-        speeds_of(speeds, made)
+        speeds_of(speeds, types(cluster))
 
 
 def test_a_policy_that_gives_a_type_that_a_job_may_not_have_is_stopped() -> None:
@@ -258,17 +206,6 @@ def test_reading_tells_what_becomes_of_types() -> None:
         read_setting(workload, "pod/plain", "fifo", speeds="v100=1")
 
 
-def test_mixed_simulations_can_be_put_aside() -> None:
-    for name in ("fifo", "las", "srtf", "sjf_bco", "gavel", "backfill", "backfill:kind=conservative"):
-        made = mixed(*mixed_jobs(3, 30), round_us=60 * SECOND).under(name)
-        whole, first, second = Simulation(made), Simulation(made), Simulation(made)
-        whole.run()
-        first.run(until_us=1_500 * SECOND)
-        second.restore(first.state())
-        second.run()
-        assert second.close().jobs == whole.close().jobs, name
-
-
 def test_types_of_equal_speed_are_taken_in_the_order_of_the_cluster() -> None:
     for first, second in combinations(("a100", "v100"), 2):
         made = mixed(job("a", 0, 1, 1), speeds="a100=1,v100=1", cluster=f"1x4:{second}+1x4:{first}")
@@ -278,42 +215,29 @@ def test_types_of_equal_speed_are_taken_in_the_order_of_the_cluster() -> None:
 
 @pytest.mark.parametrize("policy", ["jigsaw", "fill", "separate", "srtf"])
 def test_jobs_with_models_are_on_types_that_they_may_have(policy: str) -> None:
-    made = grid("1x4:a100+1x4:v100")
-    assert made is not None
+    made = types("1x4:a100+1x4:v100")
     models = {"net": profile("resnet50", 64, ["a100", "v100"], 3), "old": profile("resnet50", 32, ["v100"], 3)}
-    draw = random.Random(5)
-    jobs = []
+    draw, jobs = random.Random(5), []
     for k in range(24):
-        model, types = draw.choice([("net", None), ("net", ("a100",)), ("net", ("v100",)), ("old", None)])
+        model, allowed = draw.choice([("net", None), ("net", ("a100",)), ("net", ("v100",)), ("old", None)])
         gpus, foreground = draw.choice((1, 1, 2, 4)), draw.random() < 0.4
         one = TraceJob(f"j{k}", k * 20 * SECOND, model, gpus, draw.randrange(200, 900), foreground=foreground)
-        jobs.append(replace(one, gpu_types=types))
-    options = {key: values[0] for key, values in find(policy).options.items()}
-    watched = _Watched(find(policy), [])
-    performance = Profiled(made, models)
-    setting = Setting(made, Workload("w", tuple(jobs)), performance, round_us=60 * SECOND, restart_us=0)
-    outcome = run(setting, watched, **options)
-    assert all(record.finish_us is not None for record in outcome.jobs)
-    used = set()
-    for share in (share for shares in watched.kept for share in shares):
+        jobs.append(replace(one, gpu_types=allowed))
+    where = Setting(made, Workload("w", tuple(jobs)), Profiled(made, models), round_us=60 * SECOND, restart_us=0)
+    kept, used = list[tuple[Share, ...]](), set()
+    outcome = run(where, keeping(find(policy), kept), **{key: of[0] for key, of in find(policy).options.items()})
+    assert None not in finish_s(outcome)
+    for share in (share for shares in kept for share in shares):
         (gpu_type,) = {"a100" if gpu < 4 else "v100" for gpu in share.gpus}
         for own in (jobs[k] for k in share.jobs):
-            allowed = {"a100", "v100"} if own.model == "net" else {"v100"}
-            assert gpu_type in allowed.intersection(own.gpu_types or allowed)
+            known = {"a100", "v100"} if own.model == "net" else {"v100"}
+            assert gpu_type in known.intersection(own.gpu_types or known)
             used.add((own.gpu_types, gpu_type))
     assert len(used) == 4
-    if policy == "jigsaw":
-        first, second = (Simulation(setting.under(policy)) for _ in range(2))
-        first.run(until_us=300 * SECOND)
-        second.restore(first.state())
-        second.run()
-        assert second.close().jobs == outcome.jobs
 
 
 def test_stages_take_longer_on_slower_types() -> None:
-    made = grid("1x4:a100+1x4:v100")
-    assert made is not None
-    stages = {"net": StageTimes(10_000, 20_000, 30_000, 60_000)}
+    made, stages = types("1x4:a100+1x4:v100"), {"net": StageTimes(10_000, 20_000, 30_000, 60_000)}
     performance = performance_of("stages", None, made, stages, "a100=1,v100=0.5")
     jobs = [TraceJob(name, 0, "net", 4, 1000, gpu_types=(name,), ran_on="a100") for name in ("a100", "v100")]
     for policy in ("interleave", "jigsaw", "fifo"):

@@ -14,12 +14,11 @@ from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.policies.backfill import BACKFILL
 from jigsaw_opt.simulation.policies.fair_share import ShareTree
 from jigsaw_opt.simulation.policies.multifactor import MULTIFACTOR
 from jigsaw_opt.simulation.policies.slurm_priority import JobPriority, PrioritySettings, decayed
 from tests.refusals import carries, misuse, refuses
-from tests.simulation.cases import SECOND, cluster, job, random_jobs, run, setting
+from tests.simulation.cases import SECOND, cluster, job, run, setting
 from tests.simulation.resumable import accounted
 from tests.simulation.test_backfill_policy import GPUS, Textbook, drawn
 
@@ -110,13 +109,6 @@ def test_factors_are_those_of_the_documentation() -> None:
     assert (relative.size(8, 60 * SECOND), relative.size(4, HOUR)) == (1.0, 0.5 / 60)
 
 
-def test_sizes_are_those_that_sprio_prints() -> None:
-    """`sprio -n -l` of Slurm 22.05 on three nodes of four GPUs, for jobs of a task a GPU on as few nodes as can be."""
-    priority = JobPriority(PrioritySettings(), (4, 4, 4))
-    printed = {1: "0.2083333", 5: "0.5416667", 8: "0.6666667", 12: "1.0000000"}
-    assert {gpus: f"{priority.size(gpus, 0):.7f}" for gpus in printed} == printed
-
-
 def test_the_sum_of_weighted_factors_is_a_whole_number() -> None:
     """Fair-share factors .59534 and .50002 "have the same fair-share priority" with a weight of 10."""
     low = JobPriority(PrioritySettings({"PriorityWeightFairshare": "10"}), SERVERS)
@@ -172,13 +164,6 @@ def test_large_or_small_jobs_come_first_by_choice() -> None:
     size = {**ONE_WEIGHT, "priority_weight_job_size": "100"}
     assert starts_s(*jobs, **size) == [0, 110, 100]
     assert starts_s(*jobs, **size, priority_favor_small="yes") == [0, 100, 110]
-
-
-def test_without_weights_it_is_backfill() -> None:
-    jobs = [replace(one, user="u", time_limit_us=2 * (one.duration_us or 0)) for one in random_jobs(3, 60)]
-    made = setting(*jobs, restart_s=5)
-    assert run(made, MULTIFACTOR).jobs != run(made, BACKFILL).jobs  # with the weights of the example it is not
-    assert run(made, MULTIFACTOR, **ONE_WEIGHT).jobs == run(made, BACKFILL).jobs
 
 
 class LargestFirst(Textbook):
@@ -272,36 +257,6 @@ def test_partitions_of_a_higher_tier_come_first_whatever_the_priority(tmp_path: 
     path.write_text("PartitionName=low PriorityTier=x\nPartitionName=high PriorityTier=70000\n")
     with refuses(*[f"out-of-range {path}"] * 2, naming=["PriorityTier", "'low'"]):
         starts_s(*jobs, conf=str(path))
-
-
-SCONTROL = """\
-Configuration data as of 2026-11-20T10:00:00
-PriorityCalcPeriod      = 00:05:00
-PriorityDecayHalfLife   = 7-00:00:00
-PriorityFlags           = (null)
-PriorityMaxAge          = 2-12:00:00
-PrioritySiteFactorPlugin = (null)
-PriorityWeightAge       = 100
-PriorityWeightTRES      = (null)
-PartitionName=batch
-   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
-   PriorityJobFactor=3 PriorityTier=2 RootOnly=NO
-
-PartitionName=debug
-   PriorityJobFactor=6 PriorityTier=1
-"""
-
-
-def test_what_scontrol_prints_is_read_as_slurm_conf(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    conf = read_slurm_conf(SCONTROL)
-    assert {name: (own["priorityjobfactor"], own["prioritytier"]) for name, own in conf.partitions.items()} == {
-        "batch": ("3", "2"),
-        "debug": ("6", "1"),
-    }
-    assert conf.parameters["priorityweightage"] == "100"
-    (tmp_path / "scontrol.txt").write_text(SCONTROL)
-    assert starts_s(of("u", "a", 0, 1, 5), conf=str(tmp_path / "scontrol.txt")) == [0]
-    assert not caplog.text
 
 
 def test_what_is_wrong_with_files_is_told_with_all_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

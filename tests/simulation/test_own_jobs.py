@@ -134,11 +134,6 @@ def test_jobs_that_the_document_or_the_cluster_refuses() -> None:
         own_instance(OwnRequest("w", "1x2:v100", [OwnJob("a", "net", 1, 1)], measured))
 
 
-def test_durations_beyond_what_a_document_holds() -> None:
-    job = OwnJob("a", "vgg16", 1, duration_us=10**22)
-    assert [line.split(":")[0] for line in problems(OwnRequest("w", "1x1:v100", [job]))] == ['Job("a").iterations']
-
-
 def test_jobs_of_a_workload() -> None:
     named = decode_workload("name,submit_s,model,gpus,iterations,weight\na,2,vgg16,4,9,3\n")
     assert jobs_of(named, "m") == (OwnJob("a", "vgg16", 4, 9, None, 2_000_000, 3),)

@@ -25,7 +25,7 @@ from jigsaw_opt.simulation.contention import contention_of
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
-from tests.refusals import carries, misuse, require_data
+from tests.refusals import carries, require_data
 from tests.simulation.cases import cluster
 from tests.simulation.resumable import network
 
@@ -211,8 +211,3 @@ def test_every_kind_says_what_is_wrong_with_its_source(kind: str, tmp_path: Path
     source = tmp_path if kind == "seconds" else None
     with pytest.raises(UsageError):
         performance_of(kind, source, cluster())
-
-
-def test_no_such_kind() -> None:
-    with misuse("unknown-name performance"):
-        performance_of("guess", None, cluster())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +12,25 @@ import pytest
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
-from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy
-from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.scheduling.policy import Observation, Policy
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.placing import FreeGpus
 from jigsaw_opt.simulation.policies.priority import PRIORITY
 from jigsaw_opt.simulation.policies.srtf import SRTF
 from jigsaw_opt.simulation.records import SimulationOutcome
-from tests.simulation.cases import SECOND, cluster, finish_s, job, random_jobs, run, setting
+from tests.simulation.cases import SECOND, Watched, cluster, finish_s, job, random_jobs, restarts, run, setting, types
 
 
 def of(priority: int | None, name: str, submit_s: float, gpus: int, seconds: int, **stated: Any) -> TraceJob:
-    return replace(job(name, submit_s, gpus, seconds), priority=priority, **stated)
+    return job(name, submit_s, gpus, seconds, priority=priority, **stated)
 
 
-def outcome(*jobs: TraceJob, servers: int = 1, restart_s: int = 0, **options: str) -> SimulationOutcome:
-    made = setting(*jobs, cluster=cluster(servers, 8 // servers), round_us=0, restart_s=restart_s)
-    return run(made, PRIORITY, **options)
+def outcome(*jobs: TraceJob, restart_s: int = 0, **options: str) -> SimulationOutcome:
+    return run(setting(*jobs, cluster=cluster(1, 8), round_us=0, restart_s=restart_s), PRIORITY, **options)
 
 
-def ends_s(*jobs: TraceJob, servers: int = 1, restart_s: int = 0, **options: str) -> list[float | None]:
-    return finish_s(outcome(*jobs, servers=servers, restart_s=restart_s, **options))
-
-
-def restarts(*jobs: TraceJob, **options: str) -> list[int]:
-    return [record.restarts for record in outcome(*jobs, **options).jobs]
+def ends_s(*jobs: TraceJob, restart_s: int = 0, **options: str) -> list[float | None]:
+    return finish_s(outcome(*jobs, restart_s=restart_s, **options))
 
 
 def test_higher_classes_stop_lower_ones_which_pay_for_a_start() -> None:
@@ -52,23 +45,21 @@ def test_higher_classes_stop_lower_ones_which_pay_for_a_start() -> None:
 def test_the_lowest_class_makes_way_first_and_of_it_the_youngest_or_smallest() -> None:
     running = (of(1, "middle", 0, 2, 100), of(0, "old", 0, 1, 100), of(0, "wide", 0, 3, 100), of(0, "young", 1, 2, 100))
     urgent = of(9, "urgent", 5, 1, 10)
-    assert restarts(*running, urgent) == [0, 0, 0, 1, 0]
-    assert restarts(*running, urgent, victims="smallest") == [0, 1, 0, 0, 0]
+    assert restarts(outcome(*running, urgent)) == [0, 0, 0, 1, 0]
+    assert restarts(outcome(*running, urgent, victims="smallest")) == [0, 1, 0, 0, 0]
 
 
 def test_a_large_victim_alone_makes_way_where_it_suffices() -> None:
     """Slurm's page on preemption: candidates of 2, 4 and 8 for a job of 8; stopping only one makes room."""
-    sizes = (2, 4, 8)
-    jobs = [of(0, f"low{size}", 0, size, 100) for size in sizes]
-    made = setting(*jobs, of(1, "high", 5, 8, 10), cluster=cluster(1, 14), round_us=0)
-    assert [record.restarts for record in run(made, PRIORITY, victims="smallest").jobs] == [0, 0, 1, 0]
+    jobs = (*(of(0, f"low{size}", 0, size, 100) for size in (2, 4, 8)), of(1, "high", 5, 8, 10))
+    made = setting(*jobs, cluster=cluster(1, 14), round_us=0)
+    assert restarts(run(made, PRIORITY, victims="smallest")) == [0, 0, 1, 0]
 
 
 def test_nobody_is_stopped_for_a_job_that_would_still_not_fit() -> None:
     """All workers of a job start at once: jobs are not stopped one by one for a job that then cannot start."""
-    jobs = (of(0, "low", 0, 4, 100), of(7, "fixed", 0, 4, 100, preemptible=False), of(5, "wide", 10, 8, 10))
-    assert restarts(*jobs) == [0, 0, 0]
-    assert ends_s(*jobs) == [100, 100, 110]
+    found = outcome(of(0, "low", 0, 4, 100), of(7, "fixed", 0, 4, 100, preemptible=False), of(5, "wide", 10, 8, 10))
+    assert (restarts(found), finish_s(found)) == ([0, 0, 0], [100, 100, 110])
 
 
 def test_grace_keeps_the_gpus_for_the_job_that_waits() -> None:
@@ -82,8 +73,7 @@ def test_grace_keeps_the_gpus_for_the_job_that_waits() -> None:
 def test_a_chosen_job_stops_though_its_gpus_became_free() -> None:
     jobs = (of(0, "low", 0, 4, 1000), of(1, "short", 0, 4, 110), of(1, "high", 100, 4, 100))
     found = outcome(*jobs, grace="60", restart_s=30)
-    assert finish_s(found) == [30 + 1000 + 30, 140, 140 + 130]
-    assert [record.restarts for record in found.jobs] == [1, 0, 0]
+    assert (finish_s(found), restarts(found)) == ([30 + 1000 + 30, 140, 140 + 130], [1, 0, 0])
     assert [stint.start_us for stint in found.stints if stint.job == 0] == [0, 160 * SECOND]
 
 
@@ -96,8 +86,7 @@ def test_staggered_stops_are_not_undone_by_those_that_stop() -> None:
         of(9, "second", 25, 8, 10),  # a has until 55
     )
     found = outcome(*jobs, grace="30")
-    assert [record.restarts for record in found.jobs] == [1, 1, 0, 0]
-    assert finish_s(found) == [65 + 45, 110 + 60, 65 + 100, 65]
+    assert (finish_s(found), restarts(found)) == ([65 + 45, 110 + 60, 65 + 100, 65], [1, 1, 0, 0])
 
 
 def test_an_exempt_job_makes_way_later() -> None:
@@ -124,52 +113,31 @@ def test_classes_by_weight_and_by_partition(tmp_path: Path) -> None:
 
 
 def test_on_several_types_a_job_takes_what_is_free_before_it_stops_another() -> None:
-    made = grid("1x4:fast+1x4:slow")
-    assert made is not None
     jobs = (of(0, "low", 0, 4, 100), of(5, "high", 10, 4, 20), of(9, "picky", 20, 4, 20, gpu_types=("fast",)))
-    found = run(setting(*jobs, cluster=made, round_us=0), PRIORITY)
-    assert [record.restarts for record in found.jobs] == [1, 0, 0]
+    made = setting(*jobs, cluster=types("1x4:fast+1x4:slow"), round_us=0)
+    assert restarts(run(made, PRIORITY)) == [1, 0, 0]
 
 
 @pytest.mark.parametrize("policy", [PRIORITY, SRTF], ids=lambda policy: policy.name)
 def test_a_job_that_is_stopped_goes_on_at_once_where_gpus_are_idle(policy: Policy) -> None:
-    made = grid("1x4:fast+1x4:slow")
-    assert made is not None
     jobs = (of(0, "low", 0, 4, 1000), of(1, "high", 100, 4, 500, gpu_types=("fast",)))
-    found = run(setting(*jobs, cluster=made, round_us=0, restart_s=30), policy)
+    found = run(setting(*jobs, cluster=types("1x4:fast+1x4:slow"), round_us=0, restart_s=30), policy)
     assert finish_s(found) == [30 + 1000 + 30, 100 + 530]
     assert [stint.start_us // SECOND for stint in found.stints if stint.job == 0] == [0, 100]
 
 
-@dataclass
-class _Watched:
-    """The policy, with every decision looked at."""
-
-    name: str = "watched"
-    display_name: str = "as the policy"
-    options = PRIORITY.options
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _Watched:
-        self.setting, self.own = setting, PRIORITY.start(setting, options)
-        return self
-
-    def decide(self, observation: Observation) -> Decision:
-        decision = self.own.decide(observation)
-        rank = {index: active.job.priority or 0 for index, active in observation.jobs.items()}
-        runs = {index: share for share in decision.shares for index in share.jobs}
-        before = {index for share in observation.shares for index in share.jobs}
-        stopped, started = before - runs.keys(), runs.keys() - before
-        if stopped:
-            assert max(rank[index] for index in started) > max(rank[index] for index in stopped)
-        assert all(observation.jobs[index].job.preemptible is not False for index in stopped)
-        for index in observation.jobs.keys() - runs.keys():
-            stay = [share for k, share in runs.items() if self._stays(observation, k, rank[index])]
-            assert FreeGpus(self.setting, stay, observation.down).place(observation.jobs[index].job, "packed") is None
-        return decision
-
-    def _stays(self, observation: Observation, index: int, rank: int) -> bool:
-        job = observation.jobs[index].job
-        return (job.priority or 0) >= rank or job.preemptible is False
+def who_may_stop_whom(watched: Watched, observation: Observation, decision: Decision) -> None:
+    """Only a higher job stops another, and none waits for which lower ones could make room."""
+    jobs = {index: active.job for index, active in observation.jobs.items()}
+    rank = {index: one.priority or 0 for index, one in jobs.items()}
+    runs = {index: share for share in decision.shares for index in share.jobs}
+    before = {index for share in observation.shares for index in share.jobs}
+    stopped, started = before - runs.keys(), runs.keys() - before
+    assert not stopped or max(rank[index] for index in started) > max(rank[index] for index in stopped)
+    assert all(jobs[index].preemptible is not False for index in stopped)
+    for waits in jobs.keys() - runs.keys():
+        stay = [share for k, share in runs.items() if rank[k] >= rank[waits] or jobs[k].preemptible is False]
+        assert FreeGpus(watched.setting, stay, observation.down).place(jobs[waits], "packed") is None
 
 
 @pytest.mark.parametrize("victims", ["youngest", "smallest"])
@@ -180,6 +148,6 @@ def test_no_job_waits_that_lower_ones_could_make_room_for(seed: int, victims: st
         replace(one, priority=draw.randrange(4), preemptible=draw.choice((None, None, True, False)))
         for one in random_jobs(seed, 60)
     ]
-    found = run(setting(*jobs, round_us=0, restart_s=seed), _Watched(), victims=victims)
-    assert all(record.finish_us is not None for record in found.jobs)
-    assert sum(record.restarts for record in found.jobs) > 0
+    made = setting(*jobs, round_us=0, restart_s=seed)
+    found = run(made, Watched(PRIORITY, who_may_stop_whom), victims=victims)
+    assert None not in finish_s(found) and sum(restarts(found)) > 0

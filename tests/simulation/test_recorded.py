@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 from pathlib import Path
 
@@ -65,17 +64,6 @@ def test_recorded_times_that_cannot_be_are_told_with_their_lines(
     assert carries(told, "w.csv:2", "'a'") and carries(told, "w.csv:2", "'a'")
     assert carries(told, "w.csv:4", "'c'") and not (tmp_path / "out").exists()
     assert main([*words, "fifo", "-q"]) == 0
-
-
-def test_the_record_of_slurm_on_the_command_line(tmp_path: Path) -> None:
-    trace = Path(__file__).parents[1] / "data" / "cases" / "slurm" / "sacct_phantom.txt"
-    out = tmp_path / "out"
-    words = ["simulate", "--workload", f"slurm:{trace}", "--cluster", "1x8", "--policy", "recorded", "-o", str(out)]
-    assert main(words) == 0
-    with (out / "jobs.csv").open() as lines:
-        found = {row["name"]: (float(row["start_s"]), float(row["finish_s"])) for row in csv.DictReader(lines)}
-    assert found == {"1": (5, 36_005), "3": (1205, 1805)}
-    assert json.loads((out / "summary.json").read_text())["mean_waiting_h"] == pytest.approx(5 / 3600)
 
 
 def test_the_record_of_alibaba_s_pods_equals_its_columns() -> None:

@@ -18,7 +18,6 @@ from jigsaw_opt.problem import Instance
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.clusters import grid
@@ -55,13 +54,6 @@ def test_clusters_in_a_few_characters() -> None:
             grid(text)
 
 
-def test_durations_are_the_default_without_models(trace: str) -> None:
-    made = read_setting(trace, "2x4", "fifo", round_s=0.5, restart_s=0)
-    assert isinstance(made.performance, Seconds)
-    assert (made.round_us, made.restart_us) == (500_000, 0)
-    assert made.gpu_count == 8
-
-
 def test_models_come_with_the_instance_of_the_cluster_or_from_another(trace: str, tmp_path: Path) -> None:
     drawn = read_setting(trace, "server/plain", "fifo", draw_models=True, seed=4)
     assert isinstance(drawn.performance, Profiled)
@@ -95,11 +87,6 @@ def test_tables_of_jobs_by_duration(tmp_path: Path) -> None:
     assert drawn.model in load("server/plain").models
     with misuse("unknown-name workload", naming=["'size'"]):
         read_setting(str(path), "2x4", "fifo", columns="size=num_gpu")
-
-
-def test_an_unknown_format_of_traces_names_those_that_are_known() -> None:
-    with misuse("unknown-value workload"):
-        read_setting("saturn:jobs.csv", "2x4", "fifo")
 
 
 def test_stages_come_with_the_trace(tmp_path: Path) -> None:
@@ -183,13 +170,6 @@ def test_what_the_policy_does_not_read_of_priorities_is_told(
         f"{path}: policies 'srtf', 'las' do not read what sets jobs apart: {rest}",
         f"{path}: policy 'separate' does not read what sets jobs apart: {unread['separate']}",
     ]
-
-
-def test_a_field_that_is_the_same_for_all_jobs_sets_none_apart() -> None:
-    jobs = tuple(TraceJob(name, 0, "seconds", 1, 10, weight=3, queue="gpu") for name in "ab")
-    assert read_setting(Workload("two", jobs), "1x4", "fifo").unread() == ""
-    other = TraceJob("c", 0, "seconds", 1, 10, weight=3)
-    assert read_setting(Workload("two", jobs), "1x4", "fifo").unread([other]) == "queue (2 jobs)"
 
 
 def test_a_policy_that_declares_nothing_may_read_all() -> None:

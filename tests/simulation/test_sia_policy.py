@@ -16,10 +16,8 @@ from jigsaw_opt.simulation.configurations import Configured, all_configurations,
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.folder import restore, snapshot
 from jigsaw_opt.simulation.metrics import summarise
-from jigsaw_opt.simulation.policies.sia import SIA
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.setting import Setting
-from tests.refusals import misuse
 
 CLUSTER = "3x4:aws+1x8:rtx"
 
@@ -93,11 +91,6 @@ def test_every_set_of_configurations_within_the_capacity_finds_room() -> None:
     assert all(len({gpu // 8 for gpu in share.gpus}) == max(1, len(share.gpus) // 8) for share in shares)
 
 
-def test_the_policy_needs_goodput() -> None:
-    with misuse("missing-option performance"):
-        SIA.start(setting("1x4:a"), {"power": "-0.5"})
-
-
 def read(shared: Path, workload: str, cluster: str = CLUSTER, policy: str = "sia") -> Setting:
     return read_setting(workload, cluster, policy, performance=f"goodput:{shared / 'cluster/sia/profiles'}")
 
@@ -142,12 +135,3 @@ def test_what_a_rigid_job_needs_at_least_counts_for_it(shared_data: Path, tmp_pa
     simulation = Simulation(read(shared_data, f"pollux:{workload}", "1x4:aws", "sia:power=1"))
     simulation.run(until_us=0)
     assert [record.index for record in simulation.close().jobs if record.start_us is not None] == [1]
-
-
-def test_the_first_hour_of_a_shared_workload(shared_data: Path) -> None:
-    made = read(shared_data, f"sia:{shared_data / 'cluster/sia/workloads/philly/workload-1.csv'}")
-    simulation = Simulation(made)
-    simulation.run(until_us=3_600_000_000)
-    found = summarise(made, simulation.close())
-    assert found.jobs - found.unfinished >= 1
-    assert found.median_completion_h is not None and found.median_completion_h < 1

@@ -20,11 +20,8 @@ from jigsaw_opt.problem.workload import job_problems
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.simulation.clusters import grid
-from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.outages import Failures, RandomEvents
 from jigsaw_opt.simulation.policies.las import LAS
-from jigsaw_opt.simulation.reading import read_setting
-from jigsaw_opt.simulation.simulate import result_of
 from tests.refusals import carries, misuse, refuses
 
 SECOND = 1_000_000
@@ -43,16 +40,6 @@ def trace(tmp_path: Path) -> str:
     path = tmp_path / "trace.csv"
     path.write_text(encode_workload(WORKLOAD))
     return str(path)
-
-
-def test_the_result_is_that_of_the_steps(trace: str) -> None:
-    found = simulate(trace, "1x2", "fifo", round_s=1, restart_s=0)
-    simulation = Simulation(read_setting(trace, "1x2", "fifo", round_s=1, restart_s=0))
-    simulation.run()
-    again = result_of(simulation)
-    assert found.finished and found.jobs == again.jobs and found.summary.makespan_h == again.summary.makespan_h
-    assert found.setting.gpu_count == 2
-    assert repr(found) == "SimulationResult(jobs=3, mean_completion_h=0.03343, finished=True)"
 
 
 def test_objects_and_words_mix_and_give_the_same(trace: str) -> None:
@@ -174,11 +161,6 @@ def test_what_is_wrong_with_objects_is_told_with_its_path() -> None:
     other = Profiled(load("server/plain").cluster, load("server/plain").models)
     with misuse("mismatch performance"):
         simulate(WORKLOAD, "1x2", "fifo", performance=other)
-
-
-def test_names_of_the_columns_of_a_file_are_for_files() -> None:
-    with misuse("unsupported workload"):
-        simulate(WORKLOAD, "1x2", "fifo", columns="gpus=num_gpu")
 
 
 def test_what_is_wrong_has_the_name_of_its_argument() -> None:

@@ -23,7 +23,6 @@ from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent, R
 from jigsaw_opt.simulation.parse_failures import failures_of
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.records import Loss, SimulationOutcome
-from jigsaw_opt.simulation.results import jobs_csv
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.sweeps.simulations import measure
 from tests.refusals import fails, refuses, require_data
@@ -78,12 +77,6 @@ def test_before_its_first_checkpoint_a_job_loses_its_start_too() -> None:
     assert outcome.losses == {0: Loss(1, 109 * SECOND)}
 
 
-def test_where_another_server_is_free_the_job_moves_in_the_next_round() -> None:
-    made = setting(job("a", 0, 4, 600), restart_s=0)
-    outcome = run(failing(made, (130, "server", 0, True)), FIFO)
-    assert finish_s(outcome) == [180 + 500]
-
-
 def test_a_job_that_ends_when_its_server_fails_has_ended() -> None:
     made = setting(job("a", 0, 4, 120))
     outcome = run(failing(made, (120, "server", 0, True)), FIFO)
@@ -107,15 +100,6 @@ def test_a_policy_that_uses_a_dead_server_is_told_which() -> None:
     blind = Scripted(lambda moment: Decision((Share((0,), (0, 1, 2, 3)),)))
     with fails(InvariantError, "'scripted'", "round 1", "'a'", "'s0'", "down"):
         run(failing(made, (130, "server", 0, True), (900, "server", 0, False)), blind)
-
-
-def test_without_an_event_nothing_is_different() -> None:
-    made = setting(*random_jobs(5, 40), restart_s=10)
-    plain, failed = run(made, FIFO), run(failing(made), FIFO)
-    assert without_cpu(failed) == without_cpu(plain)
-    assert jobs_csv(failing(made), failed) == jobs_csv(made, plain)
-    timed = {"median_policy_ms": None, "p95_policy_ms": None}
-    assert replace(summarise(failing(made), failed), **timed) == replace(summarise(made, plain), **timed)
 
 
 def test_events_are_the_same_whatever_else_is_there() -> None:
@@ -332,17 +316,3 @@ def test_a_job_without_a_route_stops_and_loses_no_work(division: FairSharing | N
     assert summary.lost_gpu_hours == pytest.approx(4 * 15 / 3600)
     assert summary.useful_gpu_hours == pytest.approx(4 * 100 / 3600)
     assert summary.down_gpu_hours == pytest.approx(2 * 390 / 3600)
-
-
-def test_each_stint_is_told_with_its_servers_and_gpus() -> None:
-    made = failing(setting(job("a", 0, 3, 200), job("b", 0, 5, 50), job("c", 500, 1, 1)), (130, "server", 0, True))
-    outcome = run(made, FIFO)
-    header, *lines = jobs_csv(made, outcome).splitlines()
-    cells = [dict(zip(header.split(","), line.split(","), strict=True)) for line in lines]
-    for row, stints in ((row, [s for s in outcome.stints if s.job == k]) for k, row in enumerate(cells)):
-        told = [one.split() for one in row["held_gpus"].split("; ")]
-        assert [len(one) for one in told] == [stint.gpus for stint in stints]
-        assert [sorted({name.partition("/")[0] for name in one}) for one in told] == [
-            sorted(one.split()) for one in row["servers"].split("; ")
-        ]
-    assert "s0/" not in cells[2]["held_gpus"]

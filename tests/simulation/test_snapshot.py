@@ -16,7 +16,6 @@ from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, names
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.folder import restore, snapshot
 from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.policies.las import LAS
 from jigsaw_opt.simulation.reading import read_setting
 from jigsaw_opt.simulation.records import SimulationOutcome
 from tests.refusals import fails, refuses
@@ -160,9 +159,3 @@ def test_what_a_policy_trips_over_is_refused(kept: object) -> None:
     simulations = [Simulation(made.under(Keeping(FIFO.start, kept=kept))) for _ in range(2)]  # type: ignore[arg-type]
     with refuses("failed file $.state.scheduler", naming=["'scripted'"]):
         restore(snapshot(simulations[0], "these"), simulations[1], "these", "file")
-
-
-def test_las_keeps_its_setting() -> None:
-    made = setting(*random_jobs(5, 5)).under(LAS, threshold="16", placement="packed")
-    simulation, fresh = Simulation(made), Simulation(made)
-    assert restore(snapshot(simulation, "these"), fresh, "these", "file").setting is made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
@@ -18,12 +17,8 @@ from jigsaw_opt.scheduling.performance import rate_of
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.performance.stages import Stages, stages
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
-from jigsaw_opt.scheduling.policy import JobState, Observation, Policy
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.folder import restore, snapshot
+from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.simulation.policies.interleave import INTERLEAVE
-from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
-from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
 from tests.refusals import misuse, require_data
 from tests.simulation.cases import cluster, run
@@ -50,13 +45,6 @@ def workload(seed: int, number: int) -> Workload:
 
 def setting(jobs: Workload, servers: int = 2, gpus: int = 2) -> Setting:
     return Setting(cluster(servers, gpus), jobs, Stages(MODELS), round_us=0, restart_us=1_000_000)
-
-
-def mean_completion_us(where: Setting, outcome: SimulationOutcome) -> float:
-    ends = [record.finish_us for record in outcome.jobs]
-    assert all(end is not None for end in ends)
-    submitted = [where.workload.jobs[record.index].submit_us for record in outcome.jobs]
-    return sum(end - start for end, start in zip(ends, submitted) if end is not None) / len(ends)
 
 
 def job(model: str, iterations: int = 10) -> TraceJob:
@@ -131,20 +119,6 @@ def test_every_job_ends_and_shares_hold_jobs_of_one_width(options: dict[str, str
     assert max(record.running for record in outcome.rounds) > where.gpu_count  # GPUs were shared
 
 
-@pytest.mark.parametrize("policy", [INTERLEAVE, JIGSAW], ids=lambda policy: policy.name)
-@pytest.mark.parametrize("part", [0.2, 0.6])
-def test_a_simulation_put_aside_goes_on_to_the_same_end(policy: Policy, part: float) -> None:
-    where = setting(workload(3, 16))
-    whole = run(where, policy)
-    options = {key: values[0] for key, values in policy.options.items()}
-    simulation = Simulation(where.under(policy, **options))
-    simulation.run(until_us=round(part * whole.end_us))
-    resumed = restore(snapshot(simulation, "same"), Simulation(where.under(policy, **options)), "same", "snapshot")
-    resumed.run()
-    outcome = resumed.close()
-    assert (outcome.jobs, outcome.stints) == (whole.jobs, whole.stints)
-
-
 def test_first_come_the_jobs_with_the_least_service_left() -> None:
     jobs = tuple(TraceJob(str(k), 0, "computes@2", 2, n) for k, n in enumerate((500, 100, 900, 300, 700, 200)))
     where = setting(Workload("six", jobs, MODELS), servers=1)
@@ -153,24 +127,3 @@ def test_first_come_the_jobs_with_the_least_service_left() -> None:
     (first,) = scheduler.decide(Observation(0, active, (), tuple(active))).shares
     # Two jobs that compute would be faster one after the other, so they do not share.
     assert first.jobs == (1,)
-
-
-def test_teams_that_go_on_keep_their_gpus() -> None:
-    where = setting(workload(3, 20))
-    outcome = run(where, INTERLEAVE)
-    restarts = sum(record.restarts for record in outcome.jobs)
-    assert restarts < sum(record.running for record in outcome.rounds) / 2
-
-
-def test_timetables_and_staircases_shorten_completion() -> None:
-    where = setting(workload(5, 24))
-    rotation = mean_completion_us(where, run(where, INTERLEAVE))
-    full = mean_completion_us(where, run(where, JIGSAW, depth="full"))
-    bent = mean_completion_us(where, run(where, JIGSAW))
-    assert bent < full < rotation
-
-
-def test_groups_are_the_same_again_for_the_same_workload() -> None:
-    first, second = (run(setting(workload(7, 12)), JIGSAW) for _ in range(2))
-    assert [record.finish_us for record in first.jobs] == [record.finish_us for record in second.jobs]
-    assert Counter(record.restarts for record in first.jobs) == Counter(record.restarts for record in second.jobs)

@@ -59,20 +59,6 @@ def test_run_times_are_of_the_same_user_and_size_where_there_are_enough() -> Non
     assert set(drawn(times, of(None, 2))) == {10, 80, 800}
 
 
-def test_run_times_of_a_simulation_are_of_one_period_of_each_group() -> None:
-    """A user's first jobs lasted 10, the last 90; in one simulation all that wait are of neighbours of five."""
-    past = [(job("x", k, 1, 1), 10 if k < 50 else 90) for k in range(100)]
-    times = RunTimes([(replace(one, user="a"), us) for one, us in past])
-    random, kinds = Random(3), Counter[tuple[int, ...]]()
-    for _ in range(400):
-        periods: dict[object, float] = {}
-        kinds[tuple(sorted({times.draw(of("a"), 0, random, periods) for _ in range(30)}))] += 1
-    assert kinds[(10,)] + kinds[(90,)] > 370
-    assert kinds[(10,)] == pytest.approx(200, abs=40)
-    one_rank = [times.draw(of("a"), 5, random, {("rank", ("a", 1)): 0.0}) for _ in range(400)]
-    assert one_rank.count(10) == pytest.approx(300, abs=40), "half of them have the rank of their group"
-
-
 def test_run_times_keep_limits_and_go_beyond_what_was_seen() -> None:
     times = RunTimes([(of("a"), 100)] * 9)
     assert set(drawn(times, of("a", time_limit_us=60))) == {60}

@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
-from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy, Scheduler, choose, refusal
+from jigsaw_opt.scheduling.policy import Observation, choose, refusal
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.setting import Setting
 from tests.refusals import misuse, require_data
-from tests.simulation.cases import Scripted, job, run, setting
+from tests.simulation.cases import Scripted, Watched, job, run, setting
 from tests.simulation.resumable import CASES
 
 
-@dataclass
-class _Noted:
-    """A policy whose decisions are noted with their times."""
-
-    inner: Policy
-    name: str = "noted"
-    display_name: str = "another policy, whose decisions are noted"
-    scheduler: Scheduler | None = None
-    decided: list[tuple[int, Decision]] = field(default_factory=list)
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        return self.inner.options
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _Noted:
-        assert not hasattr(setting, "workload")
-        self.scheduler = self.inner.start(setting, options)
-        return self
-
-    def decide(self, observation: Observation) -> Decision:
-        assert self.scheduler is not None
-        self.decided.append((observation.now_us, self.scheduler.decide(observation)))
-        return self.decided[-1][1]
-
-
 def decided(text: str, where: Setting, before_us: int) -> list[tuple[int, Decision]]:
+    noted: list[tuple[int, Decision]] = []
+
+    def look(watched: Watched, observation: Observation, decision: Decision) -> None:
+        assert not hasattr(watched.setting, "workload")
+        noted.append((observation.now_us, decision))
+
     policy, options = choose(text)
-    noted = _Noted(policy)
-    Simulation(where.under(noted, **options)).run(until_us=before_us - 1)
-    return noted.decided
+    Simulation(where.under(Watched(policy, look), **options)).run(until_us=before_us - 1)
+    return noted
 
 
 @pytest.mark.parametrize("text", CASES)

@@ -21,12 +21,11 @@ from jigsaw_opt.sweeps.advice_words import (
     advice_document,
     assumed,
     headline,
-    in_percent,
     settings_that_matter,
     who_loses,
 )
 from jigsaw_opt.sweeps.intervals import MeanInterval
-from jigsaw_opt.sweeps.job_times import Group, Waits, job_changes, size_class
+from jigsaw_opt.sweeps.job_times import Group, Waits, job_changes
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import is_row
 from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never
@@ -156,12 +155,6 @@ def test_a_slow_policy_leaves_time_to_fast_ones(queue: str, tmp_path: Path) -> N
     told = {policy.policy: (policy.seeds, policy.error) for policy in advice.policies}
     assert told == {"las": ((0,), ""), "fifo": ((0,), ""), "srtf": ((0,), ""), "backfill": ((), "out of time")}
     assert assumed(advisor, advice)["seeds"].endswith("nothing is drawn, and other seeds change nothing")
-
-
-def test_without_time_limits_reservations_rest_on_the_last_jobs_of_users(trace: str) -> None:
-    advisor = Advisor(asked(trace, "1x4:v100", "fifo"), None, [0], "makespan_h")
-    assert {"backfill:estimates=recent", "multifactor:estimates=recent"} <= set(advisor.policies)
-    assert not {"backfill", "multifactor"} & advisor.left_out.keys()
 
 
 def test_nothing_ended_is_said(trace: str, tmp_path: Path) -> None:
@@ -348,33 +341,11 @@ def test_time_limits_that_nobody_states_are_left_as_they_are(trace: str, tmp_pat
         changed(advisor.settings[0], time_limits="third")
 
 
-def test_classes_of_sizes_end_at_powers_of_two() -> None:
-    assert [size_class(gpus) for gpus in (1, 2, 3, 4, 5, 8, 9, 16, 17)] == [
-        *("1", "2", "3-4", "3-4", "5-8", "5-8", "9-16", "9-16", "17-32")
-    ]
-
-
 def test_rows_with_times_of_jobs_that_are_none_are_no_rows() -> None:
     row = {"error": None, **dict.fromkeys(field.name for field in fields(SimulationSummary))}
     assert is_row(row) and is_row({**row, "job_times": [[None, 0], [5, 3]]})
     for wrong in ([[1]], [[1, 2.5]], [[True, 1]], "text", [[None, None]], {}):
         assert not is_row({**row, "job_times": wrong})
-
-
-def test_any_policy_that_is_named_calibrates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trace = tmp_path / "trace.csv"
-    rows = ("long,0,2,10,0,10", "wide,1,4,1,13,14", "short,2,2,1,14,15")
-    trace.write_text("name,submit_h,gpus,duration_h,start_h,end_h\n" + "".join(f"{row}\n" for row in rows))
-    words = ["advise", str(trace), "--cluster", "1x4:v100", "--seeds", "0", "--round", "0", "--restart", "0", "-q"]
-    assert main([*words, "--policy", "las", "-o", str(tmp_path / "las")]) == 0
-    assert " under las," in capsys.readouterr().out.splitlines()[0]
-    # Of several, one that clusters run.
-    assert main([*words, "--policy", "las", "priority", "-o", str(tmp_path / "two")]) == 0
-    assert " under priority," in capsys.readouterr().out.splitlines()[0]
-
-
-def test_no_measure_falls_by_more_than_all_of_it() -> None:
-    assert in_percent(MeanInterval(-96.0, 222.5)) == "-96.0 % (95 % between -100.0 and +126.5)"
 
 
 def test_who_loses_no_more_than_a_round_and_a_restart_does_not_lose(queue: str) -> None:

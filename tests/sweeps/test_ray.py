@@ -19,8 +19,8 @@ from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import rows_of, sweep
 from jigsaw_opt.sweeps.task import SweepTask
 from tests.refusals import misuse
-from tests.sweeps.calls import calls, killed, measured_once_open, squared, squared_once_open
-from tests.sweeps.test_sweep import alive, wait_for
+from tests.sweeps.calls import calls, killed, measured_once_open, squared
+from tests.sweeps.test_sweep import wait_for
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (extra ray)")
 STORE_BYTES = 80_000_000
@@ -42,31 +42,6 @@ def cluster() -> Iterator[Any]:
         made.shutdown()
 
 
-def test_a_node_that_dies_in_mid_run_loses_nothing(cluster: Any, tmp_path: Path) -> None:
-    node = cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
-    functions = (squared, squared_once_open, squared_once_open, squared)
-    tasks = [SweepTask(f"{n}", function, (tmp_path, n), {"number": n}) for n, function in enumerate(functions)]
-    reported: list[str] = []
-
-    def kill_the_node_once(row: dict[str, Any]) -> None:
-        reported.append(row["key"])
-        if len(reported) == 1:
-            # A core on each node: now one of the two that wait for the gate is on this node.
-            wait_for(lambda: {"1", "2"} <= {name for name, _ in calls(tmp_path)})
-            cluster.remove_node(node, allow_graceful=False)
-            # Its worker outlives it by a moment, in which it must not end what it has under way.
-            wait_for(lambda: any(not alive(int(process)) for name, process in calls(tmp_path) if name in ("1", "2")))
-            (tmp_path / "gate").touch()
-
-    with Record(tmp_path / "rows.jsonl") as record:
-        sweep(tasks, RayEngine(cluster.address), record, kill_the_node_once)
-        assert [row["square"] for row in rows_of(tasks, record)] == [0, 1, 4, 9]
-    lines = (tmp_path / "rows.jsonl").read_text().splitlines()
-    assert sorted(json.loads(line)["key"] for line in lines) == sorted(reported) == ["0", "1", "2", "3"]
-    made = [name for name, _ in calls(tmp_path)]
-    assert made.count("1") + made.count("2") == 3, "what the node had under way was started once more"
-
-
 def test_a_task_that_kills_its_process_is_an_error_row(cluster: Any, tmp_path: Path) -> None:
     tasks = [SweepTask("killed", killed, (tmp_path, 99)), SweepTask("0", squared, (tmp_path, 3))]
     with Record(tmp_path / "rows.jsonl") as record:
@@ -74,16 +49,6 @@ def test_a_task_that_kills_its_process_is_an_error_row(cluster: Any, tmp_path: P
         died, fine = rows_of(tasks, record)
     assert died["error"] and "square" not in died
     assert (fine["error"], fine["square"]) == (None, 9)
-
-
-def test_bench_on_the_cluster(cluster: Any, pair_path: Path, tmp_path: Path) -> None:
-    command = ["bench", str(pair_path), "--solvers", "greedy,cpsat", "--threads", "1", "--work-limit", "2"]
-    assert main([*command, "--engine", "ray", "--address", cluster.address, "-o", str(tmp_path)]) == 0
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert {row["solver"]: row["objective"] for row in rows}["cpsat"] == 1800
-    before = (tmp_path / "rows.jsonl").read_bytes()
-    assert main([*command, "-o", str(tmp_path)]) == 0
-    assert (tmp_path / "rows.jsonl").read_bytes() == before, "the local engine takes the rows of the cluster"
 
 
 def measures(folder: Path) -> list[dict[str, Any]]:

@@ -37,13 +37,6 @@ def test_every_combination_is_a_task_of_its_own(traces: list[str]) -> None:
     assert [task.key for task in again] == [tasks[0].key, tasks[4].key]
 
 
-@pytest.mark.parametrize("change", [{"round_s": 1.0}, {"restart_s": 1.0}, {"cluster": "4x2"}, {"contention": "fair"}])
-def test_whatever_changes_the_result_changes_the_key(traces: list[str], change: dict[str, object]) -> None:
-    (task,) = simulations(traces[:1], ["fifo"], [0], **{"cluster": "2x4", **change})
-    (plain,) = simulations(traces[:1], ["fifo"], [0], cluster="2x4")
-    assert task.key != plain.key
-
-
 def test_other_figures_under_the_same_name_change_the_key(tmp_path: Path, pair: Instance) -> None:
     trace, document = tmp_path / "trace.csv", tmp_path / "pair.json"
     trace.write_text("name,submit_s,model,gpus,iterations\na,0,net,1,100\n")

@@ -20,7 +20,7 @@ from jigsaw_opt.sweeps.bench.summary import is_row
 from jigsaw_opt.sweeps.engine_local import LocalEngine
 from jigsaw_opt.sweeps.record import Record, read_rows
 from jigsaw_opt.sweeps.sweep import rows_of, sweep, unfinished
-from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome
+from jigsaw_opt.sweeps.task import SweepTask
 from tests.processes import alive, wait_for
 from tests.refusals import misuse, refuses
 from tests.sweeps.calls import broken, calls, gated_tasks, killed, squared
@@ -228,15 +228,6 @@ def test_a_worker_that_always_dies_is_an_error_row_and_costs_no_other(tmp_path: 
     assert sorted(name for name, _ in calls(tmp_path)) == ["0", "1", *["broken"] * 2, *["killed"] * 2]
 
 
-def test_closing_the_engine_ends_what_is_under_way(tmp_path: Path) -> None:
-    ends, waits = gated_tasks(tmp_path)[1:3]
-    outcomes = LocalEngine(jobs=2).run([waits, ends])
-    assert next(outcomes).task is ends
-    wait_for(lambda: len(calls(tmp_path)) == 2)
-    outcomes.close()
-    assert not any(alive(int(pid)) for _, pid in calls(tmp_path))
-
-
 def test_a_sweep_that_is_stopped_ends_what_is_under_way(tmp_path: Path) -> None:
     tasks = gated_tasks(tmp_path)
     with Record(tmp_path / "rows.jsonl") as record:
@@ -280,11 +271,6 @@ def test_rows_of_other_tasks_are_left_out_and_labels_are_the_tasks(tmp_path: Pat
     with Record(tmp_path / "rows.jsonl") as record:
         sweep(squares(tmp_path, 3), LocalEngine(jobs=2), record)
         assert rows_of([renamed], record) == [{"key": "1", "number": "one", "error": None, "square": 1}]
-
-
-def test_a_function_may_tell_an_error_of_its_own() -> None:
-    task = SweepTask("a", squared, labels={"number": 1})
-    assert TaskOutcome(task, {"error": "no"}).row() == {"key": "a", "number": 1, "error": "no"}
 
 
 @pytest.mark.parametrize("numbers", [(0, 1), (1, 0)])
