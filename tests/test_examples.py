@@ -84,7 +84,7 @@ def test_the_program_finds_a_policy_of_another_package(tmp_path: Path) -> None:
 
 def test_the_example_of_a_replay_is_solved_and_its_models_can_be_built() -> None:
     pytest.importorskip("torch", reason="torch is not installed (extra torch)")
-    from jigsaw_opt.executor.building import build
+    from jigsaw_opt.executor.models.building import build
 
     instance = load_instance(EXAMPLES / "two-cores.json")
     result = solve(instance, "auto", Options(work_limit=5.0, threads=1))

@@ -14,7 +14,7 @@ UNSAFE = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpic
 ALLOWED = {
     # Pipes to its own children.
     "executor/processes.py": {"pickle.loads", "pickle.dumps", "pickle.PicklingError", "pickle.UnpicklingError"},
-    "executor/likeness.py": {"pickle.UnpicklingError"},  # which torch raises
+    "executor/user_code/likeness.py": {"pickle.UnpicklingError"},  # which torch raises
 }
 ARRAYS = ("allow_pickle", False)
 LOADERS = {"torch.load": ("weights_only", True), "np.load": ARRAYS, "numpy.load": ARRAYS}

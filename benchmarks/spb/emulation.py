@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from jigsaw_opt.executor.buckets import GradientBuckets
-from jigsaw_opt.executor.building import SegmentedModel
-from jigsaw_opt.executor.exchange import Averaging, require_full_depth
-from jigsaw_opt.executor.zoo.network import Batch
+from jigsaw_opt.executor.exchange.buckets import GradientBuckets
+from jigsaw_opt.executor.exchange.by_bucket import Averaging, require_full_depth
+from jigsaw_opt.executor.models.building import SegmentedModel
+from jigsaw_opt.executor.models.zoo.network import Batch
 
 
 class Emulation:

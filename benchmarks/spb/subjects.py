@@ -9,10 +9,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from jigsaw_opt.executor.building import Replica, build_network
-from jigsaw_opt.executor.building import replica as replica_of
-from jigsaw_opt.executor.zoo.batches import digit_samples, topics_text
-from jigsaw_opt.executor.zoo.network import Batch, Network
+from jigsaw_opt.executor.models.building import Replica, build_network
+from jigsaw_opt.executor.models.building import replica as replica_of
+from jigsaw_opt.executor.models.zoo.batches import digit_samples, topics_text
+from jigsaw_opt.executor.models.zoo.network import Batch, Network
 
 Optimiser = Literal["sgd", "adam"]
 

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from jigsaw_opt.executor.building import Replica, SegmentedModel
-from jigsaw_opt.executor.exchange import Averaging
+from jigsaw_opt.executor.exchange.by_bucket import Averaging
 from jigsaw_opt.executor.level_schedule import Assignment, LevelSchedule, Rule
+from jigsaw_opt.executor.models.building import Replica, SegmentedModel
+from jigsaw_opt.executor.models.zoo.network import Batch
 from jigsaw_opt.executor.profiling import profile_replica
 from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe
-from jigsaw_opt.executor.zoo.network import Batch
 from spb.emulation import Emulation
 from spb.subjects import Optimiser, Subject, replicas, samples
 

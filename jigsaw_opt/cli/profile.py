@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from jigsaw_opt.cli.progress import add_progress, logged_progress
 
 if TYPE_CHECKING:
-    from jigsaw_opt.executor.links import LinkProfile
     from jigsaw_opt.executor.profiling import ModelProfile
+    from jigsaw_opt.executor.profiling.links import LinkProfile
     from jigsaw_opt.problem.model import Model
 
 HELP = "measure a model for an instance"
@@ -100,7 +100,7 @@ def _measured(
     import torch
 
     from jigsaw_opt.executor.devices import device_name, device_of
-    from jigsaw_opt.executor.measuring import measure_all_reduces, measure_model
+    from jigsaw_opt.executor.profiling.measuring import measure_all_reduces, measure_model
 
     torch.set_num_threads(arguments.threads)
     device = device_of(arguments.device)

@@ -12,8 +12,8 @@ from jigsaw_opt.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from jigsaw_opt.executor.device_times import Spread
-    from jigsaw_opt.executor.links import AllReduceSample, LinkFit, LinkProfile
     from jigsaw_opt.executor.profiling import ModelProfile
+    from jigsaw_opt.executor.profiling.links import AllReduceSample, LinkFit, LinkProfile
     from jigsaw_opt.problem.model import Model
 
 __all__ = ["print_report"]

@@ -13,13 +13,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from jigsaw_opt.executor.buckets import GradientBuckets, Ready
-from jigsaw_opt.executor.building import Replica
-from jigsaw_opt.executor.exchange import GradientExchange
-from jigsaw_opt.executor.own_training import OwnRecipe, OwnReplica
-from jigsaw_opt.executor.saved_tensors import saved_bytes
-from jigsaw_opt.executor.transfer_stream import transfer_stream
-from jigsaw_opt.executor.zoo.network import moved
+from jigsaw_opt.executor.exchange.buckets import GradientBuckets, Ready
+from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
+from jigsaw_opt.executor.exchange.transfer_stream import transfer_stream
+from jigsaw_opt.executor.models.building import Replica
+from jigsaw_opt.executor.models.saved_tensors import saved_bytes
+from jigsaw_opt.executor.models.zoo.network import moved
+from jigsaw_opt.executor.user_code.training import OwnRecipe, OwnReplica
 
 __all__ = ["OPTIMISERS", "TrainingRecipe", "Worker", "block_and_send", "copied", "launch", "train_iteration"]
 

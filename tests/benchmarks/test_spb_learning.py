@@ -16,7 +16,7 @@ from spb.summary import findings, verdict  # noqa: E402
 from spb.training import Method, Run, Setting, train  # noqa: E402
 from spb_learning import main, quick  # noqa: E402
 
-from jigsaw_opt.executor.zoo.batches import topics_text  # noqa: E402
+from jigsaw_opt.executor.models.zoo.batches import topics_text  # noqa: E402
 from jigsaw_opt.sweeps.intervals import MeanInterval  # noqa: E402
 
 TEXT = SUBJECTS["text-gpt"]

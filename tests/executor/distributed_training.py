@@ -11,8 +11,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from jigsaw_opt.executor.building import Replica, build_network, even_segments, replica
-from jigsaw_opt.executor.exchange import Averaging, GradientExchange
+from jigsaw_opt.executor.exchange.by_bucket import Averaging, GradientExchange
+from jigsaw_opt.executor.models.building import Replica, build_network, even_segments, replica
 from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe, Worker, launch, train_iteration
 
 RECIPE = TrainingRecipe("sgd", {"lr": 0.1, "momentum": 0.9})

@@ -14,8 +14,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from jigsaw_opt.executor.building import Replica, build_network
-from jigsaw_opt.executor.zoo.network import Network
+from jigsaw_opt.executor.models.building import Replica, build_network
+from jigsaw_opt.executor.models.zoo.network import Network
 
 Made = tuple[nn.Sequential, Any, Any]
 NETWORKS = ("repeated", "blocks", "tied", "in_place", "nested", "frozen", "normalised", "single", "weighted")

@@ -11,9 +11,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
 from jigsaw_opt.errors import InvalidInputError  # noqa: E402
-from jigsaw_opt.executor.building import build, build_network, even_segments, replica, run_name  # noqa: E402
 from jigsaw_opt.executor.catalogue import FAMILIES, resolve  # noqa: E402
-from jigsaw_opt.executor.zoo import BUILDERS  # noqa: E402
+from jigsaw_opt.executor.models.building import build, build_network, even_segments, replica, run_name  # noqa: E402
+from jigsaw_opt.executor.models.zoo import BUILDERS  # noqa: E402
 from jigsaw_opt.instances import load  # noqa: E402
 from jigsaw_opt.instances.architectures import ARCHITECTURES  # noqa: E402
 from jigsaw_opt.problem.model import Model, Segment  # noqa: E402

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 from replayed import instance  # noqa: E402
 
 from jigsaw_opt.errors import InvalidInputError  # noqa: E402
-from jigsaw_opt.executor.building import build  # noqa: E402
+from jigsaw_opt.executor.models.building import build  # noqa: E402
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint  # noqa: E402
 from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 from replayed import instance, replayed  # noqa: E402
 from test_own_trainings import carried_out, digests, owned  # noqa: E402
 
-from jigsaw_opt.executor.building import build_network, even_segments, replica  # noqa: E402
-from jigsaw_opt.executor.exchange import GradientExchange  # noqa: E402
+from jigsaw_opt.executor.exchange.by_bucket import GradientExchange  # noqa: E402
+from jigsaw_opt.executor.models.building import build_network, even_segments, replica  # noqa: E402
 from jigsaw_opt.executor.profiling import profile_replica  # noqa: E402
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402
 from jigsaw_opt.problem.measured_times import MeasuredBlock  # noqa: E402

@@ -10,7 +10,7 @@ from distributed_training import DEPTH, RECIPE, flat, rounds, tiny  # noqa: E402
 from spb.emulation import Emulation  # noqa: E402
 
 from jigsaw_opt.errors import UsageError  # noqa: E402
-from jigsaw_opt.executor.exchange import Averaging  # noqa: E402
+from jigsaw_opt.executor.exchange.by_bucket import Averaging  # noqa: E402
 from jigsaw_opt.executor.level_schedule import LevelSchedule  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.worker import OPTIMISERS  # noqa: E402

@@ -14,9 +14,9 @@ import torch.distributed as dist  # noqa: E402
 from distributed_training import CPU, DEPTH, RECIPE, STEPS, emulated, rounds, tiny  # noqa: E402
 
 from jigsaw_opt.errors import UsageError  # noqa: E402
-from jigsaw_opt.executor.building import build_network, replica  # noqa: E402
-from jigsaw_opt.executor.exchange import Averaging, GradientExchange  # noqa: E402
+from jigsaw_opt.executor.exchange.by_bucket import Averaging, GradientExchange  # noqa: E402
 from jigsaw_opt.executor.level_schedule import LevelSchedule  # noqa: E402
+from jigsaw_opt.executor.models.building import build_network, replica  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.worker import Worker  # noqa: E402
 from jigsaw_opt.problem.costs import contributors, staircase  # noqa: E402

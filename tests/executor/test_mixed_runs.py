@@ -28,11 +28,14 @@ from jigsaw_opt.documents import (  # noqa: E402
 )
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, require_replay_of  # noqa: E402
 from jigsaw_opt.executor.pipeline.records import StepRecord  # noqa: E402
-from jigsaw_opt.executor.replay.alone import alone_part  # noqa: E402
-from jigsaw_opt.executor.replay.baseline import baseline_part, foreground_of  # noqa: E402
+from jigsaw_opt.executor.replay.baseline import (  # noqa: E402
+    alone_part,
+    baseline_part,
+    foreground_of,
+)
 from jigsaw_opt.executor.replay.evaluation import replay_of  # noqa: E402
 from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder, TransferKey, used_gpus  # noqa: E402
-from jigsaw_opt.executor.replay.phases import PhasePart, phase_parts  # noqa: E402
+from jigsaw_opt.executor.replay.presence import PhasePart, phase_parts  # noqa: E402
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport, TransferRecord  # noqa: E402
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun  # noqa: E402
 from jigsaw_opt.planning.fill import fill  # noqa: E402

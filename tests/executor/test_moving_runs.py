@@ -21,7 +21,7 @@ from jigsaw_opt.checking import check  # noqa: E402
 from jigsaw_opt.documents import encode_instance, instance_sha256, load_document, schema  # noqa: E402
 from jigsaw_opt.documents.replay import encode_replay  # noqa: E402
 from jigsaw_opt.errors import RunFailedError  # noqa: E402
-from jigsaw_opt.executor.replay import absent  # noqa: E402
+from jigsaw_opt.executor.replay import residents  # noqa: E402
 from jigsaw_opt.executor.replay.evaluation import replay_of  # noqa: E402
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport  # noqa: E402
 from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
@@ -130,10 +130,10 @@ def test_no_room_for_a_state_is_told_with_the_worker(monkeypatch: pytest.MonkeyP
     def full() -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(absent, "TemporaryFile", full)
+    monkeypatch.setattr(residents, "TemporaryFile", full)
     worker = SimpleNamespace(number=1, state=dict)
     with pytest.raises(RunFailedError, match=r"job a, worker 1: .*\[Errno 28\]"):
-        absent.AbsentWorkers(None).put(SimpleNamespace(job=0, name="a", worker=worker))  # type: ignore[arg-type]
+        residents.AbsentWorkers(None).put(SimpleNamespace(job=0, name="a", worker=worker))  # type: ignore[arg-type]
 
 
 def part_of(begin_us: int, repeats: int, *starts_us: tuple[int, list[int]]) -> Part:

@@ -19,8 +19,8 @@ from replayed import instance, run, written  # noqa: E402
 
 from jigsaw_opt.documents import decode_instance, encode_instance, load_replay  # noqa: E402
 from jigsaw_opt.errors import PluginError  # noqa: E402
-from jigsaw_opt.executor.own_training import WorkerPlace, own_training  # noqa: E402
 from jigsaw_opt.executor.randomness import generator_states, set_generators  # noqa: E402
+from jigsaw_opt.executor.user_code.training import WorkerPlace, own_training  # noqa: E402
 from jigsaw_opt.problem import Instance  # noqa: E402
 from jigsaw_opt.problem.replay import Replay  # noqa: E402
 from tests.processes import alive, wait_for  # noqa: E402

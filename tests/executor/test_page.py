@@ -40,7 +40,7 @@ def test_the_example_of_a_training_is_one(monkeypatch: pytest.MonkeyPatch) -> No
     import torch
     from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-    from jigsaw_opt.executor.own_training import WorkerPlace, own_training
+    from jigsaw_opt.executor.user_code.training import WorkerPlace, own_training
 
     class Net(torch.nn.Module):
         def __init__(self, width: int) -> None:
@@ -79,7 +79,7 @@ def test_the_example_of_stages_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_the_table_of_the_exchange_names_can_be_imported() -> None:
-    from jigsaw_opt.executor.exchange import Averaging
+    from jigsaw_opt.executor.exchange.by_bucket import Averaging
     from jigsaw_opt.executor.level_schedule import LevelSchedule
 
     names = re.findall(r"`Averaging\.(\w+)`", PAGE)

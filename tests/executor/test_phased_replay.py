@@ -24,8 +24,8 @@ from replayed import instance, run  # noqa: E402
 import jigsaw_opt.executor as room  # noqa: E402
 from jigsaw_opt.documents import instance_sha256, load_document, save_instance, save_plan, schema  # noqa: E402
 from jigsaw_opt.documents.replay import encode_replay  # noqa: E402
-from jigsaw_opt.executor.building import build  # noqa: E402
-from jigsaw_opt.executor.exchange import Averaging  # noqa: E402
+from jigsaw_opt.executor.exchange.by_bucket import Averaging  # noqa: E402
+from jigsaw_opt.executor.models.building import build  # noqa: E402
 from jigsaw_opt.executor.replay.evaluation import replay_of  # noqa: E402
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport  # noqa: E402
 from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402

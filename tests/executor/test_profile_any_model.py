@@ -19,10 +19,10 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 import jigsaw_opt  # noqa: E402
 from jigsaw_opt.executor.device_times import Spread  # noqa: E402
+from jigsaw_opt.executor.models.saved_tensors import saved_by_segment  # noqa: E402
 from jigsaw_opt.executor.profiling import rounds, segment_times, trainee  # noqa: E402
 from jigsaw_opt.executor.profiling.results import is_wide  # noqa: E402
 from jigsaw_opt.executor.profiling.segment_times import _durations  # noqa: E402
-from jigsaw_opt.executor.saved_tensors import saved_by_segment  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:times of blocks")
 FEW = {"warm_up": 1, "repeats": 2}

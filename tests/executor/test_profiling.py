@@ -21,15 +21,14 @@ import jigsaw_opt.executor as room  # noqa: E402
 from jigsaw_opt.cli import main  # noqa: E402
 from jigsaw_opt.documents import decode_instance, schema  # noqa: E402
 from jigsaw_opt.executor import processes  # noqa: E402
-from jigsaw_opt.executor.building import build, build_network, replica  # noqa: E402
-from jigsaw_opt.executor.device_times import Spread, spread  # noqa: E402
-from jigsaw_opt.executor.fitting import fit_two, isotonic  # noqa: E402
-from jigsaw_opt.executor.links import AllReduceSample, LinkFit, fit  # noqa: E402
+from jigsaw_opt.executor.device_times import Spread, fit_two, isotonic, spread  # noqa: E402  # noqa: E402
+from jigsaw_opt.executor.models.building import build, build_network, replica  # noqa: E402
+from jigsaw_opt.executor.models.saved_tensors import saved_bytes  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.profiling import LevelProfile, ModelProfile, SegmentProfile, profile_replica  # noqa: E402
+from jigsaw_opt.executor.profiling.links import AllReduceSample, LinkFit, fit  # noqa: E402
 from jigsaw_opt.executor.profiling.rounds import flushed_denormals  # noqa: E402
-from jigsaw_opt.executor.saved_tensors import saved_bytes  # noqa: E402
-from jigsaw_opt.executor.side_by_side import _mean_spread  # noqa: E402
+from jigsaw_opt.executor.profiling.side_by_side import _mean_spread  # noqa: E402
 from jigsaw_opt.executor.worker import TrainingRecipe  # noqa: E402
 from jigsaw_opt.system.children import start_deaf  # noqa: E402
 from tests.refusals import ends  # noqa: E402

@@ -14,10 +14,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from jigsaw_opt.errors import RunFailedError, UsageError
-from jigsaw_opt.executor.exchange import GradientExchange
+from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
+from jigsaw_opt.executor.exchange.transfer_stream import TransferStream, transfer_stream
 from jigsaw_opt.executor.partial.communication_hook import CommunicationHook, GradientBucket
 from jigsaw_opt.executor.partial.transfers import send
-from jigsaw_opt.executor.transfer_stream import TransferStream, transfer_stream
 from jigsaw_opt.problem.costs import contributors
 
 __all__ = ["GradientAverage", "ParameterRun", "Turn", "broadcast", "runs_of", "without"]

@@ -1,15 +1,17 @@
-"""A module around another one that shows it under its own names."""
+"""A module around another one that shows it under its own names, with hooks that keep nothing alive."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 from torch import Tensor, nn
 
 from jigsaw_opt.errors import UsageError
 
-__all__ = ["ModuleWrapper"]
+__all__ = ["ModuleWrapper", "WeakCall", "sharing"]
 
 
 class ModuleWrapper(nn.Module):
@@ -64,3 +66,36 @@ def _add_prefix(wrapper: nn.Module, state: dict[str, Any], prefix: str, *_: obje
     """Give the module's own names those under which the wrapper holds it."""
     for key in [key for key in state if key.startswith(prefix)]:
         state[f"{prefix}module.{key[len(prefix) :]}"] = state.pop(key)
+
+
+class WeakCall:
+    """A call of a method, as long as its object lives; a copy or what is pickled of it calls nothing.
+
+    `method`: the bound method; None for a call of nothing.
+    """
+
+    def __init__(self, method: Callable[..., None] | None = None) -> None:
+        self._method = None if method is None else weakref.WeakMethod(method)
+
+    def __call__(self, *args: Any) -> None:
+        """Call the method."""
+        method = None if self._method is None else self._method()
+        if method is not None:
+            method(*args)
+
+    def __reduce__(self) -> tuple[type[WeakCall], tuple[()]]:
+        """Leave the method behind."""
+        return WeakCall, ()
+
+
+_known: WeakKeyDictionary[Any, WeakSet[Any]] = WeakKeyDictionary()
+
+
+def sharing(wrapper: nn.Module) -> WeakSet[Any]:
+    """Return the other wrappers for which this has been asked that hold some parameter of `wrapper`."""
+    if wrapper not in _known:
+        own = set(wrapper.parameters())
+        _known[wrapper] = WeakSet(other for other in _known if not own.isdisjoint(other.parameters()))
+        for other in _known[wrapper]:
+            _known[other].add(wrapper)
+    return _known[wrapper]

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.transfer_stream import TransferStream
+from jigsaw_opt.executor.exchange.transfer_stream import TransferStream
 
 __all__ = ["next_number", "own_group", "send"]
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from jigsaw_opt.errors import RunFailedError, UsageError
-from jigsaw_opt.executor.exchange import GradientExchange
+from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.partial.agreement import (
     model_facts,
     require_batches,

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from jigsaw_opt.errors import Problem, UsageError
-from jigsaw_opt.executor.batch_source import BatchSource, generators_kept, one_pass
-from jigsaw_opt.executor.own_code import blame_own_code, own_function
-from jigsaw_opt.executor.own_fields import fields_of, lacking, require_fields, unknown_keys
 from jigsaw_opt.executor.partial.forward_order import undisturbed_outputs
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.pipeline.agreement import compare_modules
 from jigsaw_opt.executor.randomness import draw_number, own_draws
 from jigsaw_opt.executor.replay.request import ReplaySettings
+from jigsaw_opt.executor.user_code.batch_source import BatchSource, generators_kept, one_pass
+from jigsaw_opt.executor.user_code.fields import fields_of, lacking, require_fields, unknown_keys
+from jigsaw_opt.executor.user_code.importing import blame_own_code, own_function
 from jigsaw_opt.executor.worker import OPTIMISERS
 from jigsaw_opt.problem.rules.report import Place
 

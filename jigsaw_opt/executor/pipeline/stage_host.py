@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import JigsawError, RunFailedError
-from jigsaw_opt.executor.own_code import told
 from jigsaw_opt.executor.pipeline.agreement import require_same_batch
 from jigsaw_opt.executor.pipeline.own_stages import own_stages
 from jigsaw_opt.executor.pipeline.stage_worker import StageWorker
@@ -21,6 +20,7 @@ from jigsaw_opt.executor.pipeline.timed_stage import ActionLog
 from jigsaw_opt.executor.processes import allow_children
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.user_code.importing import told
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.rules.report import Place
 

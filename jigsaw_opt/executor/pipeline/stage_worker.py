@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.likeness import ANYTHING
-from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets
+from jigsaw_opt.executor.models.model_call import arguments_of, inputs_and_targets
+from jigsaw_opt.executor.models.zoo.network import moved
 from jigsaw_opt.executor.pipeline.own_stages import OwnStages
 from jigsaw_opt.executor.randomness import begin_draws, draw_number, own_draws
+from jigsaw_opt.executor.user_code.likeness import ANYTHING
 from jigsaw_opt.executor.worker import copied
-from jigsaw_opt.executor.zoo.network import moved
 
 __all__ = ["StageWorker"]
 

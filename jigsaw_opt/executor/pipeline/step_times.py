@@ -7,8 +7,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from jigsaw_opt.executor.pipeline.records import Action, StepRecord
-from jigsaw_opt.executor.replay.records import Part
-from jigsaw_opt.executor.replay.stopping_clock import StoppingClock
+from jigsaw_opt.executor.replay.records import Part, StoppingClock
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.measured_times import MeasuredOperation, MeasuredStep
 from jigsaw_opt.problem.plan import TaskGraphJobPlan

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from jigsaw_opt.errors import Code, Problem, UsageError
-from jigsaw_opt.executor.batch_source import generators_kept, is_function, one_pass
 from jigsaw_opt.executor.devices import device_name
-from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets, is_wrapped, loss_of, needs_closure
+from jigsaw_opt.executor.models.model_call import arguments_of, inputs_and_targets, is_wrapped, loss_of, needs_closure
+from jigsaw_opt.executor.models.zoo.network import moved
 from jigsaw_opt.executor.partial.forward_order import eager, observe
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.partial.parts import are_cuts, require_modules, split
@@ -23,7 +23,7 @@ from jigsaw_opt.executor.profiling.restoring import moved_to, restored
 from jigsaw_opt.executor.profiling.results import ModelProfile
 from jigsaw_opt.executor.profiling.rounds import LONGEST, flushed_denormals, measure, warm
 from jigsaw_opt.executor.profiling.trainee import Trainee
-from jigsaw_opt.executor.zoo.network import moved
+from jigsaw_opt.executor.user_code.batch_source import generators_kept, is_function, one_pass
 
 __all__ = ["measure_any", "profile", "told_wide"]
 

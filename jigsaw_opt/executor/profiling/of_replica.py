@@ -8,15 +8,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from jigsaw_opt.executor.building import Replica
 from jigsaw_opt.executor.devices import device_name
+from jigsaw_opt.executor.models.building import Replica
+from jigsaw_opt.executor.models.zoo.network import Batch, moved
 from jigsaw_opt.executor.partial.parts import ModelParts
 from jigsaw_opt.executor.profiling.restoring import restored
 from jigsaw_opt.executor.profiling.results import ModelProfile
 from jigsaw_opt.executor.profiling.rounds import LONGEST, flushed_denormals, measure, warm
 from jigsaw_opt.executor.profiling.trainee import Trainee
 from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe
-from jigsaw_opt.executor.zoo.network import Batch, moved
 
 __all__ = ["profile_replica"]
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from jigsaw_opt.executor.device_times import Spread
-from jigsaw_opt.executor.fitting import isotonic
+from jigsaw_opt.executor.device_times import Spread, isotonic
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.model import Model, Segment

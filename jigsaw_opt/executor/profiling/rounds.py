@@ -17,13 +17,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from jigsaw_opt.executor.device_times import spread
-from jigsaw_opt.executor.leveled_model import frozen
+from jigsaw_opt.executor.models.leveled_model import frozen
+from jigsaw_opt.executor.models.saved_tensors import saved_by_segment
 from jigsaw_opt.executor.partial.forward_order import first_calls
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.profiling.results import LevelProfile, ModelProfile, SegmentProfile, is_wide
 from jigsaw_opt.executor.profiling.segment_times import segment_times
 from jigsaw_opt.executor.profiling.trainee import Trainee, Training
-from jigsaw_opt.executor.saved_tensors import saved_by_segment
 
 __all__ = ["LONGEST", "flushed_denormals", "measure", "warm"]
 

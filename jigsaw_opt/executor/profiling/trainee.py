@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.device_times import work_us
-from jigsaw_opt.executor.leveled_model import frozen
+from jigsaw_opt.executor.models.leveled_model import frozen
 from jigsaw_opt.executor.partial.forward_order import first_calls
 from jigsaw_opt.executor.partial.parts import ModelParts
 

@@ -22,11 +22,11 @@ from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.documents.writing import remove_abandoned
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
-from jigsaw_opt.executor.likeness import ANYTHING, UNREADABLE, compare
 from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
 from jigsaw_opt.executor.pipeline.stage_worker import StageWorker
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.user_code.likeness import ANYTHING, UNREADABLE, compare
 from jigsaw_opt.executor.worker import Worker
 from jigsaw_opt.problem.rules.report import Report, describe
 

@@ -10,11 +10,9 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.executor.pipeline.step_times import StepTimes
 from jigsaw_opt.executor.replay.order import used_gpus
-from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_parts, restarts
-from jigsaw_opt.executor.replay.presence import planned_bytes
-from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport, TransferRecord
+from jigsaw_opt.executor.replay.presence import PhasePart, jobs_in_phases, phase_parts, planned_bytes, restarts
+from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport, StoppingClock, TransferRecord
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
-from jigsaw_opt.executor.replay.stopping_clock import StoppingClock
 from jigsaw_opt.executor.replay.summaries import cycle_us, repetitions, summary
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured_times import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredStep, Timeline

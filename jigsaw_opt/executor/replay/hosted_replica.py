@@ -12,12 +12,12 @@ from types import TracebackType
 import torch
 
 from jigsaw_opt.errors import JigsawError, RunFailedError
-from jigsaw_opt.executor.exchange import GradientExchange
-from jigsaw_opt.executor.own_code import told
+from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.link_order import LinkOrder, TCPStore
 from jigsaw_opt.executor.replay.order import BlockStep, TransferKey
 from jigsaw_opt.executor.replay.records import BlockRecord, TransferRecord
+from jigsaw_opt.executor.user_code.importing import told
 from jigsaw_opt.executor.worker import Worker, block_and_send
 
 __all__ = ["HostedReplica"]

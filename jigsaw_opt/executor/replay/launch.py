@@ -23,7 +23,7 @@ from jigsaw_opt.executor.replay.baseline import baseline_part
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.evaluation import replay_of
 from jigsaw_opt.executor.replay.order import used_gpus
-from jigsaw_opt.executor.replay.phases import jobs_in_phases
+from jigsaw_opt.executor.replay.presence import jobs_in_phases
 from jigsaw_opt.executor.replay.rank_process import TIMEOUT, run_rank
 from jigsaw_opt.executor.replay.records import InterruptedRunError, Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun

@@ -16,20 +16,18 @@ import torch.distributed as dist
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.burst.hosted_burst import HostedBurst
-from jigsaw_opt.executor.exchange import Averaging, GradientExchange
+from jigsaw_opt.executor.exchange.by_bucket import Averaging, GradientExchange
 from jigsaw_opt.executor.pipeline.hosted_pipeline import HostedPipeline
 from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
 from jigsaw_opt.executor.processes import keep_to_share, report_so_far
-from jigsaw_opt.executor.replay.absent import AbsentWorkers
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Store, TCPStore, Windows
 from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, used_gpus
-from jigsaw_opt.executor.replay.phases import PhasePart, jobs_in_phases, phase_parts, restarts
-from jigsaw_opt.executor.replay.presence import seams
+from jigsaw_opt.executor.replay.presence import PhasePart, jobs_in_phases, phase_parts, restarts, seams
 from jigsaw_opt.executor.replay.records import Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
-from jigsaw_opt.executor.replay.residents import Hosted, Residents
+from jigsaw_opt.executor.replay.residents import AbsentWorkers, Hosted, Residents
 from jigsaw_opt.executor.replay.run import Run
 from jigsaw_opt.planning.burst.schedule import BurstSchedule
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule, TorchSchedules

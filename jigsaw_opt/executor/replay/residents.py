@@ -1,4 +1,4 @@
-"""The workers and stages that one process has in memory: built, warmed up, and let go."""
+"""The workers and stages that one process has in memory: built, warmed up, put away while absent, and let go."""
 
 from __future__ import annotations
 
@@ -6,25 +6,30 @@ import ctypes
 import gc
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from io import BytesIO
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import torch
+import torch.distributed as dist
 
-from jigsaw_opt.executor.building import Replica, build
-from jigsaw_opt.executor.exchange import GradientExchange
-from jigsaw_opt.executor.own_training import OwnRecipe, OwnReplica, WorkerPlace, own_training
+from jigsaw_opt.errors import RunFailedError
+from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
+from jigsaw_opt.executor.models.building import Replica, build
 from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
 from jigsaw_opt.executor.processes import allow_children
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.link_order import Store
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.executor.torch_settings import TorchSettings
+from jigsaw_opt.executor.user_code.training import OwnRecipe, OwnReplica, WorkerPlace, own_training
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.rules.report import Place
 
-__all__ = ["Hosted", "Residents"]
+__all__ = ["AbsentWorkers", "Hosted", "Residents"]
+
 
 Hosted = HostedReplica | HostedStages
 
@@ -144,3 +149,66 @@ def _give_back(device: torch.device) -> None:
     else:
         with suppress(AttributeError, OSError):  # only glibc has it
             ctypes.CDLL(None).malloc_trim(0)
+
+
+class AbsentWorkers:
+    """The states of workers that this process has hosted and let go for a while.
+
+    Each is in a temporary file without a name, so that nothing is left of it however the process ends.
+
+    `control`: A Gloo group of the processes among which workers move.
+    """
+
+    def __init__(self, control: dist.ProcessGroup) -> None:
+        self._control, self._files = control, dict[tuple[int, int], IO[bytes]]()
+
+    def put(self, replica: HostedReplica | HostedStages) -> None:
+        """Keep the state of a worker, or of the stages of this process."""
+        data = BytesIO()
+        torch.save(replica.worker.state(), data)
+        try:
+            file = TemporaryFile()  # noqa: SIM115
+            self._files[replica.job, replica.worker.number] = file
+            file.write(data.getbuffer())
+            file.flush()
+        except OSError as error:
+            where = f"job {replica.name}, worker {replica.worker.number}"
+            raise RunFailedError(f"{where}: its state cannot be kept in a temporary file: {error}") from error
+
+    def bring(self, job: int, sources: Sequence[int], targets: Sequence[int]) -> dict[str, Any] | None:
+        """Hand the states of all workers of a job over to the processes in which it goes on.
+
+        All processes of the group call this together.
+
+        The state of the worker that this process takes, on the CPU; None if it takes none.
+
+        `sources, targets`: ranks of the processes that have let its workers go, and of those that take them, by worker.
+        """
+        rank, found = dist.get_rank(), None
+        # All go through the workers in the same order, so a process waits only for what others do next.
+        for slot, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            data = self._take(job, slot) if rank == source else None
+            if source != target:
+                data = self._passed(data, source, target)
+            if rank == target and data is not None:
+                found = data
+        return None if found is None else torch.load(BytesIO(found), map_location="cpu", weights_only=True)
+
+    def _take(self, job: int, slot: int) -> bytearray:
+        with self._files.pop((job, slot)) as file:
+            file.seek(0)
+            return bytearray(file.read())
+
+    def _passed(self, data: bytearray | None, source: int, target: int) -> bytearray | None:
+        """Send data from one process to another; return what has come here."""
+        rank = dist.get_rank()
+        if data is not None:
+            dist.send(torch.tensor(len(data)), target, self._control)
+            dist.send(torch.frombuffer(data, dtype=torch.uint8), target, self._control)
+        elif rank == target:
+            length = torch.tensor(0)
+            dist.recv(length, source, self._control)
+            data = bytearray(int(length))
+            dist.recv(torch.frombuffer(data, dtype=torch.uint8), source, self._control)
+            return data
+        return None

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from jigsaw_opt.errors import MissingEngineError
-from jigsaw_opt.executor.zoo.network import Batch
+from jigsaw_opt.executor.models.zoo.network import Batch
 
 __all__ = ["digit_samples", "digits", "features", "masked_tokens", "next_tokens", "text", "topics_text"]
 

@@ -11,15 +11,15 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional
 
-from jigsaw_opt.executor.zoo import batches
-from jigsaw_opt.executor.zoo.layers import (
+from jigsaw_opt.executor.models.zoo import batches
+from jigsaw_opt.executor.models.zoo.layers import (
     Bottleneck,
     Embeddings,
     PretrainingHeads,
     TransformerLayer,
     VocabularyOutput,
 )
-from jigsaw_opt.executor.zoo.network import Network
+from jigsaw_opt.executor.models.zoo.network import Network
 
 __all__ = ["BUILDERS", "Network"]
 

@@ -10,12 +10,12 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from jigsaw_opt.errors import RunFailedError, UsageError
-from jigsaw_opt.executor.building import build_network, even_segments, own_network, replica
-from jigsaw_opt.executor.links import LinkProfile, link_profile
-from jigsaw_opt.executor.own_code import blame_own_code
-from jigsaw_opt.executor.own_subject import OwnSubject, call_own, subject_of
+from jigsaw_opt.executor.models.building import build_network, even_segments, own_network, replica
 from jigsaw_opt.executor.profiling import ModelProfile, measure_any, profile_replica
-from jigsaw_opt.executor.side_by_side import profiles_side_by_side
+from jigsaw_opt.executor.profiling.links import LinkProfile, link_profile
+from jigsaw_opt.executor.profiling.side_by_side import profiles_side_by_side
+from jigsaw_opt.executor.user_code.importing import blame_own_code
+from jigsaw_opt.executor.user_code.subject import OwnSubject, call_own, subject_of
 from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe
 
 __all__ = ["measure_all_reduces", "measure_model"]

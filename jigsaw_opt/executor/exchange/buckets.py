@@ -8,7 +8,7 @@ from itertools import chain
 import torch
 from torch import Tensor, nn
 
-from jigsaw_opt.executor.leveled_model import LeveledModel
+from jigsaw_opt.executor.models.leveled_model import LeveledModel
 
 __all__ = ["GradientBuckets", "Ready"]
 

@@ -14,18 +14,18 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.batch_source import BatchSource
-from jigsaw_opt.executor.leveled_model import LeveledModel
-from jigsaw_opt.executor.likeness import ANYTHING
-from jigsaw_opt.executor.model_call import arguments_of, inputs_and_targets, loss_of
-from jigsaw_opt.executor.own_code import blame_own_code, own_function
-from jigsaw_opt.executor.own_fields import training_fields
+from jigsaw_opt.executor.models.leveled_model import LeveledModel
+from jigsaw_opt.executor.models.model_call import arguments_of, inputs_and_targets, loss_of
+from jigsaw_opt.executor.models.zoo.network import moved
 from jigsaw_opt.executor.partial.agreement import require_equal_shapes
 from jigsaw_opt.executor.partial.averaging import broadcast
 from jigsaw_opt.executor.partial.forward_order import eager, observe
 from jigsaw_opt.executor.partial.parts import ModelParts, require_modules, split, split_alike
 from jigsaw_opt.executor.randomness import draw_number, generator_states, own_draws, set_generators
-from jigsaw_opt.executor.zoo.network import moved
+from jigsaw_opt.executor.user_code.batch_source import BatchSource
+from jigsaw_opt.executor.user_code.fields import training_fields
+from jigsaw_opt.executor.user_code.importing import blame_own_code, own_function
+from jigsaw_opt.executor.user_code.likeness import ANYTHING
 from jigsaw_opt.problem.rules.report import Place
 
 __all__ = ["OwnModel", "OwnRecipe", "OwnReplica", "WorkerPlace", "own_training"]

@@ -12,9 +12,9 @@ from torch import nn
 
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.catalogue import check_trust
-from jigsaw_opt.executor.own_code import blame_own_code, own_function
-from jigsaw_opt.executor.own_fields import fields_of, training_fields, unknown_keys
 from jigsaw_opt.executor.randomness import own_draws
+from jigsaw_opt.executor.user_code.fields import fields_of, training_fields, unknown_keys
+from jigsaw_opt.executor.user_code.importing import blame_own_code, own_function
 from jigsaw_opt.problem.rules.report import Report
 
 __all__ = ["OwnSubject", "call_own", "subject_of"]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from jigsaw_opt.executor.leveled_model import LeveledModel
+from jigsaw_opt.executor.models.leveled_model import LeveledModel
 
 __all__ = ["saved_by_segment", "saved_bytes"]
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.likeness import ANYTHING
 from jigsaw_opt.executor.randomness import generator_states, set_generators
+from jigsaw_opt.executor.user_code.likeness import ANYTHING
 
 __all__ = ["BatchSource", "generators_kept", "is_function", "one_pass"]
 

@@ -14,8 +14,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from jigsaw_opt.errors import Problem, UsageError
-from jigsaw_opt.executor.likeness import UNREADABLE
-from jigsaw_opt.executor.model_call import is_wrapped, needs_closure
+from jigsaw_opt.executor.models.model_call import is_wrapped, needs_closure
+from jigsaw_opt.executor.user_code.likeness import UNREADABLE
 
 __all__ = ["fields_of", "lacking", "require_fields", "training_fields", "unknown_keys"]
 

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from jigsaw_opt.executor.building import build_network, even_segments, replica
 from jigsaw_opt.executor.device_times import Spread
-from jigsaw_opt.executor.own_code import blame_own_code
+from jigsaw_opt.executor.models.building import build_network, even_segments, replica
 from jigsaw_opt.executor.processes import keep_to_share, run_group
 from jigsaw_opt.executor.profiling import ModelProfile, profile_replica
+from jigsaw_opt.executor.user_code.importing import blame_own_code
 from jigsaw_opt.executor.worker import TrainingRecipe
 
 __all__ = ["profiles_side_by_side"]

@@ -1,0 +1,1 @@
+"""The exchange of gradients between the workers of a job."""
