@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from jigsaw_opt import Cluster, Server, TraceJob, Workload, simulate
 from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.placement.placing import FreeGpus, HeldPools, too_wide
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, Observation, Stateless
-from jigsaw_opt.simulation.placing import FreeGpus, HeldPools, too_wide
 
 
 @dataclass(slots=True)

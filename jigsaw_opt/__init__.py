@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.task_graph import TaskGraphJob as TaskGraphJob
     from jigsaw_opt.problem.workload import TraceJob as TraceJob
     from jigsaw_opt.problem.workload import Workload as Workload
-    from jigsaw_opt.scheduling.live_scheduler import LiveScheduler as LiveScheduler
-    from jigsaw_opt.scheduling.plan_change import PlanChange as PlanChange
+    from jigsaw_opt.scheduling.live.plan_change import PlanChange as PlanChange
+    from jigsaw_opt.scheduling.live.scheduler import LiveScheduler as LiveScheduler
     from jigsaw_opt.simulation.simulate import SimulationResult as SimulationResult
     from jigsaw_opt.simulation.simulate import simulate as simulate
     from jigsaw_opt.solvers.options import Options as Options
@@ -88,12 +88,12 @@ _HOMES = {
     "JigsawError": "errors",
     "Job": "problem.job",
     "Link": "problem.cluster",
-    "LiveScheduler": "scheduling.live_scheduler",
+    "LiveScheduler": "scheduling.live.scheduler",
     "Model": "problem.model",
     "Options": "solvers.options",
     "PartialBackprop": "executor.partial",
     "Plan": "problem.plan",
-    "PlanChange": "scheduling.plan_change",
+    "PlanChange": "scheduling.live.plan_change",
     "Problem": "errors",
     "Replay": "problem.replay",
     "ReplayRequest": "executor.replay.request",

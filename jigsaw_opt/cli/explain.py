@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _of_simulation(folder: Path, job: str | None, as_json: bool) -> int:
     from jigsaw_opt.cli.explain_report import print_times
     from jigsaw_opt.cli.output import print_json
-    from jigsaw_opt.simulation.job_times import job_times, times_as_json, why_not_ended
+    from jigsaw_opt.simulation.results.job_times import job_times, times_as_json, why_not_ended
     from jigsaw_opt.text import named, suggestion
 
     times = job_times(folder)

@@ -11,7 +11,7 @@ from typing import Any
 from jigsaw_opt.cli.output import print_table
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.simulation.job_times import JobTime
+from jigsaw_opt.simulation.results.job_times import JobTime
 from jigsaw_opt.solvers.bounds.relaxation import Bound
 from jigsaw_opt.solvers.explanation import JobExplanation
 from jigsaw_opt.solvers.explanation.chain import KINDS

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.cluster import Cluster
     from jigsaw_opt.problem.rules.report import Report
     from jigsaw_opt.problem.workload import TraceJob
-    from jigsaw_opt.simulation.own_jobs import Assumption, OwnJob, OwnRequest
+    from jigsaw_opt.simulation.inputs.own_jobs import Assumption, OwnJob, OwnRequest
 
 HELP = "make an instance of your own jobs"
 _CLUSTER = "2x4:v100"
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.output import emit, require_output
     from jigsaw_opt.documents import encode_instance
     from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.simulation.own_jobs import own_instance
+    from jigsaw_opt.simulation.inputs.own_jobs import own_instance
 
     if arguments.json and arguments.output is None:
         raise UsageError(
@@ -133,7 +133,7 @@ def _ask(arguments: argparse.Namespace) -> None:
 def _request(arguments: argparse.Namespace) -> OwnRequest:
     """Return the words as they were parsed."""
     from jigsaw_opt.errors import InvalidInputError
-    from jigsaw_opt.simulation.own_jobs import OwnRequest, own_job, with_deadlines
+    from jigsaw_opt.simulation.inputs.own_jobs import OwnRequest, own_job, with_deadlines
 
     problems: list[Problem] = []
     jobs = [job for text in arguments.job if (job := _read(partial(own_job, text), "--job", problems))]
@@ -193,8 +193,8 @@ def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
     from jigsaw_opt.documents.workload_csv import columns_of, decode_workload
     from jigsaw_opt.instances.sources import workload_path
     from jigsaw_opt.problem.workload import MOST_GPUS
-    from jigsaw_opt.simulation.own_jobs import jobs_of
-    from jigsaw_opt.simulation.wide_jobs import why_too_wide, with_types_of, without_too_wide
+    from jigsaw_opt.simulation.inputs.own_jobs import jobs_of
+    from jigsaw_opt.simulation.inputs.wide_jobs import why_too_wide, with_types_of, without_too_wide
     from jigsaw_opt.text import readable
 
     cluster = _known_cluster(arguments.cluster or _CLUSTER)
@@ -235,7 +235,7 @@ def _why_not_all(job: TraceJob, types: Sequence[str]) -> str | None:
 def _known_cluster(words: str) -> Cluster | None:
     """Return a cluster; None where its words are wrong, which is told later."""
     from jigsaw_opt.errors import InvalidInputError, UsageError
-    from jigsaw_opt.simulation.cluster_files import cluster_in_words
+    from jigsaw_opt.simulation.inputs.cluster_files import cluster_in_words
 
     try:
         return cluster_in_words(words)

@@ -15,7 +15,7 @@ from jigsaw_opt.cli.simulate_sweep import configure_sweep, run_simulations
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
-    from jigsaw_opt.simulation.engine import Simulation
+    from jigsaw_opt.simulation.engine.simulation import Simulation
     from jigsaw_opt.simulation.simulate import SimulationResult
 
 HELP = "replay a workload on a cluster under a policy"
@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Simulate, write the results, print the summary; a signal while it is under way leaves a snapshot instead."""
     from jigsaw_opt.cli.output import goes_on_from
     from jigsaw_opt.documents import make_folder
-    from jigsaw_opt.simulation.folder import RESULTS, SNAPSHOT, alone_in, begin, require_place
-    from jigsaw_opt.simulation.reading import read_setting
+    from jigsaw_opt.simulation.inputs.reading import read_setting
+    from jigsaw_opt.simulation.results.folder import RESULTS, SNAPSHOT, alone_in, begin, require_place
     from jigsaw_opt.simulation.simulate import result_of
     from jigsaw_opt.system.interrupts import interrupt_flag
 
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _finish(result: SimulationResult, arguments: argparse.Namespace) -> None:
     from jigsaw_opt.cli.output import flush, note
-    from jigsaw_opt.simulation.folder import RESULTS, write_results
+    from jigsaw_opt.simulation.results.folder import RESULTS, write_results
     from jigsaw_opt.text import counted
     from jigsaw_opt.views.simulation_report import simulation_html
 
@@ -167,7 +167,7 @@ def _looking(interrupted: Callable[[], bool], show: Callable[[], None] | None) -
 
 def _put_aside(simulation: Simulation, folder: Path) -> int:
     from jigsaw_opt.cli.output import ended
-    from jigsaw_opt.simulation.folder import put_aside
+    from jigsaw_opt.simulation.results.folder import put_aside
 
     setting = simulation.setting
     if put_aside(simulation, folder):
@@ -183,7 +183,7 @@ def _print(result: SimulationResult, as_json: bool) -> None:
     from dataclasses import asdict
 
     from jigsaw_opt.cli.output import print_json, print_table
-    from jigsaw_opt.simulation.results import summary_tree
+    from jigsaw_opt.simulation.results.tables import summary_tree
 
     if as_json:
         print_json(summary_tree(result.setting, result.summary, result.outcome.hindrance))

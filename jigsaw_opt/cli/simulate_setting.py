@@ -11,7 +11,7 @@ from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.workload import TraceJob
-    from jigsaw_opt.simulation.setting import Setting
+    from jigsaw_opt.simulation.engine.setting import Setting
 
 __all__ = [
     "add_cluster",

@@ -39,7 +39,7 @@ def run_simulations(arguments: argparse.Namespace, base: Mapping[str, Any]) -> i
     """
     from jigsaw_opt.cli.output import goes_on_from
     from jigsaw_opt.documents import exists, make_folder
-    from jigsaw_opt.simulation.folder import require_place
+    from jigsaw_opt.simulation.results.folder import require_place
     from jigsaw_opt.sweeps.folder import ROWS, TABLES
     from jigsaw_opt.sweeps.simulations import SIMULATIONS, simulations
 

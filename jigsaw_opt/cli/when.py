@@ -70,10 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     from jigsaw_opt.cli.output import ended, note, print_json
     from jigsaw_opt.cli.simulate_setting import tell_reading
-    from jigsaw_opt.simulation.past_questions import past_answers
-    from jigsaw_opt.simulation.predicting import predict_starts
-    from jigsaw_opt.simulation.reading import read_setting
-    from jigsaw_opt.simulation.trace_queue import queue_at, time_in, waiting_job
+    from jigsaw_opt.simulation.inputs.reading import read_setting
+    from jigsaw_opt.simulation.prediction.past_questions import past_answers
+    from jigsaw_opt.simulation.prediction.predicting import predict_starts
+    from jigsaw_opt.simulation.prediction.trace_queue import queue_at, time_in, waiting_job
     from jigsaw_opt.system.interrupts import interrupt_flag
     from jigsaw_opt.text import counted
 

@@ -1,7 +1,7 @@
 """A scheduler for programs that run a cluster: events in, changes of the plan out."""
 
-from jigsaw_opt.scheduling.cluster_state import ClusterState
-from jigsaw_opt.scheduling.events import (
+from jigsaw_opt.scheduling.live.cluster_state import ClusterState
+from jigsaw_opt.scheduling.live.events import (
     ClusterEvent,
     JobCancelled,
     JobFinished,
@@ -18,10 +18,10 @@ from jigsaw_opt.scheduling.events import (
     decode_event,
     encode_event,
 )
-from jigsaw_opt.scheduling.explaining import Influence, LiveExplanation
-from jigsaw_opt.scheduling.live_scheduler import LiveScheduler
-from jigsaw_opt.scheduling.plan_change import JobAssignment, JobMove, JobStart, JobStop, PlanChange
-from jigsaw_opt.scheduling.remedies import Remedy
+from jigsaw_opt.scheduling.live.explaining import Influence, LiveExplanation
+from jigsaw_opt.scheduling.live.plan_change import JobAssignment, JobMove, JobStart, JobStop, PlanChange
+from jigsaw_opt.scheduling.live.remedies import Remedy
+from jigsaw_opt.scheduling.live.scheduler import LiveScheduler
 
 __all__ = [
     "ClusterEvent",

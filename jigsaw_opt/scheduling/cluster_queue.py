@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.scheduling.live_job import News
+from jigsaw_opt.scheduling.live.job import News
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import JobState
 

@@ -67,7 +67,7 @@ _ALIKE_US = 600_000_000
 """Waits well below this are alike."""
 _SUREST = 0.3
 """Added to the width, as a difference of logarithms, which is the unit of errors."""
-_PREDICTOR = "jigsaw_opt.simulation.predicting:predict_start_live"
+_PREDICTOR = "jigsaw_opt.simulation.prediction.predicting:predict_start_live"
 """The simulation stands on this room; so it is found by name, as policies are."""
 
 

@@ -15,14 +15,14 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.performance import Contention, Performance
 from jigsaw_opt.scheduling.policy import Policy
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
-from jigsaw_opt.simulation.outages import Failures
-from jigsaw_opt.simulation.reading import read_setting
-from jigsaw_opt.simulation.recorded import simulation_of
-from jigsaw_opt.simulation.records import SimulationOutcome
-from jigsaw_opt.simulation.results import jobs_of, rounds_of
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.outages import Failures
+from jigsaw_opt.simulation.engine.recorded import simulation_of
+from jigsaw_opt.simulation.engine.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.inputs.reading import read_setting
+from jigsaw_opt.simulation.results.metrics import SimulationSummary, summarise
+from jigsaw_opt.simulation.results.tables import jobs_of, rounds_of
 from jigsaw_opt.text import html_table
 
 __all__ = ["SimulationResult", "result_of", "simulate"]

@@ -8,11 +8,11 @@ from math import inf
 from typing import Any, TypeAlias
 
 from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.scheduling.policies.recorded import RECORDED
 from jigsaw_opt.scheduling.policy import choose, names
-from jigsaw_opt.simulation.policies.recorded import RECORDED
-from jigsaw_opt.simulation.reading import changed, read_settings
-from jigsaw_opt.simulation.recorded import simulation_of, why_no_record
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.recorded import simulation_of, why_no_record
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.inputs.reading import changed, read_settings
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.job_times import JobChanges, job_changes
 from jigsaw_opt.sweeps.record import Record

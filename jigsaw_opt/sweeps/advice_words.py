@@ -7,9 +7,9 @@ from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
+from jigsaw_opt.scheduling.policies.recorded import RECORDED
 from jigsaw_opt.scheduling.policy import choose
-from jigsaw_opt.simulation.policies.recorded import RECORDED
-from jigsaw_opt.simulation.recorded import most_gpus
+from jigsaw_opt.simulation.engine.recorded import most_gpus
 from jigsaw_opt.sweeps.advice import MEASURES, Advice, Advisor, Effect
 from jigsaw_opt.sweeps.assumptions import assumptions, knows_lengths, seeds_told
 from jigsaw_opt.sweeps.intervals import MeanInterval

@@ -8,7 +8,7 @@ from typing import Any
 
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
 from jigsaw_opt.scheduling.policy import choose
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.sweeps.advice import MEASURES
 from jigsaw_opt.sweeps.bench.summary import grouped
 from jigsaw_opt.sweeps.intervals import MeanInterval

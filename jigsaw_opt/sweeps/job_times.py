@@ -10,8 +10,8 @@ from statistics import fmean
 from typing import TypeAlias
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.metrics import quantile
-from jigsaw_opt.simulation.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.records import SimulationOutcome
+from jigsaw_opt.simulation.results.metrics import quantile
 
 __all__ = ["Group", "JobChanges", "JobTimes", "Waits", "are_job_times", "job_changes", "job_times", "size_class"]
 

@@ -16,10 +16,10 @@ from jigsaw_opt.problem.data_table import DataTable
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.scheduling.share_rules import InvariantError
-from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
-from jigsaw_opt.simulation.reading import read_settings
-from jigsaw_opt.simulation.recorded import simulation_of
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.recorded import simulation_of
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.inputs.reading import read_settings
+from jigsaw_opt.simulation.results.metrics import SimulationSummary, summarise
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.job_times import are_job_times, job_times
 from jigsaw_opt.sweeps.record import is_number

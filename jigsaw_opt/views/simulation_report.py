@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us, fairness, restarts_so_far
-from jigsaw_opt.simulation.outages import server_outages
-from jigsaw_opt.simulation.records import JobRecord, RoundRecord, SimulationOutcome
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.outages import server_outages
+from jigsaw_opt.simulation.engine.records import JobRecord, RoundRecord, SimulationOutcome
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.results.metrics import SimulationSummary, completion_us, fairness, restarts_so_far
 from jigsaw_opt.text import called, counted, duration, printable
 from jigsaw_opt.views.colour import job_colour
 from jigsaw_opt.views.measures import MEASURES

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.simulation.folder import alone_in
+from jigsaw_opt.simulation.results.folder import alone_in
 from tests.refusals import carries, ends
 
 DATA = Path(__file__).parents[1] / "data"

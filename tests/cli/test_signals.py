@@ -74,7 +74,7 @@ COMPUTING = {
     "simulate": (
         Case(
             ("--workload", "week", "--cluster", "8x4", "--policy", "fifo", "-o", "OUT"),
-            "jigsaw_opt.simulation.engine:Simulation.run",
+            "jigsaw_opt.simulation.engine.simulation:Simulation.run",
             "keeps a snapshot: go on with the same command and --resume",
         ),
         Case(

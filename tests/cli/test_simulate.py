@@ -14,9 +14,9 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.placement.placing import FreeGpus
+from jigsaw_opt.scheduling.policies.fifo import FIFO
 from jigsaw_opt.scheduling.policy import Scheduler
-from jigsaw_opt.simulation.placing import FreeGpus
-from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.views import simulation_report
 from tests.refusals import ends
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from jigsaw_opt.documents.readers.traces import read_trace
-from jigsaw_opt.simulation.recorded import why_no_record
+from jigsaw_opt.simulation.engine.recorded import why_no_record
 
 
 @pytest.mark.parametrize(("column", "cell"), [("Comment", ""), ("Suspended", "00:00:17")])

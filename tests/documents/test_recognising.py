@@ -14,7 +14,7 @@ from jigsaw_opt.documents.readers.traces import READERS
 from jigsaw_opt.documents.recognising import FORMS, expecting, likely_form
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.rules.schemas import schema
-from jigsaw_opt.simulation.cluster_files import FORMATS
+from jigsaw_opt.simulation.inputs.cluster_files import FORMATS
 
 DATA = Path(__file__).parents[1] / "data"
 KINDS = ("instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers")

@@ -17,7 +17,7 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.recorded import why_no_record
+from jigsaw_opt.simulation.engine.recorded import why_no_record
 from jigsaw_opt.simulation.simulate import simulate
 from tests.refusals import carries, refuses
 

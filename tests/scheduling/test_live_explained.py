@@ -26,9 +26,9 @@ from jigsaw_opt.scheduling import (
     ServerBack,
     ServerDrained,
     ServerLost,
-    live_scheduler,
 )
 from jigsaw_opt.scheduling.allocation import Decision
+from jigsaw_opt.scheduling.live import scheduler as live_scheduler
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Stateless
 from tests.refusals import carries

@@ -27,9 +27,9 @@ from jigsaw_opt.scheduling import (
     ServerBack,
     ServerDrained,
     ServerLost,
-    live_scheduler,
 )
 from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.live import scheduler as live_scheduler
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Stateless
 from tests.refusals import carries, misuse, refuses
 from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, star

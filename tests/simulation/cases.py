@@ -13,10 +13,10 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import UNITS, Contention, Speed, rate_of
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy
-from jigsaw_opt.simulation.clusters import grid
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.records import SimulationOutcome
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.inputs.clusters import grid
 
 SECOND = 1_000_000
 

@@ -19,10 +19,10 @@ from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile
 from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.performance.table import Table
-from jigsaw_opt.simulation.clusters import grid
-from jigsaw_opt.simulation.contention import LinkContention
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.inputs.clusters import grid
+from jigsaw_opt.simulation.inputs.contention import LinkContention
 from tests.simulation.cases import SECOND, cluster, random_jobs, setting
 
 RATES: Throughputs = {

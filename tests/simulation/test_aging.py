@@ -9,8 +9,8 @@ import pytest
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.policy import Observation, Policy, choose
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.simulation import Simulation
 from tests.simulation.cases import (
     SECOND,
     Watched,

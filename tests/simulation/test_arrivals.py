@@ -11,9 +11,9 @@ import pytest
 
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.policy import find
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import summarise
-from jigsaw_opt.simulation.reading import read_setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.inputs.reading import read_setting
+from jigsaw_opt.simulation.results.metrics import summarise
 from tests.documents.test_traces import decode_workload
 from tests.refusals import refuses
 from tests.simulation.cases import SECOND, finish_s, job, random_jobs, run, setting

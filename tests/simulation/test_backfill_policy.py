@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.policies.slurm import backfill
+from jigsaw_opt.scheduling.policies.slurm.backfill import BACKFILL
+from jigsaw_opt.scheduling.policies.slurm.multifactor import MULTIFACTOR
+from jigsaw_opt.scheduling.policies.slurm.server_reservations import ServerReservations
 from jigsaw_opt.scheduling.policy import Policy
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.policies import backfill
-from jigsaw_opt.simulation.policies.backfill import BACKFILL
-from jigsaw_opt.simulation.policies.multifactor import MULTIFACTOR
-from jigsaw_opt.simulation.policies.server_reservations import ServerReservations
+from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.sweeps.assumptions import assumptions
 from tests.refusals import carries, misuse
 from tests.simulation.cases import SECOND, cluster, job, run, setting

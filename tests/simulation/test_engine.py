@@ -11,11 +11,11 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import Speed
 from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.policies.fifo import FIFO
+from jigsaw_opt.scheduling.policies.srtf import SRTF
 from jigsaw_opt.scheduling.policy import Observation
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.policies.srtf import SRTF
-from jigsaw_opt.simulation.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.simulation import Simulation
 from tests.refusals import fails
 from tests.simulation.cases import SECOND, Scripted, Shared, Stepped, finish_s, job, random_jobs, run, setting
 

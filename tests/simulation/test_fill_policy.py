@@ -15,13 +15,13 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.policies.fifo import FIFO
+from jigsaw_opt.scheduling.policies.fill import FILL, SEPARATE
 from jigsaw_opt.scheduling.policy import Policy
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
-from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.policies.fill import FILL, SEPARATE
-from jigsaw_opt.simulation.results import jobs_csv
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.results.metrics import SimulationSummary, summarise
+from jigsaw_opt.simulation.results.tables import jobs_csv
 from tests.refusals import carries
 from tests.simulation.cases import run
 from tests.simulation.resumable import foregrounds

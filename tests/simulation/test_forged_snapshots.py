@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError
-from jigsaw_opt.simulation.folder import restore, snapshot
-from jigsaw_opt.simulation.metrics import summarise
-from jigsaw_opt.simulation.results import jobs_csv, rounds_csv
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.results.folder import restore, snapshot
+from jigsaw_opt.simulation.results.metrics import summarise
+from jigsaw_opt.simulation.results.tables import jobs_csv, rounds_csv
 from tests.refusals import refuses
 from tests.simulation.cases import SECOND, job, random_jobs, setting
 from tests.simulation.resumable import CASES, KUEUE_QUEUES, begun, halted
@@ -42,14 +42,14 @@ def pickled(marker: Path) -> bytes:
         return b"N}(" + b"".join(text(name) + value for name, value in attributes.items()) + b"u\x86b0"
 
     everything = loaded("jigsaw_opt.scheduling.policy", "Setting")
-    descriptor = loaded("jigsaw_opt.simulation.running", "Timers")
+    descriptor = loaded("jigsaw_opt.simulation.engine.running", "Timers")
     return (
         b"\x80\x04"
         + everything
         + built(__contains__=loaded("builtins", "frozenset"))
         + descriptor
         + built(__get__=everything, __set__=everything)
-        + loaded("jigsaw_opt.simulation.folder", "_Unpickler")
+        + loaded("jigsaw_opt.simulation.results.folder", "_Unpickler")
         + built(_trusted=descriptor + b")R")
         + loaded("subprocess", "Popen")
         + b"]("

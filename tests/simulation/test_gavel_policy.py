@@ -13,12 +13,12 @@ from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.performance.speed import rate_of
 from jigsaw_opt.scheduling.performance.table import Table
-from jigsaw_opt.simulation.clusters import grid
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
-from jigsaw_opt.simulation.policies.gavel import GAVEL
-from jigsaw_opt.simulation.records import SimulationOutcome
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.scheduling.policies.gavel import GAVEL
+from jigsaw_opt.simulation.engine.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.inputs.clusters import grid
+from jigsaw_opt.simulation.results.metrics import SimulationSummary, summarise
 from tests.refusals import misuse, require_data
 from tests.simulation.cases import run
 

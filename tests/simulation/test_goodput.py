@@ -13,7 +13,7 @@ from jigsaw_opt.scheduling.performance.goodput import Adaptive, Goodput
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile
 from jigsaw_opt.scheduling.performance.speed import UNITS
 from jigsaw_opt.scheduling.performance.throughput import Measured, ThroughputModel, fit
-from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.inputs.clusters import grid
 
 MODEL = ThroughputModel(0.05, 0.002, 0.1, 0.005, 0.04, 0.003, 1.8)
 

@@ -8,8 +8,8 @@ import pytest
 
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.cluster import Link
-from jigsaw_opt.simulation.cluster_files import cluster_in_words
-from jigsaw_opt.simulation.gpu_topology import read_gpu_topology
+from jigsaw_opt.simulation.inputs.cluster_files import cluster_in_words
+from jigsaw_opt.simulation.inputs.gpu_topology import read_gpu_topology
 from tests.refusals import misuse
 
 FILE = Path(__file__).parents[1] / "data" / "topology.nvidia-smi.txt"

@@ -10,10 +10,10 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import Speed
 from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.policies.fifo import FIFO
 from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.scheduling.share_rules import InvariantError
-from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.running import check_progress
+from jigsaw_opt.simulation.engine.running import check_progress
 from tests.refusals import fails
 from tests.simulation.cases import Scripted, Stepped, job, run, setting
 

@@ -12,12 +12,12 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.groups import Timetabled
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.simulation.blocks import Blocks, Team
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import summarise
-from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
-from jigsaw_opt.simulation.policies.srtf import SRTF
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.scheduling.placement.blocks import Blocks, Team
+from jigsaw_opt.scheduling.policies.jigsaw import JIGSAW
+from jigsaw_opt.scheduling.policies.srtf import SRTF
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.results.metrics import summarise
 from tests.refusals import misuse
 from tests.simulation.cases import finish_s, run
 

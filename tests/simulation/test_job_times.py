@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.simulation.job_times import job_times
+from jigsaw_opt.simulation.results.job_times import job_times
 from tests.refusals import carries
 
 SECOND = 10**6

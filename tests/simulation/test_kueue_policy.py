@@ -16,12 +16,12 @@ from jigsaw_opt.documents.readers.kueue import GpuQuota, KueueQueues, read_kueue
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
+from jigsaw_opt.scheduling.policies.kueue.kueue import KUEUE
+from jigsaw_opt.scheduling.policies.kueue.quota_tree import QuotaTree
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation
-from jigsaw_opt.simulation.clusters import grid
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.policies.kueue import KUEUE
-from jigsaw_opt.simulation.policies.quota_tree import QuotaTree
-from jigsaw_opt.simulation.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.inputs.clusters import grid
 from tests.refusals import carries, misuse, refuses
 from tests.simulation.cases import SECOND, cluster, job, run, setting
 

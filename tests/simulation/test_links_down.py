@@ -16,13 +16,13 @@ from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.seconds import Seconds, SecondsByType
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
+from jigsaw_opt.scheduling.placement.configurations import Configured, place
+from jigsaw_opt.scheduling.placement.placing import FreeGpus, by_priority
 from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.scheduling.share_rules import InvariantError
-from jigsaw_opt.simulation.configurations import Configured, place
-from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent
-from jigsaw_opt.simulation.placing import FreeGpus, by_priority
-from jigsaw_opt.simulation.records import Loss
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.outages import Failures, ListedEvents, OutageEvent
+from jigsaw_opt.simulation.engine.records import Loss
+from jigsaw_opt.simulation.engine.setting import Setting
 from tests.refusals import fails
 from tests.simulation.cases import SECOND, Scripted, finish_s, job, run, setting
 from tests.simulation.resumable import KUEUE_QUEUES, begun

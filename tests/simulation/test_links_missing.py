@@ -12,8 +12,8 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.solvers.solve import solve
 from tests.refusals import carries
 from tests.simulation.cases import job, setting

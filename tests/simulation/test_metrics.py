@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import fairness, median, quantile, restarts_so_far, summarise
-from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.policies.srtf import SRTF
-from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
+from jigsaw_opt.scheduling.policies.fifo import FIFO
+from jigsaw_opt.scheduling.policies.srtf import SRTF
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.results.metrics import fairness, median, quantile, restarts_so_far, summarise
+from jigsaw_opt.simulation.results.tables import jobs_csv, rounds_csv, summary_json
 from tests.simulation.cases import SECOND, job, random_jobs, run, setting
 
 HOUR = 3600

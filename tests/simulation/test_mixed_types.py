@@ -19,12 +19,12 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.kinds import performance_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.type_speeds import ESTIMATES, speeds_of
+from jigsaw_opt.scheduling.placement.placing import PLACEMENTS
 from jigsaw_opt.scheduling.policy import Policy, find
 from jigsaw_opt.scheduling.share_rules import InvariantError
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.placing import PLACEMENTS
-from jigsaw_opt.simulation.reading import read_setting
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.inputs.reading import read_setting
 from tests.refusals import fails, misuse, refuses
 from tests.simulation.cases import SECOND, Scripted, Watched, finish_s, job, random_jobs, run, types
 

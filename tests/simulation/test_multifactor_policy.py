@@ -12,11 +12,11 @@ import pytest
 from jigsaw_opt.documents.readers.slurm_priorities import Association, read_qos, read_shares, read_slurm_conf
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.policies.slurm.fair_share import ShareTree
+from jigsaw_opt.scheduling.policies.slurm.multifactor import MULTIFACTOR
+from jigsaw_opt.scheduling.policies.slurm.priority import JobPriority, PrioritySettings, decayed
 from jigsaw_opt.scheduling.policy import choose
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.policies.fair_share import ShareTree
-from jigsaw_opt.simulation.policies.multifactor import MULTIFACTOR
-from jigsaw_opt.simulation.policies.slurm_priority import JobPriority, PrioritySettings, decayed
+from jigsaw_opt.simulation.engine.simulation import Simulation
 from tests.refusals import carries, misuse, refuses
 from tests.simulation.cases import SECOND, cluster, job, run, setting
 from tests.simulation.resumable import accounted

@@ -13,7 +13,7 @@ from jigsaw_opt.documents.workload_csv import decode_workload
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances import profile
 from jigsaw_opt.problem.job import FullDepth
-from jigsaw_opt.simulation.own_jobs import OwnJob, OwnRequest, jobs_of, own_instance, own_job, with_deadlines
+from jigsaw_opt.simulation.inputs.own_jobs import OwnJob, OwnRequest, jobs_of, own_instance, own_job, with_deadlines
 from tests.refusals import misuse, refuses
 
 

@@ -21,8 +21,8 @@ from jigsaw_opt.scheduling.performance.goodput import Goodput
 from jigsaw_opt.scheduling.performance.kinds import KINDS, performance_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
-from jigsaw_opt.simulation.contention import contention_of
-from jigsaw_opt.simulation.mix import with_models
+from jigsaw_opt.simulation.inputs.contention import contention_of
+from jigsaw_opt.simulation.inputs.mix import with_models
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.refusals import carries, require_data

@@ -9,12 +9,12 @@ import pytest
 
 from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.placement.placing import FreeGpus, by_priority
+from jigsaw_opt.scheduling.policies.fifo import FIFO
+from jigsaw_opt.scheduling.policies.las import LAS
+from jigsaw_opt.scheduling.policies.sjf_bco import SJF_BCO
+from jigsaw_opt.scheduling.policies.srtf import SRTF
 from jigsaw_opt.scheduling.policy import JobState, Observation, choose
-from jigsaw_opt.simulation.placing import FreeGpus, by_priority
-from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.policies.las import LAS
-from jigsaw_opt.simulation.policies.sjf_bco import SJF_BCO
-from jigsaw_opt.simulation.policies.srtf import SRTF
 from tests.refusals import misuse
 from tests.simulation.cases import Watched, cluster, finish_s, job, random_jobs, restarts, run, setting, types
 

@@ -12,12 +12,12 @@ import pytest
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
+from jigsaw_opt.scheduling.placement.placing import FreeGpus
+from jigsaw_opt.scheduling.policies.priority import PRIORITY
+from jigsaw_opt.scheduling.policies.srtf import SRTF
 from jigsaw_opt.scheduling.policy import Observation, Policy
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.placing import FreeGpus
-from jigsaw_opt.simulation.policies.priority import PRIORITY
-from jigsaw_opt.simulation.policies.srtf import SRTF
-from jigsaw_opt.simulation.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.simulation import Simulation
 from tests.simulation.cases import SECOND, Watched, cluster, finish_s, job, random_jobs, restarts, run, setting, types
 
 

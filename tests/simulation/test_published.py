@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt import simulate
-from jigsaw_opt.simulation.metrics import completion_us
+from jigsaw_opt.simulation.results.metrics import completion_us
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])

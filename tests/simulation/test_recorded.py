@@ -10,8 +10,8 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.reading import read_setting
-from jigsaw_opt.simulation.recorded import most_gpus, simulation_of
+from jigsaw_opt.simulation.engine.recorded import most_gpus, simulation_of
+from jigsaw_opt.simulation.inputs.reading import read_setting
 from jigsaw_opt.simulation.simulate import simulate
 from tests.refusals import carries, misuse, refuses
 

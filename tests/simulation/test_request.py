@@ -19,11 +19,11 @@ from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.stages import Stages
+from jigsaw_opt.scheduling.policies.fifo import FIFO
 from jigsaw_opt.scheduling.policy import Policy
-from jigsaw_opt.simulation.clusters import grid
-from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.reading import read_setting
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.inputs.clusters import grid
+from jigsaw_opt.simulation.inputs.reading import read_setting
 from tests.refusals import misuse, refuses
 from tests.simulation.resumable import adaptive, by_type, plain, segmented, staged
 

@@ -10,14 +10,14 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.placement.configurations import Configured, all_configurations, place
 from jigsaw_opt.scheduling.policy import JobState, Observation
-from jigsaw_opt.simulation.clusters import grid
-from jigsaw_opt.simulation.configurations import Configured, all_configurations, place
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.folder import restore, snapshot
-from jigsaw_opt.simulation.metrics import summarise
-from jigsaw_opt.simulation.reading import read_setting
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.inputs.clusters import grid
+from jigsaw_opt.simulation.inputs.reading import read_setting
+from jigsaw_opt.simulation.results.folder import restore, snapshot
+from jigsaw_opt.simulation.results.metrics import summarise
 
 CLUSTER = "3x4:aws+1x8:rtx"
 

@@ -19,9 +19,9 @@ from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.workload import job_problems
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
-from jigsaw_opt.simulation.clusters import grid
-from jigsaw_opt.simulation.outages import Failures, RandomEvents
-from jigsaw_opt.simulation.policies.las import LAS
+from jigsaw_opt.scheduling.policies.las import LAS
+from jigsaw_opt.simulation.engine.outages import Failures, RandomEvents
+from jigsaw_opt.simulation.inputs.clusters import grid
 from tests.refusals import carries, misuse, refuses
 
 SECOND = 1_000_000

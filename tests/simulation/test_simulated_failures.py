@@ -15,15 +15,21 @@ from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.contention import FairSharing
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import UNITS
+from jigsaw_opt.scheduling.policies.fifo import FIFO
 from jigsaw_opt.scheduling.share_rules import InvariantError
-from jigsaw_opt.simulation.contention import LinkContention
-from jigsaw_opt.simulation.folder import restore, snapshot
-from jigsaw_opt.simulation.metrics import summarise
-from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent, RandomEvents, down_gpu_us
-from jigsaw_opt.simulation.parse_failures import failures_of
-from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.records import Loss, SimulationOutcome
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.outages import (
+    Failures,
+    ListedEvents,
+    OutageEvent,
+    RandomEvents,
+    down_gpu_us,
+    failures_of,
+)
+from jigsaw_opt.simulation.engine.records import Loss, SimulationOutcome
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.inputs.contention import LinkContention
+from jigsaw_opt.simulation.results.folder import restore, snapshot
+from jigsaw_opt.simulation.results.metrics import summarise
 from jigsaw_opt.sweeps.simulations import measure
 from tests.refusals import fails, refuses, require_data
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, finish_s, job, random_jobs, run, setting

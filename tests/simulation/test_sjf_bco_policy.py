@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jigsaw_opt.problem.cluster import Server
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.policies.sjf_bco import SJF_BCO
+from jigsaw_opt.scheduling.policies.sjf_bco import SJF_BCO
+from jigsaw_opt.simulation.engine.simulation import Simulation
 from tests.simulation.cases import SECOND, finish_s, job, run, setting
 
 SERVERS = [Server(f"s{k}", "gpu", 4, 10**9, 10**9) for k in range(3)]

@@ -12,12 +12,12 @@ import pytest
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError
 from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.policies.fifo import FIFO
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, names
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.folder import restore, snapshot
-from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.reading import read_setting
-from jigsaw_opt.simulation.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.inputs.reading import read_setting
+from jigsaw_opt.simulation.results.folder import restore, snapshot
 from tests.refusals import fails, refuses
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, job, random_jobs, setting
 from tests.simulation.resumable import CASES, begun, halted

@@ -17,9 +17,9 @@ from jigsaw_opt.scheduling.performance import rate_of
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.performance.stages import Stages, stages
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
+from jigsaw_opt.scheduling.policies.interleave import INTERLEAVE
 from jigsaw_opt.scheduling.policy import JobState, Observation
-from jigsaw_opt.simulation.policies.interleave import INTERLEAVE
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.setting import Setting
 from tests.refusals import misuse, require_data
 from tests.simulation.cases import cluster, run
 

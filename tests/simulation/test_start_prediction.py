@@ -12,13 +12,13 @@ import pytest
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.cluster_queue import ClusterQueue, PastJobs
-from jigsaw_opt.scheduling.live_job import News
+from jigsaw_opt.scheduling.live.job import News
 from jigsaw_opt.scheduling.start_prediction import PastAnswer, StartPrediction
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.past_questions import past_answers
-from jigsaw_opt.simulation.predicting import RunTimes, TakenOver, arrivals, lasting, predict_starts
-from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.simulation.trace_queue import queue_at, time_in, waiting_job
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.prediction.past_questions import past_answers
+from jigsaw_opt.simulation.prediction.predicting import RunTimes, TakenOver, arrivals, lasting, predict_starts
+from jigsaw_opt.simulation.prediction.trace_queue import queue_at, time_in, waiting_job
 from tests.refusals import carries, misuse
 from tests.simulation.cases import SECOND, cluster, job, random_jobs, setting
 from tests.simulation.resumable import CASES, halted

@@ -9,8 +9,8 @@ import pytest
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.policy import Observation, choose, refusal
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
 from tests.refusals import misuse, require_data
 from tests.simulation.cases import Scripted, Watched, job, run, setting
 from tests.simulation.resumable import CASES

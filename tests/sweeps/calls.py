@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.sweeps.engine_local import LocalEngine
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import measure

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.simulation.metrics import SimulationSummary
-from jigsaw_opt.simulation.reading import changed, read_settings
-from jigsaw_opt.simulation.time_limits import TIME_LIMITS
+from jigsaw_opt.simulation.inputs.reading import changed, read_settings
+from jigsaw_opt.simulation.inputs.time_limits import TIME_LIMITS
+from jigsaw_opt.simulation.results.metrics import SimulationSummary
 from jigsaw_opt.sweeps.advice import Advice, Advisor, PolicyFigures
 from jigsaw_opt.sweeps.advice_words import (
     advice_document,

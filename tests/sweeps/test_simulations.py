@@ -59,7 +59,7 @@ def test_a_row_has_the_measures_or_an_error(traces: list[str], monkeypatch: pyte
     def failing(*_: object) -> None:
         raise UsageError("told")
 
-    monkeypatch.setattr("jigsaw_opt.simulation.engine.Simulation.run", failing)
+    monkeypatch.setattr("jigsaw_opt.simulation.engine.simulation.Simulation.run", failing)
     row = measure(*task.arguments)
     assert row["error"] == "told"
     assert "mean_completion_h" not in row

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us, summarise
-from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent
-from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.records import SimulationOutcome
-from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.scheduling.policies.fifo import FIFO
+from jigsaw_opt.simulation.engine.outages import Failures, ListedEvents, OutageEvent
+from jigsaw_opt.simulation.engine.records import SimulationOutcome
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.results.metrics import SimulationSummary, completion_us, summarise
 from jigsaw_opt.views.measures import MEASURES
 from jigsaw_opt.views.simulation_report import findings, job_times, simulation_html, waits
 from tests.simulation.cases import SECOND, job, random_jobs, run, setting

@@ -9,7 +9,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.speed import Speed
 
-__all__ = ["Contention", "Performance"]
+__all__ = ["ByType", "Contention", "Performance"]
 
 
 @runtime_checkable
@@ -81,4 +81,31 @@ class Contention(Protocol):
         -------
         sequence of float
             For each placement a factor of at least 1.
+        """
+
+
+@runtime_checkable
+class ByType(Protocol):
+    """A performance model for policies that share GPU types in time."""
+
+    def throughput(self, job: TraceJob, gpu_type: str) -> float:
+        """Return iterations a second on as many GPUs of a type as the job asks for; 0 where it cannot run.
+
+        Parameters
+        ----------
+        job
+            The job.
+        gpu_type
+            Name of a type of GPU.
+        """
+
+    def iterations_left(self, job: TraceJob, done: int) -> float:
+        """Return iterations until the job ends that has done so many units of work.
+
+        Parameters
+        ----------
+        job
+            The job.
+        done
+            Units of work that it has done.
         """

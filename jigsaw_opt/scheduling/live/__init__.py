@@ -1,0 +1,1 @@
+"""A scheduler that is fed with events while a cluster runs."""

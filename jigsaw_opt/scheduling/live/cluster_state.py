@@ -1,0 +1,344 @@
+"""A cluster that is scheduled while it runs: its jobs and their progress, what runs where, and what is out of use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.cluster_queue import ClusterQueue
+from jigsaw_opt.scheduling.live.events import (
+    ClusterEvent,
+    JobCancelled,
+    JobFinished,
+    JobProgressed,
+    JobSubmitted,
+    LinkDown,
+    LinkUp,
+    PriorityChanged,
+    QuotaChanged,
+    ServerAdded,
+    ServerBack,
+    ServerDrained,
+    ServerLost,
+)
+from jigsaw_opt.scheduling.live.job import LiveJob, News
+from jigsaw_opt.scheduling.live.plan_change import JobAssignment
+from jigsaw_opt.scheduling.performance import UNITS
+from jigsaw_opt.scheduling.plain import Plain
+from jigsaw_opt.scheduling.policy import JobState, Observation, PolicySetting
+
+__all__ = ["ClusterState"]
+
+
+class CountedProgress(NamedTuple):
+    """What was counted at a time: run time, GPU time and work done of the jobs that run, by number."""
+
+    now_us: int
+    counted: dict[int, tuple[int, int, int]]
+
+
+class ClusterState:
+    """The state of a cluster between events.
+
+    `now_us`: the time of the last event or step. `jobs`: active jobs by number, in order of submission. `lost, drained,
+    dead`: numbers of servers that are lost or drained, and of links that are down. `news`: what the policy has not been
+    told. `asked, wake_us`: whether the policy is to be asked, or else from when on. `told`: what each job by name runs
+    on, as far as steps have told. `cancelled`: what jobs by name run on that were cancelled since the last step.
+    Another job may have the name by now. `reasons`: why jobs have lost their GPUs since then, beside the policy, by
+    name. `quotas`: the most GPUs that jobs of a queue may ask for before others of it wait.
+    """
+
+    def __init__(self, setting: PolicySetting) -> None:
+        self.now_us = 0
+        self.jobs: dict[int, LiveJob] = {}
+        self.numbers: dict[str, int] = {}
+        self.shares: tuple[Share, ...] = ()
+        self.lost: set[int] = set()
+        self.drained: set[int] = set()
+        self.dead: set[int] = set()
+        self.news = News()
+        self.asked = False
+        self.wake_us: int | None = None
+        self.next_job = 0
+        self.told: dict[str, JobAssignment] = {}
+        self.cancelled: dict[str, JobAssignment] = {}
+        self.reasons: dict[str, str] = {}
+        self.added: list[ServerAdded] = []
+        self.quotas: dict[str, int] = {}
+        self.set_up(setting)
+
+    def set_up(self, setting: PolicySetting) -> None:
+        """Go on with another setting, of a cluster that is the same but for what was added at its end."""
+        self.setting = setting
+        self._names = [
+            setting.cluster.gpu_name(k, gpu - gpus.start) for k, gpus in enumerate(setting.gpus_of) for gpu in gpus
+        ]
+
+    @property
+    def down(self) -> frozenset[int]:
+        """GPUs that nothing may be put on."""
+        return frozenset(gpu for server in self.lost | self.drained for gpu in self.setting.gpus_of[server])
+
+    @property
+    def active(self) -> dict[int, JobState]:
+        """The jobs as policies see them."""
+        return {index: job.active for index, job in self.jobs.items()}
+
+    @property
+    def due(self) -> bool:
+        """Whether there is something for the policy to decide now."""
+        if all(job.held for job in self.jobs.values()) or len(self.down) == self.setting.gpu_count:
+            return False
+        return self.asked or (self.wake_us is not None and self.wake_us <= self.now_us)
+
+    def used(self, queue: str) -> int:
+        """Return GPUs that jobs of a queue ask for, without those that wait for room in its quota."""
+        return sum(job.active.job.gpus for job in self.jobs.values() if job.queue == queue and not job.held)
+
+    def observation(self) -> Observation:
+        """Return what a policy would see now; what it sees does not change while it decides."""
+        jobs = {index: replace(job.active) for index, job in self.jobs.items() if not job.held}
+        arrived, ended, stopped = map(tuple, (self.news.arrived, self.news.ended, self.news.stopped))
+        return Observation(self.now_us, jobs, self.shares, arrived, ended, stopped, self.down, frozenset(self.dead))
+
+    def advance(self, now_us: int) -> CountedProgress:
+        """Count progress and service up to now."""
+        if now_us < self.now_us:
+            raise UsageError(f"time goes back from {self.now_us} to {now_us} us", code="wrong-order", path="now_us")
+        held, before = now_us - self.now_us, CountedProgress(self.now_us, {})
+        for share in self.shares:
+            for index, job in ((index, self.jobs[index]) for index in share.jobs):
+                before.counted[index] = job.active.run_us, job.active.gpu_us, job.active.done
+                job.active.run_us += held
+                job.active.gpu_us += held * len(share.gpus) // len(share.jobs)
+                job.estimate(now_us)
+        self.now_us = now_us
+        return before
+
+    def go_back(self, before: CountedProgress) -> None:
+        """Undo the last `advance`, since which nothing has happened."""
+        self.now_us = before.now_us
+        for index, counted in before.counted.items():
+            active = self.jobs[index].active
+            active.run_us, active.gpu_us, active.done = counted
+
+    # Events -------------------------------------------------------------------------------------------------
+
+    def handle(self, event: ClusterEvent) -> None:
+        """Take in an event that `check_event` has found right; the cluster of an added server is set up before."""
+        self.advance(event.time_us)
+        match event:
+            case JobSubmitted():
+                self._submit(event)
+            case JobProgressed():
+                self._progress(event)
+            case JobFinished() | JobCancelled():
+                self._leave(event)
+            case PriorityChanged():
+                self._prioritise(event)
+            case QuotaChanged():
+                self._limit(event)
+            case ServerAdded():
+                self._add_server(event)
+            case ServerDrained() | ServerLost() | ServerBack():
+                self._change_server(event)
+            case LinkDown() | LinkUp():
+                self._change_link(event)
+        if isinstance(event, ServerAdded | ServerBack | LinkUp):  # the policy may not fail again
+            for job in self.jobs.values():
+                job.aside = ""
+        self._admit()
+        self.asked |= not isinstance(event, JobProgressed | LinkDown | LinkUp) or bool(self.news.stopped)
+
+    def _submit(self, event: JobSubmitted) -> None:
+        job, index = replace(event.job, submit_us=event.time_us), self.next_job
+        work = self.setting.performance.work(job)
+        self.jobs[index] = LiveJob(JobState(index, job, work), queue=event.queue, held=True)
+        self.numbers[job.name] = index
+        self.next_job += 1
+
+    def _progress(self, event: JobProgressed) -> None:
+        job = self._job(event.job)
+        job.report(self.now_us, min(job.active.work - 1, int(event.iterations * UNITS)))
+
+    def _leave(self, event: JobFinished | JobCancelled) -> None:
+        job = self._job(event.job)
+        index, share = job.active.index, job.active.share
+        if share is not None:
+            rest = share.without(index)
+            self.shares = tuple(rest if one == share else one for one in self.shares if one != share or rest.jobs)
+            for partner in map(self.jobs.__getitem__, rest.jobs):
+                partner.active.share = rest
+                partner.forget_speed()
+        del self.jobs[index], self.numbers[event.job]
+        if not job.held:
+            self.news.end(index)
+        told = self.told.pop(event.job, None)
+        self.reasons.pop(event.job, None)
+        if told is not None and isinstance(event, JobCancelled):
+            self.cancelled[event.job] = told
+
+    def _prioritise(self, event: PriorityChanged) -> None:
+        job = self._job(event.job)
+        job.aside = ""
+        job.active.job = replace(job.active.job, weight=event.weight, foreground=event.foreground)
+
+    def _limit(self, event: QuotaChanged) -> None:
+        if event.gpus is None:
+            self.quotas.pop(event.queue, None)
+        else:
+            self.quotas[event.queue] = event.gpus
+
+    def _admit(self) -> None:
+        """Tell the policy of jobs that have room in the quota of their queue, those of most weight first."""
+        held = [job for job in self.jobs.values() if job.held and not job.aside]
+        for job in sorted(held, key=lambda job: (-job.active.job.weight, job.active.index)):
+            quota = self.quotas.get(job.queue)
+            if quota is None or self.used(job.queue) + job.active.job.gpus <= quota:
+                job.held = False
+                self.news.arrived.append(job.active.index)
+
+    def _add_server(self, event: ServerAdded) -> None:
+        """Note the server; until its links came, nothing may have been known of the network."""
+        self.added.append(event)
+        gone = [share for share in self.shares if self.cut(share)]
+        self._stop(gone, f"no route joins its servers: server {event.server.name!r} brought the first links", False)
+
+    def _change_server(self, event: ServerDrained | ServerLost | ServerBack) -> None:
+        number = [server.name for server in self.setting.cluster.servers].index(event.server)
+        if isinstance(event, ServerBack):
+            self.lost.discard(number)
+            self.drained.discard(number)
+            return
+        lost = isinstance(event, ServerLost)
+        (self.lost if lost else self.drained).add(number)
+        own = self.setting.gpus_of[number]
+        gone = [share for share in self.shares if not set(own).isdisjoint(share.gpus)]
+        self._stop(gone, f"server {event.server!r} is {'lost' if lost else 'drained'}", lost)
+
+    def _change_link(self, event: LinkDown | LinkUp) -> None:
+        number = [link.name for link in self.setting.cluster.links].index(event.link)
+        if isinstance(event, LinkUp):
+            self.dead.discard(number)
+            self.asked = True  # jobs may wait for it
+            return
+        self.dead.add(number)
+        gone = [share for share in self.shares if self.cut(share)]
+        self._stop(gone, f"no route joins its servers while link {event.link!r} is down", False)
+
+    def _job(self, name: str) -> LiveJob:
+        return self.jobs[self.numbers[name]]
+
+    def _stop(self, shares: Iterable[Share], reason: str, lost: bool) -> None:
+        """Take GPUs from jobs; what they have done since their last report is gone if they are `lost`."""
+        gone = set(shares)
+        self.shares = tuple(share for share in self.shares if share not in gone)
+        for job in (self.jobs[index] for share in gone for index in share.jobs):
+            job.active.share = None
+            job.active.done = job.reported if lost else job.active.done
+            job.forget_speed()
+            self.news.stop(job.active.index)
+            self.reasons[job.active.job.name] = reason
+
+    # Decisions ----------------------------------------------------------------------------------------------
+
+    def cut(self, share: Share) -> bool:
+        """Return whether no route of links that are up joins the servers of a share."""
+        part_of = self.setting.part_of(frozenset(self.dead))
+        return len({part_of[self.setting.server_of[gpu]] for gpu in share.gpus}) > 1
+
+    def most_joined(self, gpus: Iterable[int]) -> int:
+        """Return how many of some GPUs are at most on servers that routes of links that are up join."""
+        part_of = self.setting.part_of(frozenset(self.dead))
+        return max(Counter(part_of[self.setting.server_of[gpu]] for gpu in gpus).values(), default=0)
+
+    def remaining(self, shares: Iterable[Share]) -> tuple[tuple[Share, ...], list[int]]:
+        """Return the shares of an earlier decision that can run, and the jobs that cannot for what failed since."""
+        kept: list[Share] = []
+        without: list[int] = []
+        down = self.down
+        for share in shares:
+            for index in [index for index in share.jobs if index not in self.jobs]:
+                share = share.without(index)
+            if not down.isdisjoint(share.gpus) or (share.jobs and self.cut(share)):
+                without += share.jobs
+            elif share.jobs:
+                kept.append(share)
+        return tuple(kept), without
+
+    def apply(self, shares: tuple[Share, ...], without: Iterable[int], stopped: Mapping[int, str]) -> None:
+        """Make `shares` what runs; `without` are jobs that the policy believes to run, and that do not.
+
+        `stopped`: numbers of the jobs that start anew even on the GPUs that they have, each with the reason.
+        """
+        placed = {index: share for share in shares for index in share.jobs}
+        for index, job in self.jobs.items():
+            before, after = job.active.share, placed.get(index)
+            again = index in stopped and before is not None and after is not None and before.gpus == after.gpus
+            if before == after and not again:
+                continue
+            if again:
+                self.reasons[job.active.job.name] = stopped[index]
+            if after is not None and (before is None or before.gpus != after.gpus or again):
+                job.active.starts += 1
+            job.active.share = after
+            job.forget_speed()
+        self.shares = shares
+        self.news.stopped = [index for index in self.news.stopped if index not in placed]
+        for index in without:
+            self.news.stop(index)
+
+    def put_aside(self, reasons: Mapping[int, str]) -> list[str]:
+        """Keep jobs from a policy that fails with them and that takes them for gone; tell which, with the reasons."""
+        found: list[str] = []
+        for index, reason in reasons.items():
+            job = self.jobs.get(index)
+            if job is None:  # it has gone while the policy decided, which need not be told of it
+                self.news.ended.remove(index)
+                continue
+            self.news.forget(index)
+            job.held, job.aside = True, reason
+            name = job.active.job.name
+            found.append(f"job {name!r} is put aside: {reason}")
+            self.reasons[name] = f"it is put aside: {reason}"
+        return found
+
+    def forget_all(self) -> None:
+        """Have all jobs wait, and a policy that begins anew be told of them as new."""
+        for job in self.jobs.values():
+            job.active.share = None
+            job.forget_speed()
+        told = [index for index, job in self.jobs.items() if not job.held]
+        self.shares, self.news, self.asked = (), News(told), True
+
+    def queue(self, memory: Plain) -> ClusterQueue:
+        """Return the jobs that the policy knows, or is to be told of, as a simulation goes on from them."""
+        observation = self.observation()
+        news = News(list(observation.arrived), list(observation.ended), list(observation.stopped))
+        dead = frozenset(self.dead)
+        return ClusterQueue(
+            self.now_us, observation.jobs, self.next_job, memory, news, self.wake_us, observation.down, dead
+        )
+
+    def assignments(self) -> Mapping[str, JobAssignment]:
+        """Return what each job that runs has, by name."""
+        found: dict[str, JobAssignment] = {}
+        for share in self.shares:
+            names = {index: self.jobs[index].active.job.name for index in share.jobs}
+            gpus = tuple(self._names[gpu] for gpu in share.gpus)
+            for index, name in names.items():
+                partners = tuple(other for other in names.values() if other != name)
+                found[name] = JobAssignment(name, gpus, share.depth(index), partners, share.slowdown)
+        return found
+
+    def enlarged(self, event: ServerAdded) -> Cluster:
+        """Return the cluster with one server more; `check_addition` has found nothing wrong with it."""
+        cluster = self.setting.cluster
+        servers = (*cluster.servers, event.server)
+        return altered(cluster, servers=servers, links=(*cluster.links, *event.links))

@@ -1,0 +1,161 @@
+"""What an event must not say of a cluster in its state: names that there are not, time that goes back, and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.rules.report import Place, Report
+from jigsaw_opt.problem.workload import MOST_GPUS, TraceJob
+from jigsaw_opt.scheduling.live.cluster_state import ClusterState
+from jigsaw_opt.scheduling.live.events import (
+    ClusterEvent,
+    JobProgressed,
+    JobSubmitted,
+    LinkDown,
+    LinkUp,
+    PriorityChanged,
+    ServerBack,
+    ServerDrained,
+    ServerLost,
+)
+from jigsaw_opt.scheduling.plain import Plain
+from jigsaw_opt.scheduling.policy import JOB_FIELDS, Policy, unread_fields
+
+__all__ = ["check_addition", "check_event", "without_effect"]
+
+
+def check_event(entry: Plain, state: ClusterState, refuses: Callable[[TraceJob], str | None], report: Report) -> None:
+    """Report where an event does not fit the state of a cluster.
+
+    `refuses`: says why the policy cannot run a job that the performance model knows, or None. `report`: what is wrong
+    with the event in itself; a value that stands there is not looked at again.
+    """
+    wrong = [problem.path for problem in report.problems]
+
+    def is_good(key: str) -> bool:
+        path = f"$.{key}"
+        return key.partition(".")[0] in entry and not any(
+            one.startswith(path) or path.startswith(f"{one}.") for one in wrong
+        )
+
+    if is_good("time_us") and entry["time_us"] < state.now_us:
+        report.add("$.time_us", f"time goes back from {state.now_us} to {entry['time_us']} us", code="wrong-order")
+    kind, cluster = entry.get("event"), state.setting.cluster
+    if kind == "submit":
+        named = is_good("job.name") and entry["job"]["name"] in state.numbers
+        if named:
+            report.add("$.job.name", f"there is a job {entry['job']['name']!r} already", code="duplicate-name")
+        if is_good("job"):
+            _check_job(TraceJob(**entry["job"]), state, refuses, report)
+    elif kind == "server_added":
+        server = entry["server"] if is_good("server") else None
+        check_addition(cluster, server, entry["links"] if is_good("links") else (), "$", report)
+    elif is_good("job") and entry["job"] not in state.numbers:
+        report.add("$.job", f"there is no job {entry['job']!r}", code="unknown-name")
+    elif is_good("server") and entry["server"] not in {server.name for server in cluster.servers}:
+        report.add("$.server", f"there is no server {entry['server']!r}", code="unknown-name")
+    elif is_good("link") and entry["link"] not in {link.name for link in cluster.links}:
+        report.add("$.link", f"there is no link {entry['link']!r}", code="unknown-name")
+
+
+def check_addition(
+    cluster: Cluster, server: Plain | None, links: Iterable[Plain], place: Place, report: Report
+) -> None:
+    """Report why a cluster cannot have one server more, with links.
+
+    `server, links`: the two as a journal holds them; None for a server that is wrong in itself.
+    """
+    points = {*(one.name for one in cluster.servers), *cluster.switches}
+    names = {link.name for link in cluster.links}
+    joined = {frozenset(link.ends) for link in cluster.links}
+    if server is not None:
+        if server["name"] in points:
+            report.add(((place, "server"), "name"), f"there is a {server['name']!r} already", code="duplicate-name")
+        if cluster.gpu_count + server["gpus"] > MOST_GPUS:
+            report.add(
+                ((place, "server"), "gpus"), f"the cluster would have more than {MOST_GPUS} GPUs", code="too-large"
+            )
+        points.add(server["name"])
+    for k, link in enumerate(links):
+        where, ends = ((place, "links"), k), frozenset(link["ends"])
+        if link["name"] in names:
+            report.add((where, "name"), f"there is a {link['name']!r} already", code="duplicate-name")
+        names.add(link["name"])
+        missing = [end for end in link["ends"] if end not in points] if server is not None else []
+        if missing:
+            report.add(
+                (where, "ends"),
+                f"link {link['name']!r} has an end {missing[0]!r}, which there is not",
+                code="unknown-name",
+            )
+        elif len(ends) < 2:
+            report.add((where, "ends"), f"link {link['name']!r} has one end twice", code="duplicate-name")
+        elif ends in joined:
+            report.add(
+                (where, "ends"),
+                f"another link joins {' and '.join(map(repr, link['ends']))} already",
+                code="duplicate-name",
+            )
+        joined.add(ends)
+
+
+def _check_job(job: TraceJob, state: ClusterState, refuses: Callable[[TraceJob], str | None], report: Report) -> None:
+    """Report why a job that is right in itself can run nowhere here."""
+    count, performance = state.setting.gpu_count, state.setting.performance
+    if job.fewest > count:
+        report.add(
+            "$.job.gpus", f"job {job.name!r} needs {job.fewest} GPUs and the cluster has {count}", code="does-not-fit"
+        )
+        return
+    reason = performance.unknown(job)
+    if reason is None:
+        reason = refuses(job)
+    if reason is not None:
+        report.add("$.job", reason, code="unsupported")
+
+
+def without_effect(
+    event: ClusterEvent, state: ClusterState, policy: Policy, options: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield what of an event has no effect, in a sentence each.
+
+    `policy, options`: the policy, which may not read all fields of a job, and its options.
+    """
+    cluster = state.setting.cluster
+    lost = {cluster.servers[k].name for k in state.lost}
+    out = lost | {cluster.servers[k].name for k in state.drained}
+    dead = {cluster.links[k].name for k in state.dead}
+    match event:
+        case JobSubmitted():
+            if event.job.submit_us > event.time_us:
+                yield f"job {event.job.name!r} is submitted at the time of the event: its submit_us is not read"
+            job = event.job
+            yield from _unread(job.name, filter(job.states, JOB_FIELDS), policy, options)
+            if job.after or job.array_limit:
+                yield f"job {job.name!r} waits for no others here: submit it when those before it have ended"
+        case PriorityChanged():
+            before = state.jobs[state.numbers[event.job]].active.job
+            changed = [name for name in ("weight", "foreground") if getattr(event, name) != getattr(before, name)]
+            yield from _unread(event.job, changed, policy, options)
+        case JobProgressed() if state.jobs[state.numbers[event.job]].active.share is None:
+            yield f"job {event.job!r} does not run: its progress gives no speed"
+        case ServerLost() if event.server in lost:
+            yield f"server {event.server!r} is lost already"
+        case ServerDrained() if event.server in out:
+            yield f"server {event.server!r} is lost or drained already"
+        case ServerBack() if event.server not in out:
+            yield f"server {event.server!r} is in use already"
+        case LinkDown() if event.link in dead:
+            yield f"link {event.link!r} is down already"
+        case LinkUp() if event.link not in dead:
+            yield f"link {event.link!r} is up already"
+
+
+def _unread(job: str, stated: Iterable[str], policy: Policy, options: Mapping[str, str]) -> Iterator[str]:
+    """Yield which of the fields that are stated of a job the policy does not read."""
+    unread = unread_fields(policy, options)
+    for name in stated:
+        if name in unread:
+            but = ", which counts only in a queue with a quota" if name == "weight" else ""
+            yield f"policy {policy.name!r} does not read the {JOB_FIELDS[name]} of job {job!r}{but}"

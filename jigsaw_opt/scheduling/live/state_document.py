@@ -1,0 +1,251 @@
+"""The state of a live scheduler as a document of plain values, ``jigsaw-live/2``.
+
+What follows from the arguments of the scheduler is not in it but for the servers and links that were added; a digest
+tells a state of other arguments. Nothing in it is trusted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import asdict, replace
+
+from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.live.cluster_state import ClusterState
+from jigsaw_opt.scheduling.live.event_checks import check_addition
+from jigsaw_opt.scheduling.live.events import LINK, SERVER, TIME, ServerAdded, check_job, decode_link, encode_record
+from jigsaw_opt.scheduling.live.job import LiveJob, News
+from jigsaw_opt.scheduling.live.plan_change import JobAssignment
+from jigsaw_opt.scheduling.performance import Performance
+from jigsaw_opt.scheduling.plain import (
+    ANYTHING,
+    MOST,
+    TRUTH,
+    NumberLimits,
+    Plain,
+    Shape,
+    checked,
+    conforms,
+    fields,
+    listed,
+    optional,
+    require_newest,
+    whole,
+)
+from jigsaw_opt.scheduling.policy import JobState, PolicySetting
+from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares, check_up
+from jigsaw_opt.text import named
+
+__all__ = ["check_step", "decode_state", "encode_state"]
+
+_FORMAT = "jigsaw-live/2"
+_TOLD = 5
+"""Wrong entries of a list that are named."""
+_TEXT: Shape = {"type": "string"}
+_TEXTS = listed(_TEXT)
+_HEAD = fields(format={"const": _FORMAT}, inputs=_TEXT, time_us=TIME, next_job=whole())
+_ADDED = fields(server=SERVER, links=listed(LINK))
+_OF_JOB = {
+    "reported": "reported",
+    "reported_us": "reported_us",
+    "pace": "speed",
+    "queue": "queue",
+    "held": "held",
+    "aside": "aside",
+}
+"""By key of a job's document, the attribute of the job."""
+_STEP = fields(event={"const": "step"}, time_us=TIME, late=TRUTH)
+
+
+def check_step(entry: Plain) -> None:
+    """Check that an entry of a journal is a step."""
+    checked(entry, _STEP)
+
+
+def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
+    """Return a state as values of JSON."""
+    cluster = state.setting.cluster
+    return {
+        "format": _FORMAT,
+        "inputs": inputs,
+        "time_us": state.now_us,
+        "next_job": state.next_job,
+        "added": [
+            {"server": encode_record(event.server), "links": [encode_record(link) for link in event.links]}
+            for event in state.added
+        ],
+        "lost": [cluster.servers[k].name for k in sorted(state.lost)],
+        "drained": [cluster.servers[k].name for k in sorted(state.drained)],
+        "links_down": [cluster.links[k].name for k in sorted(state.dead)],
+        "quotas": dict(state.quotas),
+        "jobs": [_job(job) for job in state.jobs.values()],
+        "shares": [share.plain() for share in state.shares],
+        "news": asdict(state.news),
+        "asked": state.asked,
+        "wake_us": state.wake_us,
+        "told": [one.plain() for one in state.told.values()],
+        "cancelled": [one.plain() for one in state.cancelled.values()],
+        "reasons": dict(state.reasons),
+        "policy": memory,
+    }
+
+
+def _job(job: LiveJob) -> Plain:
+    own = {key: getattr(job, name) for key, name in _OF_JOB.items()}
+    return {"trace": encode_record(job.active.job), "figures": job.active.plain(), **own}
+
+
+def decode_state(
+    tree: Plain, inputs: str, setting: PolicySetting, perform: Callable[[Cluster], Performance]
+) -> tuple[ClusterState, Plain]:
+    """Return the state of a document, and what the policy remembers."""
+    require_newest(tree, _FORMAT, "$.format")
+    report = Report()
+    conforms(tree, {**_HEAD, "additionalProperties": True}, "$", report)
+    report.raise_if_any()
+    if tree["inputs"] != inputs:
+        hint = "it goes on only with the cluster, policy, models and options that it was started with"
+        report.add("$.inputs", "is a state of a scheduler with other arguments", hint, code="mismatch")
+        report.raise_if_any()
+    checked(tree.get("added"), listed(_ADDED))
+    state = ClusterState(setting)
+    _add(state, tree["added"], perform, report)
+    report.raise_if_any()
+    limits = NumberLimits(tree["next_job"], state.setting.gpu_count, tree["time_us"], MOST)
+    conforms(tree, _shape(limits), "$", report)
+    report.raise_if_any()
+    for k, job in enumerate(tree["jobs"]):
+        check_job(job["trace"], (("$.jobs", k), "trace"), report)
+    report.raise_if_any()
+    _check(tree, state, report)
+    report.raise_if_any()
+    _fill(state, tree, report)
+    report.raise_if_any()
+    return state, tree["policy"]
+
+
+def _add(
+    state: ClusterState, added: Iterable[Plain], perform: Callable[[Cluster], Performance], report: Report
+) -> None:
+    for k, tree in enumerate(added):
+        check_addition(state.setting.cluster, tree["server"], tree["links"], ("$.added", k), report)
+        if report.problems:
+            return
+        event = ServerAdded(0, Server(**tree["server"]), tuple(map(decode_link, tree["links"])))
+        cluster = state.enlarged(event)
+        state.set_up(replace(state.setting, cluster=cluster, performance=perform(cluster)))
+        state.added.append(event)
+
+
+def _shape(limits: NumberLimits) -> Shape:
+    job = fields(
+        trace=ANYTHING,
+        figures=JobState.shape(limits),
+        reported=whole(),
+        reported_us=optional(limits.time),
+        pace=whole(),
+        queue=_TEXT,
+        held=TRUTH,
+        aside=_TEXT,
+    )
+    news = fields(**dict.fromkeys(("arrived", "ended", "stopped"), listed(limits.job)))
+    return fields(
+        **_HEAD["properties"],
+        added=ANYTHING,
+        lost=_TEXTS,
+        drained=_TEXTS,
+        links_down=_TEXTS,
+        quotas={"type": "object", "additionalProperties": whole()},
+        jobs=listed(job),
+        shares=listed(Share.shape(limits)),
+        news=news,
+        asked=TRUTH,
+        wake_us=optional(whole()),
+        told=listed(JobAssignment.shape()),
+        cancelled=listed(JobAssignment.shape()),
+        reasons={"type": "object", "additionalProperties": _TEXT},
+        policy=ANYTHING,
+    )
+
+
+def _check(tree: Plain, state: ClusterState, report: Report) -> None:
+    """Check that every number and name is of something that there is, and there once."""
+    cluster, performance = state.setting.cluster, state.setting.performance
+    servers, links = {server.name for server in cluster.servers}, {link.name for link in cluster.links}
+    outside = "is no server of the cluster"
+    for key, known, why in (
+        ("lost", servers, outside),
+        ("drained", servers, outside),
+        ("links_down", links, "is no link of the cluster"),
+    ):
+        _check_once(tree[key], known, why, f"$.{key}", report)
+    jobs = [TraceJob(**one["trace"]) for one in tree["jobs"]]
+    numbers = [one["figures"]["job"] for one in tree["jobs"]]
+    if sorted(set(numbers)) != numbers:
+        report.add("$.jobs", "are not in order of their numbers, each once", code="wrong-order")
+    if len({job.name for job in jobs}) < len(jobs):
+        twice = named([name for name, count in Counter(job.name for job in jobs).items() if count > 1])
+        report.add("$.jobs", f"two have one name: {twice}", code="duplicate-name")
+    for k, (job, one) in enumerate(zip(jobs, tree["jobs"], strict=True)):
+        reason = performance.unknown(job)
+        if reason is not None or job.fewest > state.setting.gpu_count:
+            report.add(("$.jobs", k), reason or f"needs {job.fewest} GPUs, which there are not", code="does-not-fit")
+        elif max(one["figures"]["done"], one["reported"]) >= performance.work(job):
+            report.add(("$.jobs", k), "has done all its work", code="contradiction")
+        elif job.submit_us > tree["time_us"]:
+            report.add(("$.jobs", k), "is submitted only later", code="contradiction")
+    news = tree["news"]
+    gone = set(news["ended"]) - set(numbers)  # every number below `next_job` is of a job that there was
+    active = {one["figures"]["job"] for one in tree["jobs"] if not one["held"]}
+    for key, among, why in (
+        ("arrived", active, "is no job that the policy may know of"),
+        ("ended", gone, "is no job that has ended"),
+        ("stopped", active - set(news["arrived"]), "is no job that the policy knows"),
+    ):
+        _check_once(news[key], among, why, f"$.news.{key}", report)
+    placed = [index for share in tree["shares"] for index in share["jobs"]]
+    may_run = active - set(news["arrived"]) - set(news["stopped"])
+    _check_once(placed, may_run, "is no job that runs: it is not there, new, held or stopped", "$.shares", report)
+    for key in ("told", "cancelled"):
+        names = [one["job"] for one in tree[key]]
+        _check_once(names, set(names), "", f"$.{key}", report)
+
+
+def _check_once(found: Sequence[int | str], known: Set[int | str], why: str, place: str, report: Report) -> None:
+    """Report entries that are not among the known ones, which is `why`, and those that are there twice."""
+    told = [f"{entry!r} {why}" for entry in dict.fromkeys(found) if entry not in known]
+    told += [f"{entry!r} is there {count} times" for entry, count in Counter(found).items() if count > 1]
+    if told:
+        report.add(place, "; ".join(told[:_TOLD]), code="contradiction")
+
+
+def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
+    """Take over what was checked, and check what runs."""
+    servers = [server.name for server in state.setting.cluster.servers]
+    state.now_us, state.next_job, state.quotas = tree["time_us"], tree["next_job"], dict(tree["quotas"])
+    state.lost, state.drained = ({servers.index(name) for name in tree[key]} for key in ("lost", "drained"))
+    links = [link.name for link in state.setting.cluster.links]
+    state.dead = {links.index(name) for name in tree["links_down"]}
+    for one in tree["jobs"]:
+        job = TraceJob(**one["trace"])
+        active = JobState.restored(one["figures"], job, state.setting.performance.work(job))
+        state.jobs[active.index] = LiveJob(active, **{name: one[key] for key, name in _OF_JOB.items()})
+        state.numbers[job.name] = active.index
+    state.shares = tuple(map(Share.restored, tree["shares"]))
+    for share in state.shares:
+        for index in share.jobs:
+            state.jobs[index].active.share = share
+    state.news = News(**{key: list(value) for key, value in tree["news"].items()})
+    state.asked, state.wake_us = tree["asked"], tree["wake_us"]
+    state.told, state.cancelled = (
+        {one["job"]: JobAssignment.restored(one) for one in tree[key]} for key in ("told", "cancelled")
+    )
+    state.reasons = dict(tree["reasons"])
+    try:
+        check_shares(state.setting, state.active, state.shares, (), f"at {state.now_us} us", remains=True)
+        check_up(state.setting, state.active, state.shares, state.down, frozenset(state.dead), f"at {state.now_us} us")
+    except InvariantError as error:
+        report.add("$.shares", str(error), code="contradiction")

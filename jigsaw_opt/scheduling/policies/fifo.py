@@ -1,0 +1,55 @@
+"""First in, first out: jobs start in order of submission and run to their end; a job that does not fit holds all
+behind it that could have the same GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, HeldPools, too_wide
+from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, Observation, Stateless
+
+__all__ = ["FIFO"]
+
+
+@dataclass(slots=True)
+class _FifoScheduler(Stateless):
+    setting: ClusterSetting
+    placement: str
+
+    def refuses(self, job: TraceJob) -> str | None:
+        return too_wide(self.setting, "fifo", job)
+
+    def decide(self, observation: Observation) -> Decision:
+        shares = list(observation.shares)
+        free = FreeGpus(self.setting, shares, observation.down, observation.dead)
+        held = HeldPools(self.setting)
+        for active in observation.jobs.values():
+            if active.share is not None:
+                continue
+            gpus = free.place(active.job, self.placement, held.numbers)
+            if gpus is not None:
+                shares.append(Share((active.index,), gpus))
+            elif held.hold(active.job):
+                break
+        return Decision(tuple(shares))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fifo:
+    name: str = "fifo"
+    display_name: str = "first in, first out: in order of submission, without preemption"
+    reads: frozenset[str] = NEVER_STOPS
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {"placement": PLACEMENTS}
+
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _FifoScheduler:
+        return _FifoScheduler(setting, options["placement"])
+
+
+FIFO = _Fifo()

@@ -1,0 +1,221 @@
+"""Gavel (OSDI 2020): shares of time on each GPU type by a linear program, and rounds that follow them.
+
+A job's priority on a GPU type is its share of time by the program over the fraction of the type's time that it has had;
+the highest run first, each on as many GPUs as it asks for (section 5 of the paper). GPUs are handed out by type:
+a job that ran on this type keeps its GPUs where it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.errors import UsageError, argument
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance.protocol import ByType
+from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, number, optional, whole
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
+
+if TYPE_CHECKING:
+    from jigsaw_opt.formulations.linear import Floats
+
+__all__ = ["GAVEL"]
+
+_ROUND_US = 360_000_000
+"""Time between decisions where the simulation has no rounds."""
+_DIGITS = 5
+"""Decimals of a share of time; further ones are the engine's noise."""
+
+
+@dataclass(slots=True)
+class _GavelScheduler:
+    setting: ClusterSetting
+    performance: ByType
+    objective: str
+    types: tuple[str, ...]
+    decided_us: int = 0
+    job_us: dict[int, dict[str, float]] = field(default_factory=dict)
+    type_us: dict[str, float] = field(default_factory=dict)
+    held: dict[int, str] = field(default_factory=dict)
+
+    def refuses(self, job: TraceJob) -> str | None:
+        restart_us = self.setting.restart_of(job)
+        if restart_us >= (self.setting.round_us or _ROUND_US):
+            longer = argument("round_s", -(-2 * restart_us // 1_000_000))
+            return (
+                f"job {job.name!r} takes {restart_us / 1_000_000:g} s to start on other GPUs, and policy 'gavel' may"
+                f" move it every round: the rounds must be longer, as in {longer}"
+            )
+        if not any(self._throughput(job, gpu_type) > 0 for gpu_type in self.types):
+            return f"job {job.name!r} runs on no single type of GPU: it asks for {job.gpus} of them"
+        return None
+
+    def decide(self, observation: Observation) -> Decision:
+        self._count(observation)
+        chosen = self._choose(observation)
+        placed = {gpu_type: self._place(observation, gpu_type, own) for gpu_type, own in chosen.items()}
+        self.held = {index: gpu_type for gpu_type, own in placed.items() for share in own for index in share.jobs}
+        self.decided_us = observation.now_us
+        return Decision(
+            tuple(share for own in placed.values() for share in own),
+            observation.now_us + (1 if self.setting.round_us else _ROUND_US),
+        )
+
+    def state(self) -> Plain:
+        """Return the state: times are rows in the order of the types; a held type is given by its number."""
+        numbers = {name: k for k, name in enumerate(self.types)}
+        return {
+            "decided_us": self.decided_us,
+            "jobs": [
+                {
+                    "job": index,
+                    "times_us": [times[name] for name in self.types],
+                    "held": numbers[self.held[index]] if index in self.held else None,
+                }
+                for index, times in self.job_us.items()
+            ],
+            "times_us": [self.type_us.get(name, 0.0) for name in self.types],
+        }
+
+    def restore(self, state: Plain, observation: Observation) -> None:
+        count, jobs = len(self.types), 1 + max(observation.known, default=-1)
+        half = (self.setting.round_us or _ROUND_US) / 2
+        of_job = listed(number(half, half + observation.now_us), count, count)
+        of_type = listed(number(0, jobs * (half + observation.now_us)), count, count)
+        job = fields(job=whole(), times_us=of_job, held=optional(whole(count - 1)))
+        checked(state, fields(decided_us=whole(observation.now_us), jobs=listed(job), times_us=of_type))
+        if sorted(tree["job"] for tree in state["jobs"]) != sorted(observation.known):
+            raise ValueError("the jobs are not those that there are, each once")
+        self.decided_us = state["decided_us"]
+        self.job_us = {tree["job"]: dict(zip(self.types, map(float, tree["times_us"]))) for tree in state["jobs"]}
+        self.held = {tree["job"]: self.types[tree["held"]] for tree in state["jobs"] if tree["held"] is not None}
+        self.type_us = dict(zip(self.types, map(float, state["times_us"])))
+
+    def _count(self, observation: Observation) -> None:
+        """Add the time since the last decision; a new job begins with half a round on every type.
+
+        While jobs are active no two decisions are further apart than a round; beyond that nothing ran.
+        """
+        elapsed = min(observation.now_us - self.decided_us, self.setting.round_us or _ROUND_US)
+        for index, gpu_type in self.held.items():
+            self.job_us[index][gpu_type] += elapsed
+            self.type_us[gpu_type] += elapsed
+        half = (self.setting.round_us or _ROUND_US) / 2
+        for index in observation.jobs:
+            if index not in self.job_us:
+                self.job_us[index] = dict.fromkeys(self.types, half)
+                for gpu_type in self.types:
+                    self.type_us[gpu_type] = self.type_us.get(gpu_type, 0.0) + half
+        self.job_us = {index: self.job_us[index] for index in observation.jobs}
+
+    def _choose(self, observation: Observation) -> dict[str, list[int]]:
+        """Return jobs that run, by GPU type."""
+        left = {gpu_type: self.setting.gpus_up(gpu_type, observation.down) for gpu_type in self.types}
+        most = self.setting.most_joined(observation.down, observation.dead)
+        jobs = [active for active in observation.jobs.values() if self._has_a_type(active, most)]
+        if not jobs:
+            return {}
+        allocation = self._allocation(jobs, left)
+        queue = [
+            (-self._priority(active.index, gpu_type, float(share)), -float(share), k, active.index, gpu_type)
+            for k, gpu_type in enumerate(self.types)
+            for active, share in zip(jobs, allocation[:, k])
+        ]
+        chosen: dict[str, list[int]] = {gpu_type: [] for gpu_type in self.types}
+        taken: set[int] = set()
+        for _, _, _, index, gpu_type in sorted(queue):
+            job = observation.jobs[index].job
+            if index in taken or job.gpus > min(left[gpu_type], most[gpu_type]) or self._throughput(job, gpu_type) == 0:
+                continue
+            taken.add(index)
+            left[gpu_type] -= job.gpus
+            chosen[gpu_type].append(index)
+        return chosen
+
+    def _priority(self, index: int, gpu_type: str, share: float) -> float:
+        return share * self.type_us[gpu_type] / self.job_us[index][gpu_type]
+
+    def _has_a_type(self, active: JobState, most: Mapping[str, int]) -> bool:
+        """Return whether the job runs on a type of which as many GPUs as it asks for are up and joined."""
+        return any(count >= active.job.gpus and self._throughput(active.job, name) > 0 for name, count in most.items())
+
+    def _throughput(self, job: TraceJob, gpu_type: str) -> float:
+        """Return iterations a second of a job on a type; 0 where it cannot run, or may not."""
+        may_run = gpu_type in self.setting.pool_choice.types_of(job)
+        return self.performance.throughput(job, gpu_type) if may_run else 0.0
+
+    def _allocation(self, jobs: Sequence[JobState], capacity: Mapping[str, int]) -> Floats:
+        """Return shares of time of the jobs on the types, of which so many GPUs are up."""
+        import numpy as np
+
+        from jigsaw_opt.formulations.gavel import SharedCluster
+        from jigsaw_opt.solvers.allocation.gavel import solve_gavel
+
+        cluster = SharedCluster(
+            throughput=np.array([[self._throughput(one.job, name) for name in self.types] for one in jobs]),
+            gpus=np.array([one.job.gpus for one in jobs]),
+            capacity=np.array([capacity[name] for name in self.types]),
+            steps=np.array([self.performance.iterations_left(one.job, one.done) for one in jobs]),
+            priority=np.array([one.job.weight for one in jobs], dtype=float),
+        )
+        return solve_gavel(cluster, self.objective, centre=True).allocation.round(_DIGITS)
+
+    def _place(self, observation: Observation, gpu_type: str, chosen: Sequence[int]) -> list[Share]:
+        """Return shares of one type, placed largest job first; of equal ones, those that can keep their GPUs.
+
+        Others take the next free GPUs in the order of the servers, as Gavel does, in a part of the cluster that has so
+        many; where none has, they wait.
+        """
+        servers = self.setting.cluster.servers
+        types = (servers[k].gpu_type for k in self.setting.server_of)
+        free = {gpu: None for gpu, name in enumerate(types) if name == gpu_type and gpu not in observation.down}
+        part_of, shares = self.setting.part_of(observation.dead), list[Share]()
+        for size in sorted({observation.jobs[index].job.gpus for index in chosen}, reverse=True):
+            group = [observation.jobs[index] for index in chosen if observation.jobs[index].job.gpus == size]
+            before = {active.index: active.share for active in group}
+            kept = {index: share for index, share in before.items() if share and free.keys() >= set(share.gpus)}
+            for share in kept.values():
+                _take(free, share.gpus)
+            shares += kept.values()
+            for index in (k for k in before if k not in kept):
+                parts: dict[int, list[int]] = {}
+                for gpu in sorted(free):
+                    parts.setdefault(part_of[self.setting.server_of[gpu]], []).append(gpu)
+                gpus = next((own[:size] for own in parts.values() if len(own) >= size), None)
+                if gpus is not None:
+                    shares.append(Share((index,), _take(free, gpus)))
+        return shares
+
+
+def _take(free: dict[int, None], gpus: Sequence[int]) -> tuple[int, ...]:
+    for gpu in gpus:
+        del free[gpu]
+    return tuple(gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gavel:
+    name: str = "gavel"
+    display_name: str = "shares of each job's time on each type of GPU, by a linear program (Gavel)"
+    reads: frozenset[str] = frozenset({"weight"})
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {"objective": ("max_sum", "max_min", "makespan")}
+
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _GavelScheduler:
+        if not isinstance(setting.performance, ByType):
+            raise UsageError(
+                "policy 'gavel' needs a performance model that knows every type of GPU ('goodput', 'table',"
+                " and 'seconds' where there are several types),"
+                f" not {setting.performance.name!r}",
+                code="missing-option",
+                path="performance",
+            )
+        types = tuple(dict.fromkeys(server.gpu_type for server in setting.cluster.servers))
+        return _GavelScheduler(setting, setting.performance, options["objective"], types)
+
+
+GAVEL = _Gavel()

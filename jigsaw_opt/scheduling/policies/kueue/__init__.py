@@ -1,0 +1,1 @@
+"""Kueue: admission within quotas, borrowing, and whom a job preempts."""

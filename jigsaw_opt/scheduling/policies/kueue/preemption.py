@@ -1,0 +1,186 @@
+"""Whom a job of Kueue preempts: its classic preemption in a tree of cohorts.
+
+Source: "Preemption", kueue.sigs.k8s.io. Jobs of other ClusterQueues are preempted only while these use more than their
+quota. Those come first over which the incoming job has an advantage, as its own part of the tree has the quota for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from jigsaw_opt.scheduling.policies.kueue.quota_tree import UsageNode
+from jigsaw_opt.scheduling.policy import JobState
+
+__all__ = ["Admitted", "preemption_targets"]
+
+_NEVER = "Never"
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A job that runs.
+
+    `flavor`: the flavor whose quota it uses.
+    """
+
+    active: JobState
+    queue: UsageNode
+    flavor: str
+    since_us: int
+
+    @property
+    def priority(self) -> int:
+        """Its priority."""
+        return self.active.job.priority or 0
+
+    def use(self) -> None:
+        """Count its GPUs."""
+        self.queue.add(self.flavor, self.active.job.gpus)
+
+    def free(self) -> None:
+        """Count its GPUs no more."""
+        self.queue.remove(self.flavor, self.active.job.gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class _PreemptionCandidate:
+    """A job that may be preempted.
+
+    `common`: the nearest cohort that its queue and that of the incoming job are both in; None within one queue.
+    `also_to_borrow`: whether it may be preempted by a job that then borrows.
+    """
+
+    one: Admitted
+    common: UsageNode | None
+    also_to_borrow: bool
+
+    def is_over_quota(self) -> bool:
+        """Return whether its queue, and what it is in below the common cohort, use more than their quota."""
+        if self.common is None:
+            return True
+        node, flavor = self.one.queue, self.one.flavor
+        while node is not self.common:
+            if not node.borrows_with(flavor, 0):
+                return False
+            assert node.parent is not None
+            node = node.parent
+        return True
+
+
+def preemption_targets(
+    incoming: JobState,
+    queue: UsageNode,
+    flavor: str,
+    running: Sequence[Admitted],
+    has_room: Callable[[list[Admitted]], bool],
+) -> list[Admitted]:
+    """Return the jobs that are preempted for an incoming one; none where that does not make it fit."""
+    own, hierarchy, by_priority = _candidates(incoming, queue, flavor, running)
+    gpus, may_borrow = incoming.job.gpus, queue.stated.borrow != _NEVER
+    under_nominal = queue.usage[flavor] < queue.quota(flavor).nominal
+    if not (hierarchy or by_priority) or not (may_borrow or under_nominal):
+        attempts = [True]
+    elif not may_borrow and not hierarchy:
+        attempts = [False, True]
+    else:
+        attempts = [True, False]
+    for borrowing in attempts:
+
+        def fits(gone: list[Admitted], borrowing: bool = borrowing) -> bool:
+            if not borrowing and queue.borrows_with(flavor, gpus):
+                return False
+            return gpus <= queue.available(flavor) and has_room(gone)
+
+        found = _fewest([*hierarchy, *by_priority, *own], borrowing, fits)
+        if found:
+            return found
+    return []
+
+
+def _fewest(
+    candidates: Sequence[_PreemptionCandidate], borrowing: bool, fits: Callable[[list[Admitted]], bool]
+) -> list[Admitted]:
+    """Return candidates taken in order until the incoming job fits, less those without which it still does.
+
+    The usage of all is as before afterwards.
+    """
+    gone: list[Admitted] = []
+    enough = False
+    for candidate in candidates:
+        if (borrowing and not candidate.also_to_borrow) or not candidate.is_over_quota():
+            continue
+        candidate.one.free()
+        gone.append(candidate.one)
+        enough = fits(gone)
+        if enough:
+            break
+    if enough:
+        for one in gone[-2::-1]:
+            one.use()
+            gone.remove(one)
+            if not fits(gone):
+                one.free()
+                gone.append(one)
+    for one in gone:
+        one.use()
+    return gone if enough else []
+
+
+def _candidates(
+    incoming: JobState, queue: UsageNode, flavor: str, running: Sequence[Admitted]
+) -> tuple[list[_PreemptionCandidate], list[_PreemptionCandidate], list[_PreemptionCandidate]]:
+    """Return the candidates of the own queue, those over which there is an advantage, and the other ones."""
+    by_queue: dict[int, list[Admitted]] = {}
+    for one in sorted(running, key=lambda one: (one.priority, -one.since_us, -one.active.index)):
+        if one.flavor == flavor and one.active.job.preemptible is not False:
+            by_queue.setdefault(id(one.queue), []).append(one)
+    own = [
+        _PreemptionCandidate(one, None, True)
+        for one in by_queue.get(id(queue), ())
+        if _may(queue.stated.within, incoming, one)
+    ]
+    hierarchy, by_priority = list[_PreemptionCandidate](), list[_PreemptionCandidate]()
+    if queue.stated.reclaim == _NEVER:
+        return own, hierarchy, by_priority
+    left, before = incoming.job.gpus, queue
+    advantage = not queue.borrows_with(flavor, left)
+    for common in queue.above():
+        left = max(0, left - before.kept_free(flavor))
+        found = [
+            _PreemptionCandidate(one, common, advantage or _also_to_borrow(queue, incoming, one))
+            for leaf in _leaves_over_quota(common, before, flavor)
+            for one in by_queue.get(id(leaf), ())
+            if _may(queue.stated.reclaim, incoming, one)
+        ]
+        (hierarchy if advantage else by_priority).extend(found)
+        advantage = advantage or not common.borrows_with(flavor, left)
+        before = common
+    for those in (hierarchy, by_priority):
+        those.sort(key=lambda victim: (victim.one.priority, -victim.one.since_us, -victim.one.active.index))
+    return own, hierarchy, by_priority
+
+
+def _leaves_over_quota(cohort: UsageNode, without: UsageNode, flavor: str) -> list[UsageNode]:
+    """Return the ClusterQueues of a cohort, but for a part of it, that use more than their quota, as all between do."""
+    found: list[UsageNode] = []
+    for child in cohort.children:
+        if child is not without and child.borrows_with(flavor, 0):
+            found += _leaves_over_quota(child, without, flavor) if child.children else [child]
+    return found
+
+
+def _may(policy: str, incoming: JobState, one: Admitted) -> bool:
+    """Return whether a policy lets an incoming job preempt one that runs."""
+    priority = incoming.job.priority or 0
+    if policy == "LowerOrNewerEqualPriority" and priority == one.priority:
+        return (incoming.job.submit_us, incoming.index) < (one.active.job.submit_us, one.active.index)
+    return policy == "Any" or (policy != _NEVER and priority > one.priority)
+
+
+def _also_to_borrow(queue: UsageNode, incoming: JobState, one: Admitted) -> bool:
+    """Return whether a job without advantage may preempt one in order to borrow."""
+    threshold = queue.stated.threshold
+    if queue.stated.borrow == _NEVER or one.priority >= (incoming.job.priority or 0):
+        return False
+    return threshold is None or one.priority <= threshold

@@ -1,0 +1,1 @@
+"""What Slurm decides: priorities, fair share, backfill and reservations of servers."""

@@ -1,0 +1,143 @@
+"""The jobs that hold GPUs: exact progress between events."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance import Speed
+from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields
+from jigsaw_opt.scheduling.policy import JobState
+from jigsaw_opt.scheduling.share_rules import require
+from jigsaw_opt.simulation.engine.setting import Setting
+
+__all__ = ["Running", "Timers", "check_gpu_time", "check_progress", "check_speed"]
+
+
+def check_gpu_time(held_us: int, lost_us: int, down_us: int, capacity_us: int) -> None:
+    """Check that GPU time held and down is within the cluster's, and what failures took within that held."""
+    require(held_us + down_us <= capacity_us, "at the end", "GPUs were held while they were down")
+    require(lost_us <= held_us, "at the end", "jobs lost more GPU time than they held")
+
+
+def check_progress(active: JobState, before: int, productive_us: int, speed: Speed, now_us: int) -> None:
+    """Check that the work done is what was done before, and that the job did not go on beyond its end."""
+    when, name = f"at {now_us} us", active.job.name
+    require(active.done >= before, when, f"job {name!r} lost progress")
+    require(active.done <= before, when, f"job {name!r} has progress that it has not made")
+    beyond = active.done + speed.rate * productive_us - active.work
+    require(beyond < speed.rate, when, f"job {name!r} did more work than it has")
+
+
+def check_speed(active: JobState, speed: Speed, when: str) -> None:
+    """Check that a speed makes progress and holds for some of it."""
+    require(speed.rate > 0, when, f"job {active.job.name!r} has no speed")
+    require(speed.until is None or speed.until > active.done, when, f"the speed of job {active.job.name!r} is over")
+
+
+@dataclass(slots=True)
+class Running:
+    """A job that holds GPUs.
+
+    `active`: the job; its figures are right at `settled_us` and brought up to date by `settle`. `done`: its work done
+    at `settled_us`, by which it is noticed if others change that of the job. `start_us`: since when it holds these
+    GPUs. `ready_us`: when its restart is over and it makes progress. `settled_us`: up to when its progress is counted.
+    `speed`: how fast it runs once it is ready; None before the first speed is known. `timer`: number of its timer; all
+    others are void. `checkpoint_us`: time between two checkpoints, the first so long after it is ready; None where
+    nothing fails. `saved, saved_gpu_us`: work done, and service of the job, at its last checkpoint or at its start.
+    """
+
+    active: JobState
+    done: int
+    start_us: int
+    ready_us: int
+    settled_us: int
+    speed: Speed | None = None
+    timer: int = 0
+    checkpoint_us: int | None = None
+    saved: int = 0
+    saved_gpu_us: int = 0
+
+    def settle(self, now_us: int) -> None:
+        """Count the progress and the service up to `now_us`."""
+        active, share = self.active, self.active.share
+        assert share is not None
+        held = now_us - self.settled_us
+        # Jobs that share GPUs count for equal parts of them.
+        service = held * len(share.gpus) // len(share.jobs)
+        if self.checkpoint_us is not None:
+            self._save(share, self.checkpoint_us, now_us)
+        if self.speed is not None:
+            productive = max(0, now_us - max(self.settled_us, self.ready_us))
+            check_progress(active, self.done, productive, self.speed, now_us)
+            active.done = self.done = min(active.work, active.done + self.speed.rate * productive)
+        active.run_us += held
+        active.gpu_us += service
+        self.settled_us = now_us
+
+    def _save(self, share: Share, every_us: int, now_us: int) -> None:
+        """Note the last checkpoint up to `now_us`, if there was one since the job was settled."""
+        last_us = now_us - (now_us - self.ready_us) % every_us
+        if self.speed is not None and last_us > max(self.settled_us, self.ready_us):
+            productive = last_us - max(self.settled_us, self.ready_us)
+            self.saved = min(self.active.work, self.done + self.speed.rate * productive)
+            self.saved_gpu_us = self.active.gpu_us + (last_us - self.settled_us) * len(share.gpus) // len(share.jobs)
+
+    def next_us(self) -> int:
+        """Return when it ends or its speed changes, whichever is first, if nothing else happens."""
+        assert self.speed is not None
+        until = self.speed.until
+        goal = self.active.work if until is None else min(until, self.active.work)
+        left = max(0, goal - self.active.done)
+        # Rounded up to a whole microsecond: by then all of the work is done.
+        return max(self.settled_us, self.ready_us) - (-left // self.speed.rate)
+
+    def plain(self) -> Plain:
+        """Return the job as it stands in a snapshot, without what follows from its share and its figures."""
+        return {"job": self.active.index, "start_us": self.start_us, "settled_us": self.settled_us}
+
+    @staticmethod
+    def shape(limits: NumberLimits) -> Shape:
+        """Return the schema of what `plain` gives."""
+        return fields(job=limits.job, start_us=limits.time, settled_us=limits.time)
+
+    @classmethod
+    def begun(cls, active: JobState, setting: Setting, done: int, start_us: int, settled_us: int) -> Running:
+        """Return a job that holds GPUs; its speed is still to be set."""
+        ready_us = start_us + setting.restart_of(active.job)
+        every_us = None if setting.failures is None else setting.failures.checkpoint_us
+        return cls(
+            active, done, start_us, ready_us, settled_us, checkpoint_us=every_us, saved=done, saved_gpu_us=active.gpu_us
+        )
+
+
+class Timers:
+    """Timers of jobs that end or change speed: a heap in which outdated entries stay until they come up."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, int]] = []
+        self._count = 0
+
+    def set(self, running: Running) -> None:
+        """Note the next time of a job; its timer before is void."""
+        self._count += 1
+        running.timer = self._count
+        heapq.heappush(self._heap, (running.next_us(), running.active.index, running.timer))
+
+    def next_us(self, running: dict[int, Running]) -> int | None:
+        """Return the earliest time, or None where nothing runs."""
+        while self._heap and not _valid(self._heap[0], running):
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now_us: int, running: dict[int, Running]) -> Iterator[int]:
+        """Yield the numbers of the jobs whose time has come, in order."""
+        while (time_us := self.next_us(running)) is not None and time_us <= now_us:
+            yield heapq.heappop(self._heap)[1]
+
+
+def _valid(entry: tuple[int, int, int], running: dict[int, Running]) -> bool:
+    _, index, timer = entry
+    return index in running and running[index].timer == timer

@@ -1,0 +1,1 @@
+"""What a simulation is of: clusters, models and workloads from files and words."""

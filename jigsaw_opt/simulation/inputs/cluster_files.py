@@ -1,0 +1,174 @@
+"""Clusters from what others write: ``sinfo`` of Slurm, ``nvidia-smi topo -m``, and GraphML.
+
+``sinfo:FILE`` is what ``sinfo -N -o "%N|%G"`` prints: a node a line under a header, with its generic resources as in
+``gpu:a100:8(S:0-1)``. Nodes without a GPU are left out; all others stand behind one switch. A node with GPUs of several
+types, or with parts of GPUs (MIG) beside whole ones, is a server for each, as ``node1.a100``, behind a switch of the
+node.
+
+``graphml:FILE`` is a graph. A node with ``gpus`` is a server, any other a switch; ``gpu_type``, ``gpu_memory`` and
+``fabric_bandwidth`` may be stated. An edge is a link with ``bandwidth`` in bytes a second and ``latency_us``.
+
+``nvidia-smi[,OPTION=VALUE...]:FILE`` is a matrix of GPUs, as `read_gpu_topology` tells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+from jigsaw_opt.documents.file_bytes import read_text
+from jigsaw_opt.documents.readers.lines import Lines
+from jigsaw_opt.documents.readers.slurm_nodes import nodes_of
+from jigsaw_opt.documents.recognising import expecting
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.simulation.inputs.clusters import LINK_BANDWIDTH, behind_one_switch, grid, typed_server
+from jigsaw_opt.simulation.inputs.gpu_topology import BANDWIDTHS, read_gpu_topology
+from jigsaw_opt.text import suggestion
+
+__all__ = ["FORMATS", "cluster_in_words"]
+
+_BETWEEN = re.compile(r",(?![^(]*\))")
+"""What stands between resources; sockets and cores in brackets have commas of their own."""
+_GPUS = re.compile(r"gpu(?::(?![0-9]{1,6}$)(?P<type>[^:,()]+))?(?::no_consume)?(?::(?P<gpus>[0-9]{1,6}))?")
+"""GPUs of a node; without a number there is one."""
+_MOST = 10**15
+_WITH_OPTIONS = "nvidia-smi"
+
+
+def cluster_in_words(text: str) -> Cluster | None:
+    """Read a cluster as on the command line: ``FORMAT[,OPTIONS]:FILE``, or as `grid`; None for neither."""
+    words, colon, path = text.partition(":")
+    name, comma, options = words.partition(",")
+    if not colon or name not in FORMATS:
+        made, hint = grid(text), suggestion(name, FORMATS) if colon else ""
+        if made is None and hint:
+            raise UsageError(f"no format {name!r} of clusters; {hint}", code="unknown-value", path="cluster")
+        return made
+    if comma and name != _WITH_OPTIONS:
+        raise UsageError(f"cluster {text}: {name} takes no options", code="unknown-option", path="cluster")
+    data = read_text(path)
+    with expecting(data, path, name):
+        return read_gpu_topology(data, path, options) if comma else FORMATS[name](data, path)
+
+
+def read_sinfo(data: bytes | str, source: str) -> Cluster:
+    """Return the nodes that Slurm knows, each once."""
+    lines = Lines(data, source)
+    nodes: dict[str, tuple[Server, ...]] = {}
+    for number, line in lines:
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) != 2:
+            lines.add(
+                number,
+                f"{len(cells)} cells; they are NODELIST|GRES, as sinfo -N -o '%N|%G' prints them",
+                code="wrong-count",
+            )
+        elif cells != ["NODELIST", "GRES"]:
+            _add_nodes(lines, number, cells, nodes)
+    if not any(nodes.values()) and not lines.problems:
+        lines.add(None, "has no node with a GPU", code="empty")
+    lines.raise_if_any()
+    return _switched({name: servers for name, servers in nodes.items() if servers})
+
+
+def _add_nodes(lines: Lines, number: int, cells: list[str], nodes: dict[str, tuple[Server, ...]]) -> None:
+    """Add the nodes of a line, which may be a list as ``gpu[1-4]``."""
+    names = nodes_of(cells[0])
+    counts = Counter[str]()
+    for resource in (one.partition("(")[0].strip() for one in _BETWEEN.split(cells[1])):
+        match = _GPUS.fullmatch(resource)
+        if match is not None:
+            counts[(match["type"] or "gpu").lower()] += int(match["gpus"] or 1)
+        elif resource.partition(":")[0] == "gpu":
+            lines.add(number, f"{resource[:40]!r} is no number of GPUs, as in gpu:a100:8", code="malformed")
+    if names is None or "/" in cells[0]:
+        lines.add(number, f"{cells[0]!r} is no name of a node, and no list of them", code="malformed")
+        return
+    counts = +counts
+    for name in names:
+        several = len(counts) > 1
+        made = tuple(typed_server(f"{name}.{kind}" if several else name, kind, gpus) for kind, gpus in counts.items())
+        if nodes.setdefault(name, made) != made:
+            lines.add(number, f"node {name!r} has other GPUs than in a line before", code="contradiction")
+
+
+def _switched(nodes: Mapping[str, tuple[Server, ...]]) -> Cluster:
+    """Return all nodes behind one switch; the servers of a node of several share a switch of their own."""
+    servers = tuple(server for own in nodes.values() for server in own)
+    if len(servers) == len(nodes):
+        return behind_one_switch(servers)
+    inner = {name: f"{name}-sys" for name, own in nodes.items() if len(own) > 1}
+    links = [Link(one.name, (one.name, inner[name]), BANDWIDTHS["SYS"]) for name in inner for one in nodes[name]]
+    links += [Link(name, (inner.get(name, name), "switch"), LINK_BANDWIDTH) for name in nodes]
+    return Cluster(servers, (*inner.values(), "switch"), tuple(links))
+
+
+def read_graphml(data: bytes | str, source: str) -> Cluster:
+    """Return the servers, switches and links of a graph."""
+    import networkx as nx
+
+    try:
+        graph = nx.parse_graphml(data.decode() if isinstance(data, bytes) else data)
+    except (ParseError, UnicodeDecodeError, nx.NetworkXError, KeyError, ValueError) as error:
+        raise InvalidInputError([Problem(source, f"is no GraphML: {error}", code="malformed")]) from error
+    problems: list[Problem] = []
+    servers: list[Server] = []
+    switches: list[str] = []
+    for name, stated in graph.nodes(data=True):
+        where = f"{source}: node {name!r}"
+        if "gpus" not in stated:
+            switches.append(name)
+        elif "/" in name:
+            problems.append(Problem(where, "the name of a server has no slash", code="malformed"))
+        else:
+            servers.append(_graph_server(name, stated, where, problems))
+    links = [
+        _graph_link(k, ends, stated, f"{source}: edge {k}", problems)
+        for k, (*ends, stated) in enumerate(graph.edges(data=True))
+    ]
+    if not servers and not problems:
+        problems.append(Problem(source, "no node has gpus", code="empty"))
+    if problems:
+        raise InvalidInputError(problems)
+    return Cluster(tuple(servers), tuple(switches), tuple(links))
+
+
+def _graph_server(name: str, stated: Mapping[str, Any], where: str, problems: list[Problem]) -> Server:
+    gpus = _number(stated, "gpus", 1, where, problems)
+    usual = typed_server(name, str(stated.get("gpu_type", "gpu")).lower(), gpus)
+    memory = _number(stated, "gpu_memory", usual.gpu_memory, where, problems)
+    fabric = _number(stated, "fabric_bandwidth", usual.fabric_bandwidth, where, problems)
+    return Server(name, usual.gpu_type, gpus, memory, fabric, usual.fabric_latency_us)
+
+
+def _graph_link(number: int, ends: list[str], stated: Mapping[str, Any], where: str, problems: list[Problem]) -> Link:
+    bandwidth = _number(stated, "bandwidth", LINK_BANDWIDTH, where, problems)
+    latency_us = _number(stated, "latency_us", 0, where, problems, least=0)
+    if ends[0] == ends[1]:
+        problems.append(Problem(where, f"joins {ends[0]!r} to itself", code="duplicate-name"))
+    return Link(str(stated.get("name", f"l{number}")), (ends[0], ends[1]), bandwidth, latency_us)
+
+
+def _number(
+    stated: Mapping[str, Any], key: str, usual: int, where: str, problems: list[Problem], least: int = 1
+) -> int:
+    value = stated.get(key, usual)
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if not whole or not least <= value <= _MOST:
+        problems.append(
+            Problem(where, f"{key} is a whole number of at least {least}, not {value!r}", code="out-of-range")
+        )
+        return max(1, least)
+    return int(value)
+
+
+FORMATS: Mapping[str, Callable[[bytes | str, str], Cluster]] = {
+    "graphml": read_graphml,
+    "sinfo": read_sinfo,
+    _WITH_OPTIONS: read_gpu_topology,
+}
+"""Readers by the name before the colon."""

@@ -1,0 +1,224 @@
+"""Clusters of machines whose GPUs are joined as ``nvidia-smi topo -m`` prints it.
+
+GPUs that connections better than ``SYS`` join, be it over other GPUs, are one server. Its fabric is as fast as the
+slowest connection that is needed to join them all. The servers of one machine share a switch ``host0-sys``, over links
+as fast as ``SYS``; machines are joined by one switch. Columns and rows of network cards are left aside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+from jigsaw_opt.documents.readers.lines import Lines
+from jigsaw_opt.errors import Problem, UsageError
+from jigsaw_opt.instances.gpus import nvlink_bandwidth
+from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.simulation.inputs.clusters import LINK_BANDWIDTH, require_count, typed_server
+
+__all__ = ["BANDWIDTHS", "read_gpu_topology"]
+
+_GB = 10**9
+BANDWIDTHS: Mapping[str, int] = {
+    "NV": 25 * _GB,
+    "PIX": 12 * _GB,
+    "PXB": 12 * _GB,
+    "PHB": 12 * _GB,
+    "NODE": 12 * _GB,
+    "SYS": 10 * _GB,
+}
+"""Bytes a second of a class, one direction, where nothing is stated: an NVLink of the second to the fourth generation,
+of which ``NV4`` has four (one of the fifth is twice as fast); PCI Express 3.0 with 16 lanes; the link between two
+sockets."""
+_APART = "SYS"
+_FORMER_NAMES = {"SOC": _APART, "PSB": "PIX"}
+"""How older drivers, and DCGM, call a class."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_GPU = re.compile(r"GPU[0-9]{1,3}")
+_CELL = re.compile(r"NV(?P<links>[1-9][0-9]?)|PIX|PXB|PHB|NODE|SYS")
+_OPTION = re.compile(r"(?P<key>\w+)=(?P<value>[\w.-]+)", re.ASCII)
+_COUNT = re.compile(r"[1-9][0-9]{0,6}")
+_AMOUNT = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
+_RATES = "=GB/s, ".join(["net", *BANDWIDTHS])
+Pairs = Mapping[tuple[int, int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unstated:
+    """Values that the text does not state: bytes a second, and bytes; None for the usual of the type."""
+
+    stated_rates: Mapping[str, int] = field(default_factory=dict)
+    machines: int = 1
+    gpu_type: str = "gpu"
+    memory: int | None = None
+    network: int = LINK_BANDWIDTH
+
+    @property
+    def rates(self) -> Mapping[str, int]:
+        """Bytes a second of each class."""
+        return {**BANDWIDTHS, "NV": nvlink_bandwidth(self.gpu_type), **self.stated_rates}
+
+
+def read_gpu_topology(data: bytes | str, source: str, options: str = "") -> Cluster:
+    """Return the cluster of equal machines of which the text shows one.
+
+    `options`: words as in ``machines=4,type=a100,memory=80,net=12.5,SYS=16``: GB for the memory of a GPU, GB/s for all
+    others.
+    """
+    chosen = _options(options)
+    lines = Lines(data, source)
+    names, cells = _matrix(lines)
+    pairs = _pairs(lines, names, cells)
+    lines.raise_if_any()
+    require_count(len(names) * chosen.machines, source)
+    islands = tuple(_islands(len(names), pairs, chosen.rates))
+    hosts = [_host(f"host{k}", islands, chosen) for k in range(chosen.machines)]
+    return _joined(hosts, chosen.network)
+
+
+def _options(text: str) -> _Unstated:
+    wrong: list[Problem] = []
+    chosen = _Unstated()
+    for word in text.split(",") if text else ():
+        found = _OPTION.fullmatch(word)
+        changed = None if found is None else _with(chosen, found["key"], found["value"])
+        if changed is None:
+            told = f"{word!r} is none of machines=N, type=NAME, memory=GB, {_RATES}=GB/s, each number above 0"
+            known = found is not None and found["key"] in {"machines", "memory", "net", *BANDWIDTHS}
+            wrong.append(Problem("cluster", told, code="out-of-range" if known else "unknown-option"))
+        chosen = changed or chosen
+    if wrong:
+        raise UsageError.of(wrong)
+    return chosen
+
+
+def _with(options: _Unstated, key: str, value: str) -> _Unstated | None:
+    """Return the options with one more; None where there is none such."""
+    if key == "type":
+        return replace(options, gpu_type=value.lower())
+    if key == "machines":
+        return replace(options, machines=int(value)) if _COUNT.fullmatch(value) else None
+    amount = round(float(value) * _GB) if _AMOUNT.fullmatch(value) else 0
+    if not amount:
+        return None
+    if key in BANDWIDTHS:
+        return replace(options, stated_rates={**options.stated_rates, key: amount})
+    if key == "memory":
+        return replace(options, memory=amount)
+    return replace(options, network=amount) if key == "net" else None
+
+
+def _matrix(lines: Lines) -> tuple[list[str], dict[str, tuple[int, list[str]]]]:
+    """Return the names of the columns with GPUs, and for each GPU its line number and its cells under these columns."""
+    names: list[str] = []
+    places: list[int] = []
+    rows: dict[str, tuple[int, list[str]]] = {}
+    for number, line in lines:
+        first, *rest = _COLOUR.sub("", line).split() or [""]
+        if first.startswith("Legend"):
+            break
+        if not _GPU.fullmatch(first):
+            continue
+        if not names:
+            heads = [first, *rest]
+            places = [
+                k
+                for k, head in enumerate(heads[: heads.index("CPU")] if "CPU" in heads else heads)
+                if _GPU.fullmatch(head)
+            ]
+            names = [heads[k] for k in places]
+        elif first in rows:
+            lines.add(number, f"{first} has a row already", code="duplicate-name")
+        else:
+            rows[first] = number, [_FORMER_NAMES.get(rest[k], rest[k]) for k in places if k < len(rest)]
+    return names, rows
+
+
+def _pairs(lines: Lines, names: Sequence[str], rows: Mapping[str, tuple[int, list[str]]]) -> Pairs:
+    """Return the connection of each two GPUs, with what is wrong with the matrix noted."""
+    if not names:
+        lines.add(None, "has no line that begins with GPU0, as nvidia-smi topo -m prints it", code="unknown-format")
+    for name in dict.fromkeys([*names, *rows]):
+        if name not in rows:
+            lines.add(None, f"{name} has no row", code="missing-field")
+        elif names.count(name) != 1:
+            lines.add(rows[name][0], f"{name} has {names.count(name)} columns", code="wrong-count")
+        else:
+            _check_row(lines, names, name, *rows[name])
+    if lines.problems:
+        return {}
+    pairs = {}
+    for one, other in combinations(range(len(names)), 2):
+        (number, row), back = rows[names[other]], rows[names[one]][1][other]
+        if row[one] != back:
+            lines.add(
+                number, f"{names[other]} to {names[one]} is {row[one]}, and the other way {back}", code="contradiction"
+            )
+        pairs[one, other] = back
+    return pairs
+
+
+def _check_row(lines: Lines, names: Sequence[str], name: str, number: int, row: Sequence[str]) -> None:
+    if len(row) != len(names):
+        lines.add(number, f"{name} has cells for {len(row)} of {len(names)} GPUs", code="wrong-count")
+        return
+    for other, cell in zip(names, row, strict=True):
+        good = cell == "X" if other == name else _CELL.fullmatch(cell)
+        if not good:
+            known = "X" if other == name else f"one of NV#, {', '.join([*BANDWIDTHS][1:])}"
+            lines.add(number, f"{name} to {other} is {known}, not {cell[:20]!r}", code="unknown-value")
+
+
+def _islands(count: int, pairs: Pairs, rates: Mapping[str, int]) -> Iterator[tuple[int, int | None]]:
+    """Yield the number of GPUs of each server, and the rate of its fabric; None where it has one GPU.
+
+    Connections are taken from the fastest on, as Kruskal does: the last that joins two parts is the slowest needed.
+    """
+    part = list(range(count))
+    slowest: dict[int, int] = {}
+    for rate, one, other in sorted(
+        ((_rate(c, rates), *pair) for pair, c in pairs.items() if c != _APART), reverse=True
+    ):
+        kept, gone = part[one], part[other]
+        if kept != gone:
+            part = [kept if each == gone else each for each in part]
+            slowest[kept] = rate
+    yield from ((part.count(each), slowest.get(each)) for each in dict.fromkeys(part))
+
+
+def _rate(cell: str, rates: Mapping[str, int]) -> int:
+    found = _CELL.fullmatch(cell)
+    assert found is not None
+    return int(found["links"]) * rates["NV"] if found["links"] else rates[cell]
+
+
+def _host(name: str, islands: Sequence[tuple[int, int | None]], options: _Unstated) -> Cluster:
+    """Return a machine; the network is plugged in at its first switch, or else at its only server."""
+    names = [name] if len(islands) == 1 else [f"{name}.{k}" for k in range(len(islands))]
+    servers = [_server(each, *island, options) for each, island in zip(names, islands, strict=True)]
+    if len(servers) == 1:
+        return Cluster(tuple(servers))
+    switch = f"{name}-sys"
+    links = (Link(each, (each, switch), options.rates[_APART]) for each in names)
+    return Cluster(tuple(servers), (switch,), tuple(links))
+
+
+def _server(name: str, gpus: int, rate: int | None, options: _Unstated) -> Server:
+    usual = typed_server(name, options.gpu_type, gpus)
+    return replace(
+        usual, gpu_memory=options.memory or usual.gpu_memory, fabric_bandwidth=rate or usual.fabric_bandwidth
+    )
+
+
+def _joined(hosts: Sequence[Cluster], rate: int) -> Cluster:
+    """Return all machines behind one switch, or the only one alone."""
+    servers = tuple(server for host in hosts for server in host.servers)
+    inner = tuple(link for host in hosts for link in host.links)
+    switches = tuple(switch for host in hosts for switch in host.switches)
+    if len(hosts) == 1:
+        return Cluster(servers, switches, inner)
+    plugs = (host.switches[0] if host.switches else host.servers[0].name for host in hosts)
+    outer = tuple(Link(f"net{k}", (plug, "switch"), rate) for k, plug in enumerate(plugs))
+    return Cluster(servers, (*switches, "switch"), (*inner, *outer))

@@ -1,0 +1,1 @@
+"""When a waiting job will start, by simulations of its queue."""

@@ -1,0 +1,1 @@
+"""What a simulation comes to: measures, tables and the folder that holds them."""

@@ -1,0 +1,180 @@
+"""The folder of a simulation: a snapshot while it is put aside, and its tables and report once it has ended.
+
+A snapshot is a JSON document, ``jigsaw-snapshot/5``: what it is of, and the state of the simulation as plain values.
+The setting is not in it but given again, so that the state fits the inputs it came from. Nothing in it names code,
+and nothing of it is trusted: its digests tell damage and other inputs, not who wrote it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from jigsaw_opt.documents import exists, require_writable, write_atomically
+from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.parsing import collection_paused, parse
+from jigsaw_opt.documents.writing import require_alone
+from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
+from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.scheduling.plain import ANYTHING, Plain, conforms, fields, require_newest, whole
+from jigsaw_opt.simulation.engine.recorded import simulation_of
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.results.tables import jobs_csv, rounds_csv, summary_json
+from jigsaw_opt.simulation.simulate import SimulationResult
+
+__all__ = [
+    "RESULTS",
+    "SNAPSHOT",
+    "SUMMARY",
+    "alone_in",
+    "begin",
+    "put_aside",
+    "require_place",
+    "restore",
+    "snapshot",
+    "write_results",
+]
+
+
+_FORMAT = "jigsaw-snapshot/5"
+_TEXT = {"type": "string"}
+_SHAPE = fields(
+    format={"const": _FORMAT}, inputs=_TEXT, state_sha256=_TEXT, time_us=whole(), ended=whole(), state=ANYTHING
+)
+
+
+def snapshot(simulation: Simulation, inputs: str) -> bytes:
+    """Return the state of a simulation as a document."""
+    try:
+        state = _text(simulation.state(), allow_nan=False)
+        digest = _digest(state)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise JigsawError(f"the policy cannot be put aside: its state is not of plain values: {error}") from error
+    header = {
+        "format": _FORMAT,
+        "inputs": _digest(inputs),
+        "state_sha256": digest,
+        "time_us": simulation.now_us,
+        "ended": simulation.ended,
+    }
+    return f'{_text(header)[:-1]},\n"state":{state}}}\n'.encode()
+
+
+def restore(data: bytes, fresh: Simulation, inputs: str, source: str) -> Simulation:
+    """Return the simulation of a snapshot.
+
+    `fresh`: the simulation of the same inputs at its beginning. It becomes that of the snapshot; after an error it must
+    not be used.
+    """
+    with collection_paused():
+        try:
+            tree = _document(data, source)
+            _compare(tree, inputs, source)
+            fresh.restore(tree["state"], f"{source} $.state")
+        except RecursionError:
+            raise InvalidInputError([Problem(source, "nested too deeply", code="too-deep")]) from None
+    return fresh
+
+
+def _document(data: bytes, source: str) -> dict[str, Any]:
+    report = Report()
+    tree: Any = parse(data, source, report)
+    report.raise_if_any()
+    require_newest(tree, _FORMAT, source)
+    if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
+        raise InvalidInputError([Problem(source, "is not a snapshot of a simulation", code="unknown-format")])
+    conforms(tree, _SHAPE, f"{source} $", report)
+    report.raise_if_any()
+    return tree
+
+
+def _compare(tree: dict[str, Any], inputs: str, source: str) -> None:
+    if tree["inputs"] != _digest(inputs):
+        hint = "it goes on only with the inputs, policy and options that it was started with"
+        raise InvalidInputError([Problem(source, "is a snapshot of other inputs", hint, code="mismatch")])
+    if tree["state_sha256"] != _digest(_text(tree["state"])):
+        raise InvalidInputError([Problem(source, "is damaged: what it holds is not what was written", code="damaged")])
+
+
+def _text(value: Plain, allow_nan: bool = True) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, separators=(",", ":"))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+SNAPSHOT = "snapshot"
+SUMMARY = "summary.json"
+RESULTS = ("jobs.csv", "rounds.csv", "report.html", SUMMARY)
+
+
+def require_place(folder: Path, resume: bool = False, force: bool = False) -> None:
+    """Refuse a folder in which nothing can be written, or that holds what would be lost.
+
+    `resume`: the snapshot in it is gone on from; its results take the place of others.
+    """
+    require_writable((folder / SUMMARY).absolute())
+    if force or resume:
+        return
+    if exists(folder / SUMMARY):
+        raise UsageError(
+            f"{folder} holds the results of another run; take another folder, or --force to replace them",
+            code="mismatch",
+            path=str(folder),
+        )
+    if exists(folder / SNAPSHOT):
+        raise UsageError(
+            f"{folder} holds a simulation that was interrupted; --resume goes on, --force begins anew",
+            code="unwritable",
+            path=str(folder),
+        )
+
+
+@contextmanager
+def alone_in(folder: Path, replacing: bool) -> Iterator[None]:
+    """Keep other processes from simulating into a folder meanwhile.
+
+    `replacing`: whether the results of another run, which may have ended a moment ago, may be lost.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        require_alone(handle, folder)
+        require_place(folder, force=replacing)
+        yield
+    finally:
+        os.close(handle)
+
+
+def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:
+    """Return a simulation at its beginning, or where the snapshot in the folder left it."""
+    path, simulation = folder / SNAPSHOT, simulation_of(setting)
+    if not resume:
+        return simulation
+    if not exists(path):
+        raise UsageError(f"there is no {path} to go on from", code="unreadable", path=str(path))
+    return restore(read_file(path), simulation, setting.inputs(), str(path))
+
+
+def put_aside(simulation: Simulation, folder: Path) -> bool:
+    """Write the snapshot if the policy can be put aside; return whether it can."""
+    if simulation.resumable:
+        write_atomically(folder / SNAPSHOT, snapshot(simulation, simulation.setting.inputs()))
+    return simulation.resumable
+
+
+def write_results(folder: Path, result: SimulationResult, report: Callable[[], str]) -> None:
+    """Write all tables, the report, and at last the summary: where it is the others are too, and of the same run."""
+    setting, outcome = result.setting, result.outcome
+    (folder / SUMMARY).unlink(missing_ok=True)
+    text = summary_json(setting, result.summary, outcome.hindrance)
+    tables = jobs_csv(setting, outcome), rounds_csv(outcome), report(), text
+    for name, content in zip(RESULTS, tables, strict=True):
+        write_atomically(folder / name, content.encode())
+    (folder / SNAPSHOT).unlink(missing_ok=True)
