@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance, compile_instance
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy

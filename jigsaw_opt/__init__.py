@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.job import FullDepth as FullDepth
     from jigsaw_opt.problem.job import Job as Job
     from jigsaw_opt.problem.job import StaircaseDepth as StaircaseDepth
+    from jigsaw_opt.problem.measured.replay import Replay as Replay
     from jigsaw_opt.problem.model import Model as Model
     from jigsaw_opt.problem.model import Segment as Segment
     from jigsaw_opt.problem.plan import Plan as Plan
-    from jigsaw_opt.problem.replay import Replay as Replay
     from jigsaw_opt.problem.task_graph import TaskGraph as TaskGraph
     from jigsaw_opt.problem.task_graph import TaskGraphJob as TaskGraphJob
     from jigsaw_opt.problem.workload import TraceJob as TraceJob
@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.result import StoppedBy as StoppedBy
     from jigsaw_opt.solvers.session import Session as Session
     from jigsaw_opt.solvers.solve import solve as solve
-    from jigsaw_opt.solvers.solve_async import solve_async as solve_async
     from jigsaw_opt.solvers.solving import Solving as Solving
+    from jigsaw_opt.solvers.solving import solve_async as solve_async
     from jigsaw_opt.solvers.solving import solving as solving
     from jigsaw_opt.views.notebook import picture as picture
 
@@ -95,7 +95,7 @@ _HOMES = {
     "Plan": "problem.plan",
     "PlanChange": "scheduling.live.plan_change",
     "Problem": "errors",
-    "Replay": "problem.replay",
+    "Replay": "problem.measured.replay",
     "ReplayRequest": "executor.replay.request",
     "Report": "solvers.result",
     "Result": "solvers.result",
@@ -131,7 +131,7 @@ _HOMES = {
     "save_plan": "documents",
     "simulate": "simulation.simulate",
     "solve": "solvers.solve",
-    "solve_async": "solvers.solve_async",
+    "solve_async": "solvers.solving",
     "solving": "solvers.solving",
 }
 """The module of each name."""

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from itertools import permutations, product
 
 from jigsaw_opt.problem import Cluster, Instance, OperationGraph, Operations, compile_instance
+from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.costs import contributors
-from jigsaw_opt.problem.timetable import Gpu
 
 __all__ = ["optimum"]
 

@@ -21,9 +21,9 @@ from jigsaw_opt.problem import (
     compile_instance,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.network.walks import LinkGraph
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.problem.walks import LinkGraph
 from tests.random_fabrics import random_policy
 
 GOALS: tuple[tuple[Horizon, Objective], ...] = (

@@ -9,8 +9,8 @@ from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import timetable_of_orders
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
 from jigsaw_opt.problem import Instance, Plan
-from jigsaw_opt.problem.operations import compile_instance
-from jigsaw_opt.problem.timetable import objective_of
+from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.problem.compiled.timetable import objective_of
 
 
 def random_pipeline(seed: int) -> PipelineProblem:

@@ -32,8 +32,8 @@ ROOMS = (
     "cli",
 )
 SOLVERS = (
-    *("engines", "kernels", "magnitude"),
-    *("bounds", "result", "live", "infeasibility"),
+    *("engines", "kernels"),
+    *("bounds", "result", "infeasibility"),
     *(
         "params",
         "options",
@@ -41,16 +41,15 @@ SOLVERS = (
         "correct",
         "proofs",
         "solve_state",
-        "interruptible",
         "bound_tightening",
         "registry",
     ),
     *("assignments", "activities", "greedy"),
     *("cpsat", "ilp"),
     *("search", "allocation"),
-    *("portfolio", "auto"),
+    "portfolio",
     *("listed", "resolve", "explanation", "phased", "failure_repair"),
-    *("solve", "solving", "solve_async", "session"),
+    *("solve", "solving", "session"),
 )
 """Folders and modules of the room of solvers, from the ground up."""
 ENGINES = {"highspy", "matplotlib", "networkx", "numpy", "ortools", "pulp", "ray", "rich", "torch"}

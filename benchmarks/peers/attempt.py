@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from jigsaw_opt.problem import Operations
-from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attempt import Attempt
 
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.timetable import Timetable
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

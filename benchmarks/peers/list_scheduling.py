@@ -20,8 +20,8 @@ from attempt import Attempt
 from depth import shallow_levels
 
 from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations
+from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.problem.costs import contributors
-from jigsaw_opt.problem.timetable import Gpu, JobDecision, Timetable, assemble, job_end
 
 
 def unsupported(instance: Instance) -> str | None:

@@ -15,7 +15,7 @@ import pyjobshop_peer
 from attempt import Attempt
 
 from jigsaw_opt.problem import Instance
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers import registry
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from attempt import Attempt
 
 from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations
+from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.problem.costs import contributors
-from jigsaw_opt.problem.timetable import Gpu, JobDecision, Timetable, assemble, job_end
 
 _HOT = 0.01
 """Share of the objective that the first moves may well lose; it falls to 0 with the time."""

@@ -17,7 +17,7 @@ from attempt import Attempt
 
 from jigsaw_opt.formulations.cpsat_timetable import serial_end
 from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations
-from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
+from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

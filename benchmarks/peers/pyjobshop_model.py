@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from depth import shallow_levels
 
 from jigsaw_opt.problem import Channel, OperationGraph, Operations
+from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, Timetable, assemble
 from jigsaw_opt.problem.costs import contributors
-from jigsaw_opt.problem.timetable import Gpu, JobDecision, Timetable, assemble
 
 if TYPE_CHECKING:
     import pyjobshop

@@ -9,7 +9,7 @@ from attempt import Attempt
 from pyjobshop_model import ShopModel
 
 from jigsaw_opt.problem import FullDepth, Instance, Operations, StaircaseDepth
-from jigsaw_opt.problem.timetable import Gpu
+from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.solvers.greedy import greedy_timetable
 
 _MOST_SERVERS = 4

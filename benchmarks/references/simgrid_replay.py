@@ -24,10 +24,10 @@ from jigsaw_opt.instances import load, names
 from jigsaw_opt.planning.shifts.jobs import OwnIteration, RepeatedJob
 from jigsaw_opt.planning.shifts.link_rates import simulate_shared
 from jigsaw_opt.problem import Plan, compile_instance
-from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.contention import FairSharing
+from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.network.contention import FairSharing
 from jigsaw_opt.solvers.activities.flat import network_of
 from jigsaw_opt.solvers.solve import solve
 

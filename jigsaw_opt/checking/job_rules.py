@@ -1,4 +1,4 @@
-"""Rules for some jobs and for the resources that they share, on either horizon (specification: correct-plan)."""
+"""Rules for some jobs and the resources that they share, on either horizon (specification: correct-plan, placement)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,31 @@ from jigsaw_opt.checking.depth import depth
 from jigsaw_opt.checking.document import contents
 from jigsaw_opt.checking.jobs import CheckedJob
 from jigsaw_opt.checking.lanes import overlaps
-from jigsaw_opt.checking.placement import placement
 from jigsaw_opt.checking.power import power
 from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob, task_graph_violations
 from jigsaw_opt.checking.timing import timing, wrap
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
 
-__all__ = ["of_jobs"]
+__all__ = ["of_jobs", "placement"]
+
+
+def placement(job: CheckedJob, cluster: Cluster) -> Iterator[Violation]:
+    """Check that GPUs exist, differ, and run the model, and servers reach each other (specification: placement)."""
+    worker_of: dict[str, int] = {}
+    for worker, (gpu, server) in enumerate(zip(job.plan.gpus, job.servers, strict=True)):
+        path = f"{job.path}.gpus[{worker}]"
+        if server is None:
+            yield Violation("placement", path, f"the cluster has no GPU {gpu!r}")
+        elif job.durations[worker] is None:
+            message = f"GPU {gpu} is a {cluster.servers[server].gpu_type}, which model {job.job.model!r} cannot run on"
+            yield Violation("placement", path, message)
+        first = worker_of.setdefault(gpu, worker)
+        if first != worker:
+            yield Violation("placement", path, f"GPU {gpu} also holds worker {first} of the job")
+    complete = len(job.servers) == job.job.workers and None not in job.servers
+    if complete and job.exchange is None:
+        yield Violation("placement", f"{job.path}.gpus", "no route joins all the servers of the job")
 
 
 def of_jobs(

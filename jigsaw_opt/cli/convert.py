@@ -14,7 +14,7 @@ from jigsaw_opt.cli.parser import file_or_stdout
 if TYPE_CHECKING:
     from jigsaw_opt.instances.gpus import GpuType
     from jigsaw_opt.problem.instance import Instance
-    from jigsaw_opt.problem.layers import LayerGraph
+    from jigsaw_opt.problem.measured.layers import LayerGraph
     from jigsaw_opt.problem.model import Model
     from jigsaw_opt.problem.task_graph import TaskGraph
 
@@ -328,7 +328,7 @@ def _layers(arguments: argparse.Namespace) -> LayerGraph:
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents.readers import read_deeppool_layers, read_kineto_layers, read_layer_graph
     from jigsaw_opt.instances.configurations import read_estimated_layers
-    from jigsaw_opt.problem.layers import LayerGraph, chain_edges
+    from jigsaw_opt.problem.measured.layers import LayerGraph, chain_edges
 
     path, gpu_type = arguments.profiles[0], arguments.gpu_type
     with _reading(path, arguments.format) as data:

@@ -149,7 +149,7 @@ def _found(
     if not arguments.repair:
         return [(effect, None) for effect in each]
     from jigsaw_opt.solvers.failure_repair import repaired
-    from jigsaw_opt.solvers.interruptible import interruptible
+    from jigsaw_opt.solvers.stop import interruptible
 
     def repair(effect: FailureEffect) -> FailureRepair | None:
         if options.cancel.is_set() or not (effect.stopped or effect.rerouted):

@@ -270,7 +270,7 @@ def _run_search(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int
     from jigsaw_opt.cli.progress import progress
     from jigsaw_opt.planning.pipeline.recognising import orders_of
     from jigsaw_opt.planning.pipeline.search import search_schedule
-    from jigsaw_opt.solvers.interruptible import interruptible
+    from jigsaw_opt.solvers.stop import interruptible
 
     limit = 20.0 if arguments.time_limit is None and arguments.work_limit is None else arguments.time_limit
     options = effort(arguments, time_limit=limit)

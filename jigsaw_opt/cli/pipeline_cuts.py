@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jigsaw_opt.planning.joint import JointPlan, PipelineChoices
-    from jigsaw_opt.problem.layers import LayerGraph
+    from jigsaw_opt.problem.measured.layers import LayerGraph
 
 __all__ = ["CHOICES", "UNKNOWN_INPUT", "configure_cuts", "memory_of", "numbers_of", "run_cuts"]
 
@@ -105,7 +105,7 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.planning.joint import plan_pipeline
     from jigsaw_opt.planning.joint.comparison import partition_of, step_range_us
     from jigsaw_opt.planning.partition.document import partition_tree
-    from jigsaw_opt.solvers.interruptible import interruptible
+    from jigsaw_opt.solvers.stop import interruptible
     from jigsaw_opt.text import json_text
 
     require_output(arguments.cuts, arguments.partition, arguments.output, arguments.plan)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.replay.records import InterruptedRunError
     from jigsaw_opt.executor.replay.request import ReplaySettings
     from jigsaw_opt.problem import Instance, Plan
-    from jigsaw_opt.problem.replay import Replay
+    from jigsaw_opt.problem.measured.replay import Replay
 
 HELP = "carry a plan out with PyTorch and measure it"
 _PERIODS = 10

@@ -7,7 +7,7 @@ from dataclasses import asdict, astuple
 from typing import Any
 
 from jigsaw_opt.cli.output import print_json, print_table
-from jigsaw_opt.problem.replay import MeasuredGpu, MeasuredPhase, Replay, ReplaySummary
+from jigsaw_opt.problem.measured.replay import MeasuredGpu, MeasuredPhase, Replay, ReplaySummary
 from jigsaw_opt.text import named
 
 __all__ = ["print_replay"]

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.partition.result import Partition
     from jigsaw_opt.planning.pipeline.model_parts import ModelParts
     from jigsaw_opt.problem.instance import Instance
-    from jigsaw_opt.problem.layers import LayerGraph
+    from jigsaw_opt.problem.measured.layers import LayerGraph
+    from jigsaw_opt.problem.measured.replay import Replay
     from jigsaw_opt.problem.plan import Plan
-    from jigsaw_opt.problem.replay import Replay
     from jigsaw_opt.views.lanes import Picture
 
 __all__ = [

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from jigsaw_opt.problem import Instance, Iteration, JobPlan, Model, Phase, Plan
-from jigsaw_opt.problem.layers import LayerGraph
+from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.plan import Execution, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import plain
 from jigsaw_opt.problem.rules.layers import check_layers

@@ -17,8 +17,8 @@ from jigsaw_opt.errors import require_a
 from jigsaw_opt.problem import Instance, Plan
 
 if TYPE_CHECKING:
-    from jigsaw_opt.problem.layers import LayerGraph
-    from jigsaw_opt.problem.replay import Replay
+    from jigsaw_opt.problem.measured.layers import LayerGraph
+    from jigsaw_opt.problem.measured.replay import Replay
 
 __all__ = [
     "decode_document",

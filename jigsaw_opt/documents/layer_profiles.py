@@ -9,7 +9,7 @@ from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.pipedream import read_layer_graph
 from jigsaw_opt.documents.recognising import expecting, likely_form
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.layers import check_layers
 from jigsaw_opt.problem.rules.report import Report, quoted

@@ -12,16 +12,7 @@ from typing import Any
 from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.recognising import stated_kind
 from jigsaw_opt.errors import Problem
-from jigsaw_opt.problem.measured_times import (
-    MeasuredBlock,
-    MeasuredIteration,
-    MeasuredJob,
-    MeasuredOperation,
-    MeasuredStep,
-    Timeline,
-)
-from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan, Transfer
-from jigsaw_opt.problem.replay import (
+from jigsaw_opt.problem.measured.replay import (
     Baseline,
     JobCycle,
     KindError,
@@ -31,6 +22,15 @@ from jigsaw_opt.problem.replay import (
     Replay,
     ReplaySummary,
 )
+from jigsaw_opt.problem.measured.times import (
+    MeasuredBlock,
+    MeasuredIteration,
+    MeasuredJob,
+    MeasuredOperation,
+    MeasuredStep,
+    Timeline,
+)
+from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan, Transfer
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.schemas import Kind
 from jigsaw_opt.problem.rules.structure import structure

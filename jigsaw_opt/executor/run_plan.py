@@ -17,7 +17,7 @@ from jigsaw_opt.text import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jigsaw_opt.problem.replay import Replay
+    from jigsaw_opt.problem.measured.replay import Replay
 
 __all__ = ["run_plan"]
 

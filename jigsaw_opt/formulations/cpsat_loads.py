@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from jigsaw_opt.formulations.cpsat_memory import add_gpu_memory
 from jigsaw_opt.formulations.cpsat_model import add_apart, new_model
-from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
-from jigsaw_opt.problem.critical import candidate_levels, exchange_over, tails_us
-from jigsaw_opt.problem.memory import deepest_level, most_bytes
-from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled import critical
+from jigsaw_opt.problem.compiled.critical import candidate_levels, exchange_over, tails_us
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.costs import EXACT_IN_64_BITS, deepest_level, most_bytes
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jigsaw_opt.problem.clock import check_deadline
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.timetable import Timetable
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

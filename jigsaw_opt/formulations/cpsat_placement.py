@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_memory import add_gpu_memory
 from jigsaw_opt.formulations.cpsat_model import add_apart, new_model
-from jigsaw_opt.problem.critical import candidate_levels, usable_gpus
-from jigsaw_opt.problem.memory import deepest_level, needed_bytes
-from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.critical import candidate_levels, usable_gpus
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.costs import deepest_level, needed_bytes
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -15,9 +15,9 @@ from fractions import Fraction
 from typing import Any
 
 from jigsaw_opt.instances.recipes import BALANCED, COVERED, FREE, FULL, GBIT, SHALLOW, STAIRCASE, Recipe
-from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.compiled import critical
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.instance import Instance, Objective
-from jigsaw_opt.problem.operations import OperationGraph, Operations, compile_instance
 
 __all__ = ["crowded", "shortened"]
 

@@ -16,15 +16,13 @@ from jigsaw_opt.instances.crowded import crowded, shortened
 from jigsaw_opt.instances.gpus import server
 from jigsaw_opt.instances.profiles import estimate_name, profile
 from jigsaw_opt.instances.recipes import FAMILIES, Recipe
-from jigsaw_opt.instances.sizes import require_size
-from jigsaw_opt.instances.topologies import TOPOLOGIES
+from jigsaw_opt.instances.topologies import TOPOLOGIES, require_size
 from jigsaw_opt.problem.cluster import Cluster, Server
-from jigsaw_opt.problem.costs import staircase
+from jigsaw_opt.problem.compiled.timetable import Gpu
+from jigsaw_opt.problem.costs import needed_bytes, staircase
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
-from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.timetable import Gpu
 from jigsaw_opt.text import nearest
 
 __all__ = ["Draft", "HiddenPlace", "draft", "families", "generate"]

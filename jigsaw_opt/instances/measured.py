@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.instances.sizes import require_size
-from jigsaw_opt.instances.topologies import TOPOLOGIES
+from jigsaw_opt.instances.topologies import TOPOLOGIES, require_size
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.depth import CHOICES, Depth, chosen_depth
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective

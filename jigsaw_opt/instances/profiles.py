@@ -24,7 +24,7 @@ from jigsaw_opt.instances.architectures import ARCHITECTURES, Unit
 from jigsaw_opt.instances.gpus import GPU_TYPES, GpuType, data_sheet
 from jigsaw_opt.instances.layers import Layer
 from jigsaw_opt.problem.costs import ceil_fraction
-from jigsaw_opt.problem.layers import MeasuredLayer
+from jigsaw_opt.problem.measured.layers import MeasuredLayer
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.text import nearest
 

@@ -1,13 +1,16 @@
-"""Ways to join servers by links."""
+"""Ways to join servers by links, and how large an instance is made at most."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.workload import MOST_GPUS
 
-__all__ = ["TOPOLOGIES", "Topology"]
+__all__ = ["TOPOLOGIES", "Topology", "require_size"]
+
 
 Topology = Callable[[Sequence[Server], int, int], Cluster]
 """Servers, bandwidth of a server's link in bytes per second, and its latency in microseconds."""
@@ -68,3 +71,12 @@ def _cable(first: str, second: str, bandwidth: int, latency_us: int) -> Link:
 
 TOPOLOGIES: Mapping[str, Topology] = {t.__name__: t for t in (separate, star, line, ring, tree)}
 """Topologies by name."""
+
+
+def require_size(gpus: int, workers: int = 0) -> None:
+    """Refuse what would be made with more GPUs or workers than memory is likely to hold."""
+    if max(gpus, workers) > MOST_GPUS:
+        asked = f"{gpus:,} GPUs" + (f" and {workers:,} workers" if workers else "")
+        raise UsageError(
+            f"an instance is made with {MOST_GPUS:,} GPUs and as many workers at most, not {asked}", code="too-large"
+        )

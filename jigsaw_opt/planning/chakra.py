@@ -11,11 +11,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from jigsaw_opt.documents.chakra_trace import ALL_REDUCE, BARRIER, COLLECTIVE, COMPUTE, RECEIVE, SEND, ChakraNode
-from jigsaw_opt.problem.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
+from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
-from jigsaw_opt.problem.timetable import Gpu
 from jigsaw_opt.solvers.activities.flat import network_of
 
 __all__ = ["ChakraTraces", "chakra_traces"]

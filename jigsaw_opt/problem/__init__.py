@@ -1,10 +1,10 @@
 """The data of the problem: cluster, models, jobs, instance, plan, and compiled jobs with their operations."""
 
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Routes, Server
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.plan import (
     Block,
     Execution,

@@ -8,10 +8,10 @@ from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
+from jigsaw_opt.problem.network.walks import LinkGraph, PolicyAutomaton, least_walk, walk_lengths
 from jigsaw_opt.problem.power import PowerCap, caps_without
-from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.walks import LinkGraph, PolicyAutomaton, least_walk, walk_lengths
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -1,11 +1,28 @@
-"""Exact integer costs that are not a model's own (specification: transfer)."""
+"""Exact integer costs that are not a model's own, and the memory of a GPU (specification: transfer, memory)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-__all__ = ["EXACT_IN_64_BITS", "ceil_div", "ceil_fraction", "contributors", "lower_hull", "staircase", "transfer_us"]
+if TYPE_CHECKING:
+    from jigsaw_opt.problem.compiled.operations import OperationGraph
+
+__all__ = [
+    "EXACT_IN_64_BITS",
+    "ceil_div",
+    "ceil_fraction",
+    "contributors",
+    "deepest_level",
+    "levels_within",
+    "lower_hull",
+    "most_bytes",
+    "needed_bytes",
+    "staircase",
+    "transfer_us",
+]
+
 
 EXACT_IN_64_BITS = 2**62
 """Numbers up to this, and sums of two of them, are integers of 64 bits."""
@@ -55,3 +72,30 @@ def _is_above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, 
     """Return whether the middle point lies on or above the line through the others."""
     (a, f), (b, g), (c, h) = first, middle, last
     return (g - f) * (c - a) >= (h - f) * (b - a)
+
+
+def needed_bytes(workers: Iterable[tuple[int, int]]) -> int:
+    """Return the bytes that a GPU needs for some workers.
+
+    `workers`: for each the bytes of its state, and of its activations at its largest level.
+    """
+    states = largest = 0
+    for state, activations in workers:
+        states += state
+        largest = max(largest, activations)
+    return states + largest
+
+
+def most_bytes(jobs: Iterable[OperationGraph]) -> int:
+    """Return the bytes that a GPU needs at most for one worker of each job, whatever their levels."""
+    return needed_bytes((job.state_bytes, job.activation_bytes[-1]) for job in jobs)
+
+
+def levels_within(activation_bytes: Sequence[int], room: int) -> int:
+    """Return the largest level whose activations fit into so many bytes, 0 for none."""
+    return sum(size <= room for size in activation_bytes)
+
+
+def deepest_level(job: OperationGraph, memory: int) -> int:
+    """Return the largest level of a worker that is alone on a GPU with so much memory, 0 for none."""
+    return levels_within(job.activation_bytes, memory - job.state_bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.problem.walks import Hop, LinkGraph, least_walk
+from jigsaw_opt.problem.network.walks import Hop, LinkGraph, least_walk
 from jigsaw_opt.routing.traffic import RoutedFlow
 
 __all__ = ["RoutePlanner"]

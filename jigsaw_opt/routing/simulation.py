@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.walks import LinkGraph, least_walk
+from jigsaw_opt.problem.network.walks import LinkGraph, least_walk
 from jigsaw_opt.routing.mechanisms.mechanism import Mechanism
 from jigsaw_opt.routing.traffic import LinkChange, Packet, RoutedFlow, TrafficFlow, routed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jigsaw_opt.problem.route_policy import FREE, RoutePolicy
-from jigsaw_opt.problem.walks import LinkGraph, PolicyAutomaton
+from jigsaw_opt.problem.network.route_policy import FREE, RoutePolicy
+from jigsaw_opt.problem.network.walks import LinkGraph, PolicyAutomaton
 
 __all__ = ["LinkChange", "Packet", "RoutedFlow", "TrafficFlow", "routed"]
 

@@ -9,9 +9,9 @@ from numbers import Integral
 
 from jigsaw_opt.errors import Problem, UsageError, kind_of
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.contention import LinkSharing
 from jigsaw_opt.problem.data_table import DataTable
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.network.contention import LinkSharing
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.performance import Contention, Performance
 from jigsaw_opt.scheduling.policy import Policy

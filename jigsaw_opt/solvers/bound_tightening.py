@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bounds import stronger_bounds
 from jigsaw_opt.solvers.solve_state import SolveState
 

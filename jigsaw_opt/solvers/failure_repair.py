@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan, PlanStatus
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide

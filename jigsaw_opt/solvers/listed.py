@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, PluginError, UsageError
 from jigsaw_opt.problem import clock
+from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import Operations, compile_instance
-from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.parameters import require_parameters
@@ -77,7 +77,7 @@ def acting(method: Solver, instance: Instance) -> Solver:
     """Return the method that a solve of an instance comes down to: the one that `auto` chooses, or the same."""
     if method.name != "auto":
         return method
-    from jigsaw_opt.solvers.auto import Auto  # Here, as it imports all methods.
+    from jigsaw_opt.solvers.portfolio.auto import Auto  # Here, as it imports all methods.
 
     return method.choose(instance) if isinstance(method, Auto) else method
 

@@ -16,8 +16,8 @@ from jigsaw_opt.solvers.engines.parameters import Parameter
 from jigsaw_opt.text import suggestion
 
 if TYPE_CHECKING:
-    from jigsaw_opt.problem.operations import Operations
-    from jigsaw_opt.problem.timetable import Timetable
+    from jigsaw_opt.problem.compiled.operations import Operations
+    from jigsaw_opt.problem.compiled.timetable import Timetable
     from jigsaw_opt.solvers.params import SearchParams
 
 __all__ = ["LIMITS", "MOST_THREADS", "GivenOptions", "Options", "options_of", "required_options"]

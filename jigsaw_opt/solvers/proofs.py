@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, instant_bounds
 from jigsaw_opt.solvers.infeasibility import broken_together, exceeded_guarantees
 from jigsaw_opt.solvers.options import Options

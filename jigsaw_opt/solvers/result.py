@@ -1,4 +1,4 @@
-"""What a solver returns."""
+"""What a solver returns, and the events of a solve under way."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ __all__ = [
     "Conflict",
     "Event",
     "ExactModel",
+    "LiveEvent",
     "MoveRecord",
     "Report",
     "Result",
@@ -263,3 +264,27 @@ class Result:
 def relative_gap(objective: int, bound: int) -> float:
     """Return ``(objective - bound) / objective``, or 0 where the bound is no less than the objective."""
     return (objective - bound) / objective if objective > bound else 0.0
+
+
+class LiveEvent(Event):
+    """An event whose plan can be asked for, from any thread."""
+
+    _obtain: Callable[[], Plan | None]
+    _plan: Plan | None = None
+
+    @classmethod
+    def of(cls, event: Event, obtain: Callable[[], Plan | None]) -> LiveEvent:
+        """Return an event with a plan.
+
+        `obtain`: makes and checks the plan; None where there is none, or no time to check it.
+        """
+        live = cls(*event)
+        live._obtain = obtain
+        return live
+
+    @property
+    def plan(self) -> Plan | None:
+        """Return the best plan at this event, made and checked when it is first asked for."""
+        if self._plan is None:
+            self._plan = self._obtain()
+        return self._plan

@@ -13,8 +13,8 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.solvers.auto import AUTO
 from jigsaw_opt.solvers.options import GivenOptions, Options
+from jigsaw_opt.solvers.portfolio.auto import AUTO
 from jigsaw_opt.solvers.resolve import Fix, placements_of
 from jigsaw_opt.solvers.resolve.fix import has_begun
 from jigsaw_opt.solvers.resolve.remaining import in_progress_at, shifted_jobs

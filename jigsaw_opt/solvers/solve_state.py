@@ -19,15 +19,14 @@ from jigsaw_opt import __version__
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import EngineDiedError, OutOfTimeError, UsageError
 from jigsaw_opt.problem import clock
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Timetable, lateness_us, objective_of
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.problem.timetable import Timetable, lateness_us, objective_of
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.stoppable import run_all_stoppable
-from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.proofs import NO_BOUND, Proofs, first_bound, searched_part
 from jigsaw_opt.solvers.result import (
@@ -35,6 +34,7 @@ from jigsaw_opt.solvers.result import (
     Conflict,
     Event,
     ExactModel,
+    LiveEvent,
     MoveRecord,
     Report,
     Result,

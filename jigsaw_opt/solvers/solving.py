@@ -1,7 +1,8 @@
-"""A solve as an iterator: its events one after the other, while it goes on beside."""
+"""A solve that goes on beside its caller: as an iterator of its events, and in an event loop."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -16,10 +17,10 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
 from jigsaw_opt.solvers.registry import Solver
 from jigsaw_opt.solvers.resolve import Fix
-from jigsaw_opt.solvers.result import Event, Result
+from jigsaw_opt.solvers.result import Event, Report, Result
 from jigsaw_opt.solvers.solve import solve
 
-__all__ = ["Solving", "solving"]
+__all__ = ["Solving", "solve_async", "solving"]
 
 
 def solving(
@@ -155,3 +156,39 @@ class _Newest:
             self._changed.wait_for(lambda: self._event is not None or self._ended)
             event, self._event = self._event, None
             return event
+
+
+async def solve_async(
+    instance: Instance,
+    method: str | Solver = "auto",
+    options: Options | None = None,
+    *,
+    start: Plan | None = None,
+    fix: Fix | None = None,
+    on_event: Report | None = None,
+    **option: Unpack[GivenOptions],
+) -> Result:
+    """Solve in a thread of its own, as `solve` does.
+
+    Where the task is cancelled, as by `asyncio.wait_for`, the flag `Options.cancel` is set: the solve ends at its next
+    look at it, and its result is dropped.
+
+    Parameters
+    ----------
+    instance, method, options, start, fix, on_event, **option
+        As of `solve`; `on_event` is called in that thread.
+
+    Raises
+    ------
+    JigsawError
+        As of `solve`.
+    """
+    asked = options_of(options, option)
+    begun = asyncio.to_thread(solve, instance, method, asked, start=start, fix=fix, on_event=on_event)
+    running = asyncio.ensure_future(begun)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        asked.cancel.set()
+        running.add_done_callback(lambda done: done.cancelled() or done.exception())  # looked at, or Python complains
+        raise

@@ -1,14 +1,18 @@
-"""Stop rules: each one says whether it holds for a solve under way, and what it is called."""
+"""Stop rules of a solve: each one says whether it holds, and what it is called; and computing that a signal ends."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy, relative_gap
+from jigsaw_opt.system.interrupts import on_interrupt
 
 __all__ = [
     "Gap",
@@ -19,6 +23,7 @@ __all__ = [
     "StopRule",
     "Target",
     "TimeLimit",
+    "interruptible",
     "stop_rules",
 ]
 
@@ -135,3 +140,24 @@ def stop_rules(options: Options) -> tuple[StopRule, ...]:
     if options.time_limit is not None:
         rules.append(TimeLimit(options.time_limit))
     return tuple(rules)
+
+
+@contextmanager
+def interruptible(options: Options) -> Iterator[None]:
+    """Let a signal set the cancel flag of the options in place of ending the program.
+
+    What is computed in the block looks at the flag, and ends within a second of it with its best result.
+    """
+    came: list[bool] = []
+
+    def cancel() -> None:
+        came.append(True)
+        options.cancel.set()
+
+    with on_interrupt(cancel):
+        try:
+            yield
+        except OutOfTimeError:
+            if came:
+                raise KeyboardInterrupt from None
+            raise

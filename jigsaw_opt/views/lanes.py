@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jigsaw_opt.errors import TooLargeError, require_a
 from jigsaw_opt.problem.cluster import Routes
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph, compile_task_graph
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph, compile_task_graph
+from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.measured_times import MeasuredJob
+from jigsaw_opt.problem.measured.replay import MeasuredPhase
+from jigsaw_opt.problem.measured.times import MeasuredJob
 from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, TaskGraphJobPlan
-from jigsaw_opt.problem.replay import MeasuredPhase
 from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
-from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.text import counted
 from jigsaw_opt.views.colour import GREY, job_colour
 from jigsaw_opt.views.memory import MemoryUse, memory_use

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple
 
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.timetable import job_end
+from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.memory import needed_bytes
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
-from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["MemoryStep", "MemoryUse", "memory_use"]
 

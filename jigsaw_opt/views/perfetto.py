@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from jigsaw_opt.problem.measured.replay import MeasuredPhase
 from jigsaw_opt.problem.plan import Phase
-from jigsaw_opt.problem.replay import MeasuredPhase
 from jigsaw_opt.views.lanes import Interval, Lane, Picture
 
 __all__ = ["perfetto_trace"]

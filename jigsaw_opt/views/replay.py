@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import chain
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.measured_times import Timeline
+from jigsaw_opt.problem.measured.replay import Replay
+from jigsaw_opt.problem.measured.times import Timeline
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
-from jigsaw_opt.problem.replay import Replay
 from jigsaw_opt.text import duration
 from jigsaw_opt.views.lanes import ClusterLanes, Interval, Lane, Picture, picture
 

@@ -24,7 +24,7 @@ from jigsaw_opt.problem import (
     Server,
     compile_instance,
 )
-from jigsaw_opt.problem.timetable import objective_of
+from jigsaw_opt.problem.compiled.timetable import objective_of
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from tests.oracle import optimum
 from tests.random_instances import random_instance

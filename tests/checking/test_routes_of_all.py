@@ -14,7 +14,7 @@ from jigsaw_opt.checking.checker import violations
 from jigsaw_opt.checking.network import RouteFinder
 from jigsaw_opt.documents import encode_instance, encode_plan, instance_sha256
 from jigsaw_opt.problem.cluster import Cluster, Link, Routes, Server
-from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.random_fabrics import random_fabric, random_policy

@@ -9,7 +9,7 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import encode_layers
-from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from tests.refusals import ends
 
 PROFILE = """\

@@ -30,7 +30,7 @@ from jigsaw_opt.problem import (
     TaskGraphTransfer,
     Transfer,
 )
-from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 
 LARGEST = 2**53 - 1
 TYPES = ["v100", "a100", ""]

@@ -13,7 +13,7 @@ from jigsaw_opt.documents import make_folder
 from jigsaw_opt.documents.file_bytes import unpacked_head
 from jigsaw_opt.documents.files import exists
 from jigsaw_opt.problem import Link
-from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from tests.refusals import misuse, refuses
 
 

@@ -20,7 +20,7 @@ from jigsaw_opt.documents import (
     schema,
 )
 from jigsaw_opt.problem import Block, FreeDepth, Instance, Iteration, JobPlan, Plan
-from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from tests.work import lines_executed
 
 INSTANCE_SCHEMA = Draft202012Validator(schema("instance"))

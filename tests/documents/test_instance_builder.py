@@ -24,7 +24,7 @@ from jigsaw_opt import (
 from jigsaw_opt.documents import encode_model
 from jigsaw_opt.instances import load, names
 from jigsaw_opt.problem import Slot, TaskGraphBlock
-from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from tests.refusals import refused
 
 PAIR = Path(__file__).parents[1] / "data" / "pair.json"

@@ -12,7 +12,7 @@ import pytest
 
 from jigsaw_opt.documents.readers import read_kineto_layers
 from jigsaw_opt.errors import InvalidInputError
-from jigsaw_opt.problem.layers import MeasuredLayer
+from jigsaw_opt.problem.measured.layers import MeasuredLayer
 from tests.refusals import carries
 
 CASE = Path(__file__).parents[1] / "data/cases/kineto/t_rf.json.gz"

@@ -16,7 +16,7 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_layers, encode_layers, encode_model, load_document, read_layers, schema
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Model, Segment
-from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from tests.refusals import carries, misuse
 
 GRAPH = """\

@@ -17,7 +17,7 @@ from jigsaw_opt.documents.readers import read_deeppool, read_deeppool_layers, re
 from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Server
-from jigsaw_opt.problem.layers import parts_of
+from jigsaw_opt.problem.measured.layers import parts_of
 from tests.refusals import carries, misuse, refuses
 
 PIPEDREAM = ["alexnet", "densenet121", "gnmt", "resnet50", "resnext101", "vgg16"]

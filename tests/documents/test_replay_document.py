@@ -14,8 +14,8 @@ from jigsaw_opt.documents import load_document, load_replay, schema
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, plan_sha256
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Phase, Plan
-from jigsaw_opt.problem.measured_times import MeasuredJob, MeasuredOperation, MeasuredStep
-from jigsaw_opt.problem.replay import Baseline, MeasuredPhase, MeasuredRestart, Replay, ReplaySummary
+from jigsaw_opt.problem.measured.replay import Baseline, MeasuredPhase, MeasuredRestart, Replay, ReplaySummary
+from jigsaw_opt.problem.measured.times import MeasuredJob, MeasuredOperation, MeasuredStep
 from tests.refusals import misuse, refuses
 from tests.views.test_replay_view import SUMMARY, carried_out
 

@@ -9,7 +9,7 @@ from typing import Any
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_instance, load_replay, save_instance, save_plan
 from jigsaw_opt.problem import Instance
-from jigsaw_opt.problem.replay import Replay
+from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 

@@ -24,11 +24,11 @@ from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
 from jigsaw_opt.planning.burst import burst_instance, exact_plan  # noqa: E402
 from jigsaw_opt.planning.burst.recognising import gpus_per_layer  # noqa: E402
 from jigsaw_opt.problem import Instance, Model  # noqa: E402
+from jigsaw_opt.problem.compiled.timetable import job_end  # noqa: E402
 from jigsaw_opt.problem.job import Job, StaircaseDepth  # noqa: E402
 from jigsaw_opt.problem.model import Segment  # noqa: E402
 from jigsaw_opt.problem.rules.keyed import altered  # noqa: E402
 from jigsaw_opt.problem.task_graph import Edge, TaskGraphJob  # noqa: E402
-from jigsaw_opt.problem.timetable import job_end  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.solve import solve  # noqa: E402
 

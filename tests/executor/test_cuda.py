@@ -15,8 +15,8 @@ from jigsaw_opt.executor.exchange.by_bucket import GradientExchange  # noqa: E40
 from jigsaw_opt.executor.models.building import build_network, even_segments, replica  # noqa: E402
 from jigsaw_opt.executor.profiling import profile_replica  # noqa: E402
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402
-from jigsaw_opt.problem.measured_times import MeasuredBlock  # noqa: E402
-from jigsaw_opt.problem.replay import Replay  # noqa: E402
+from jigsaw_opt.problem.measured.replay import Replay  # noqa: E402
+from jigsaw_opt.problem.measured.times import MeasuredBlock  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

@@ -30,8 +30,8 @@ from jigsaw_opt.documents import (  # noqa: E402
 from jigsaw_opt.documents.replay import encode_replay  # noqa: E402
 from jigsaw_opt.executor.replay.presence import planned_bytes, seams  # noqa: E402
 from jigsaw_opt.problem import Block, Instance, Iteration, JobPlan, Plan, Transfer  # noqa: E402
-from jigsaw_opt.problem.replay import Replay  # noqa: E402
-from jigsaw_opt.problem.timetable import job_end  # noqa: E402
+from jigsaw_opt.problem.compiled.timetable import job_end  # noqa: E402
+from jigsaw_opt.problem.measured.replay import Replay  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.solve import solve  # noqa: E402
 

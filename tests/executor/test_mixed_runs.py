@@ -44,9 +44,9 @@ from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem  
 from jigsaw_opt.planning.pipeline.together import add_pipeline  # noqa: E402
 from jigsaw_opt.planning.pipeline.torch_csv import torch_schedules  # noqa: E402
 from jigsaw_opt.problem import Instance, Plan  # noqa: E402
-from jigsaw_opt.problem.measured_times import MeasuredIteration  # noqa: E402
+from jigsaw_opt.problem.measured.replay import JobCycle, Replay  # noqa: E402
+from jigsaw_opt.problem.measured.times import MeasuredIteration  # noqa: E402
 from jigsaw_opt.problem.plan import Iteration, TaskGraphIteration, TaskGraphJobPlan  # noqa: E402
-from jigsaw_opt.problem.replay import JobCycle, Replay  # noqa: E402
 from jigsaw_opt.problem.rules.keyed import altered  # noqa: E402
 from jigsaw_opt.problem.task_graph import TaskGraphJob  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402

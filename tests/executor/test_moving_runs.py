@@ -26,7 +26,7 @@ from jigsaw_opt.executor.replay.evaluation import replay_of  # noqa: E402
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport  # noqa: E402
 from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
 from jigsaw_opt.problem import Block, Instance, Iteration, JobPlan, Phase, PhaseGroup, Plan  # noqa: E402
-from jigsaw_opt.problem.replay import Replay  # noqa: E402
+from jigsaw_opt.problem.measured.replay import Replay  # noqa: E402
 
 HOSTS = ("h0/0", "h1/0")
 RESTART_US = 100

@@ -22,7 +22,7 @@ from jigsaw_opt.errors import PluginError  # noqa: E402
 from jigsaw_opt.executor.randomness import generator_states, set_generators  # noqa: E402
 from jigsaw_opt.executor.user_code.training import WorkerPlace, own_training  # noqa: E402
 from jigsaw_opt.problem import Instance  # noqa: E402
-from jigsaw_opt.problem.replay import Replay  # noqa: E402
+from jigsaw_opt.problem.measured.replay import Replay  # noqa: E402
 from tests.processes import alive, wait_for  # noqa: E402
 from tests.refusals import ends, misuse, refuses  # noqa: E402
 

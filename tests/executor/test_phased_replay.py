@@ -40,7 +40,7 @@ from jigsaw_opt.problem import (  # noqa: E402
     Plan,
     Transfer,
 )
-from jigsaw_opt.problem.replay import Replay  # noqa: E402
+from jigsaw_opt.problem.measured.replay import Replay  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.phased import solve_phased  # noqa: E402
 from tests.checking.test_phased_plans import INSTANCE as SHAPED  # noqa: E402

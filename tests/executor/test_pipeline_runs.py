@@ -54,7 +54,7 @@ from jigsaw_opt.planning.pipeline.schedule import schedule_of  # noqa: E402
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem  # noqa: E402
 from jigsaw_opt.planning.pipeline.together import add_pipeline  # noqa: E402
 from jigsaw_opt.planning.pipeline.torch_csv import planned_times, torch_schedule  # noqa: E402
-from jigsaw_opt.problem.replay import KindError, Replay  # noqa: E402
+from jigsaw_opt.problem.measured.replay import KindError, Replay  # noqa: E402
 from jigsaw_opt.problem.task_graph import TaskGraphJob  # noqa: E402
 from jigsaw_opt.views.html import timeline_html  # noqa: E402
 from jigsaw_opt.views.replay import replay_picture  # noqa: E402

@@ -23,7 +23,7 @@ from torch.distributed.pipelining._backward import (  # noqa: E402
 from jigsaw_opt.documents import encode_layers, load_replay  # noqa: E402
 from jigsaw_opt.errors import RunFailedError  # noqa: E402
 from jigsaw_opt.executor.pipeline.recomputing import recomputed  # noqa: E402
-from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges  # noqa: E402
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges  # noqa: E402
 
 
 class Counted(nn.Module):

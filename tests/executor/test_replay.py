@@ -15,9 +15,9 @@ from replayed import instance, replayed, written  # noqa: E402
 
 from jigsaw_opt.documents import encode_instance, load_plan, schema  # noqa: E402
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, plan_sha256  # noqa: E402
-from jigsaw_opt.problem.measured_times import Timeline  # noqa: E402
+from jigsaw_opt.problem.measured.replay import Replay  # noqa: E402
+from jigsaw_opt.problem.measured.times import Timeline  # noqa: E402
 from jigsaw_opt.problem.plan import Plan  # noqa: E402
-from jigsaw_opt.problem.replay import Replay  # noqa: E402
 from tests.refusals import ends  # noqa: E402
 
 CYCLIC = {"horizon": "cyclic", "objective": "period"}

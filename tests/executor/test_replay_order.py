@@ -13,7 +13,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.executor.replay.baseline import at_full_depth, baseline_plan
 from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, TransferKey
 from jigsaw_opt.problem import Instance, Iteration, JobPlan, Plan
-from jigsaw_opt.problem.timetable import job_end
+from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.random_instances import random_instance

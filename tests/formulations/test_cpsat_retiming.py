@@ -26,10 +26,10 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     compile_instance,
 )
+from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, Timetable, assemble, job_end, objective_of
+from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan
-from jigsaw_opt.problem.timetable import Gpu, JobDecision, Timetable, assemble, job_end, objective_of
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options

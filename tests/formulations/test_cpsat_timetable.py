@@ -26,8 +26,8 @@ from jigsaw_opt.problem import (
     compile_instance,
 )
 from jigsaw_opt.problem import Model as Network
+from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.problem.instance import Objective
-from jigsaw_opt.problem.timetable import Timetable, objective_of
 from tests.oracle import optimum
 from tests.random_instances import MICRO, random_instance, tight_instance
 

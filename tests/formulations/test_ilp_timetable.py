@@ -35,7 +35,7 @@ from jigsaw_opt.problem import (
     compile_instance,
 )
 from jigsaw_opt.problem import Model as Network
-from jigsaw_opt.problem.timetable import objective_of
+from jigsaw_opt.problem.compiled.timetable import objective_of
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 

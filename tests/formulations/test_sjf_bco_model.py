@@ -19,7 +19,7 @@ from jigsaw_opt.formulations.sjf_bco import (
     speed,
     step,
 )
-from jigsaw_opt.problem.contention import Degraded
+from jigsaw_opt.problem.network.contention import Degraded
 from jigsaw_opt.solvers.allocation.sjf_bco import choose
 
 NETWORK = BatchNetwork(8 * 10**9, 10**9, 4 * 10**9, Degraded(Fraction(1, 2), Fraction(1)), Fraction(1000))

@@ -11,7 +11,8 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.documents import decode_instance, encode_instance, instance_sha256
 from jigsaw_opt.instances import families, generate, sets
 from jigsaw_opt.instances.crowded import crowded, shortened
-from jigsaw_opt.problem import FreeDepth, FullDepth, Instance, StaircaseDepth, compile_instance, critical
+from jigsaw_opt.problem import FreeDepth, FullDepth, Instance, StaircaseDepth, compile_instance
+from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve

@@ -14,7 +14,7 @@ from jigsaw_opt.instances import generate
 from jigsaw_opt.instances.families import Draft, HiddenPlace, draft
 from jigsaw_opt.instances.recipes import FAMILIES
 from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations, Plan, compile_instance
-from jigsaw_opt.problem.timetable import JobDecision, assemble, objective_of
+from jigsaw_opt.problem.compiled.timetable import JobDecision, assemble, objective_of
 from tests.refusals import misuse
 
 GPUS = {"tiny": (2, 4), "server": (8, 16), "rack": (32, 64), "pod": (256, 256), "cluster": (1024, 1024)}

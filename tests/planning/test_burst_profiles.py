@@ -13,7 +13,7 @@ from jigsaw_opt.documents.readers.burst_costs import BurstLayer, read_burst_cost
 from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.burst import BurstSetting, exact_plan, measured_costs, profiled_costs, released_plan
-from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from tests.refusals import misuse, refuses
 
 CONVOLUTION = 'conv2d{"in_channels":3,"kernel_size":3,"out_channels":4,"padding":1,"stride":2}'

@@ -16,7 +16,7 @@ from jigsaw_opt.documents import encode_layers
 from jigsaw_opt.planning.pipeline.megatron import megatron_layout
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.torchtitan import torchtitan_configuration, torchtitan_names
-from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from tests.refusals import carries, misuse
 
 CHAIN = ("embeddings", *(f"layer{at}" for at in range(6)), "output")

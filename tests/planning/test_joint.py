@@ -25,7 +25,7 @@ from jigsaw_opt.planning.pipeline.partition_costs import costs_of as costs_of_pa
 from jigsaw_opt.planning.pipeline.partition_costs import costs_of as pipeline_costs
 from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes, schedule_of
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
-from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.text import json_text

@@ -13,7 +13,7 @@ from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import held_bytes, makespan_us, peak_bytes
 from jigsaw_opt.planning.pipeline.search import names_of
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
-from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.solvers.options import Options
 from tests.random_pipelines import random_orders, random_pipeline
 

@@ -12,10 +12,10 @@ from jigsaw_opt.planning.fill.loads import Loads, restricted
 from jigsaw_opt.planning.fill.neighbourhoods import PackingSearch
 from jigsaw_opt.planning.fill.stretching import KeptPlan
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.task_graph import Edge, MemoryInterval, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.options import Options

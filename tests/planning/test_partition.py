@@ -15,7 +15,7 @@ from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.partition import Level, Partition, Variant, partition
 from jigsaw_opt.planning.partition.document import decode_partition, partition_tree
 from jigsaw_opt.planning.partition.prefixes import prefixes_of
-from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer
 
 
 def random_graph(seed: int, size: int) -> LayerGraph:

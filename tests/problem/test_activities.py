@@ -6,9 +6,10 @@ import pytest
 
 from jigsaw_opt.instances import load, names
 from jigsaw_opt.problem import compile_instance
-from jigsaw_opt.problem.activities import ActivityNetwork
-from jigsaw_opt.problem.compiled_task_graph import NumberedHold, Precedence, compile_task_graph
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.task_graph import NumberedHold, Precedence, compile_task_graph
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.task_graph import (
     Edge,
     MemoryInterval,
@@ -18,7 +19,6 @@ from jigsaw_opt.problem.task_graph import (
     TaskGraphJob,
     TaskGraphTransfer,
 )
-from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.heuristic import timetables
 
 SMALL = [name for name in names() if name.startswith(("tiny/", "server/"))]

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.contention import (
+from jigsaw_opt.problem.network.contention import (
     Degraded,
     Exclusive,
     FairSharing,

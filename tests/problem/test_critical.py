@@ -18,8 +18,15 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     compile_instance,
 )
-from jigsaw_opt.problem.critical import least_iteration_us, least_span_us, least_work_us, sites, tails_us, usable_gpus
-from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.problem.compiled.critical import (
+    least_iteration_us,
+    least_span_us,
+    least_work_us,
+    sites,
+    tails_us,
+    usable_gpus,
+)
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 
 
 def operations(cluster: Cluster, model: Model, *jobs: Job) -> Operations:

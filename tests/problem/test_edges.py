@@ -31,17 +31,17 @@ from jigsaw_opt.problem import (
     compile_instance,
     depth,
 )
-from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.clock import Clock, halting, limited
 from jigsaw_opt.problem.cluster import Channel, Routes
+from jigsaw_opt.problem.compiled.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled.timetable import JobDecision, assemble, lateness_us, objective_of
 from jigsaw_opt.problem.data_table import DataTable
 from jigsaw_opt.problem.depth import chosen_depth, depth_class, staircase
-from jigsaw_opt.problem.layers import MeasuredLayer
+from jigsaw_opt.problem.measured.layers import MeasuredLayer
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.power import PowerCap
-from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.schemas import depth_schema
 from jigsaw_opt.problem.task_graph import TaskGraph
-from jigsaw_opt.problem.timetable import JobDecision, assemble, lateness_us, objective_of
 from jigsaw_opt.problem.workload import TraceJob, job_problems
 from tests.refusals import misuse, refuses
 

@@ -6,7 +6,7 @@ import pytest
 
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import compile_instance
-from jigsaw_opt.problem.memory import deepest_level, levels_within, most_bytes, needed_bytes
+from jigsaw_opt.problem.costs import deepest_level, levels_within, most_bytes, needed_bytes
 
 
 def test_states_add_up_and_activations_take_turns() -> None:

@@ -14,8 +14,8 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     compile_instance,
 )
+from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.problem.costs import ceil_div, staircase, transfer_us
-from jigsaw_opt.problem.operations import OperationGraph
 
 SEGMENTS = (
     Segment("stem", {"v": 10, "w": 5}, {"v": 20, "w": 9}, 100, 7),

@@ -26,8 +26,8 @@ from jigsaw_opt import (
 )
 from jigsaw_opt.documents import decode_instance, encode_instance, load_instance
 from jigsaw_opt.problem.depth import DepthPlugin, LevelRule
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.power import PowerCap
-from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.keyed import altered
 from tests.random_instances import with_route_policies
 from tests.random_task_graphs import random_mixed_instance

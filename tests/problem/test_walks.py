@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from jigsaw_opt.problem.route_policy import FREE, RoutePolicy
-from jigsaw_opt.problem.walks import LinkGraph, PolicyAutomaton, least_walk
+from jigsaw_opt.problem.network.route_policy import FREE, RoutePolicy
+from jigsaw_opt.problem.network.walks import LinkGraph, PolicyAutomaton, least_walk
 from tests.random_fabrics import random_fabric, random_failures, random_policy, walks_by_brute_force
 
 SQUARE = LinkGraph(

@@ -11,8 +11,8 @@ from jigsaw_opt.documents.readers.gavel import GavelJobType, Throughputs
 from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, PolluxSample
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Server
-from jigsaw_opt.problem.contention import FairSharing
 from jigsaw_opt.problem.model import Model, Segment
+from jigsaw_opt.problem.network.contention import FairSharing
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.scheduling.performance.goodput import Goodput
 from jigsaw_opt.scheduling.performance.profiled import Profiled

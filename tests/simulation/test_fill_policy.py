@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.problem.memory import needed_bytes
+from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share

@@ -14,7 +14,7 @@ from jigsaw_opt import Cluster, InvalidInputError, Server, TraceJob, UsageError,
 from jigsaw_opt.documents.workload_csv import encode_workload
 from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem.contention import Degraded
+from jigsaw_opt.problem.network.contention import Degraded
 from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.workload import job_problems
 from jigsaw_opt.scheduling.performance.profiled import Profiled

@@ -12,7 +12,7 @@ import pytest
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Cluster, Server
-from jigsaw_opt.problem.contention import FairSharing
+from jigsaw_opt.problem.network.contention import FairSharing
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.scheduling.policies.fifo import FIFO

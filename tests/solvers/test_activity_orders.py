@@ -8,13 +8,13 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.problem import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob, TaskGraphTransfer
+from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
-from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.solvers.activities.contraction import contracted, with_delays
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
-from jigsaw_opt.solvers.activities.order_search import AnnealedOrder, OrderSearch
+from jigsaw_opt.solvers.activities.orders.annealing import AnnealedOrder, OrderSearch
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timetables import timetable_of
@@ -155,7 +155,7 @@ def test_python_and_compiled_functions_find_the_same(horizon: Horizon, objective
     starts = [start for start in map(starts_of, instances) if start is not None]
     fast = [start.anneal(300) for start in starts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jigsaw_opt.solvers.activities.order_search.compiled", lambda function: None)
+        patch.setattr("jigsaw_opt.solvers.activities.orders.annealing.compiled", lambda function: None)
         found = [start.anneal(300) for start in starts]
     assert compiled.compiled(anneal_activities) is not None
     assert fast == found
@@ -168,7 +168,7 @@ def test_many_parts_find_what_one_does(horizon: Horizon, objective: Objective) -
     starts = [start for start in map(starts_of, instances) if start is not None]
     whole = [start.anneal(200, hot=0.1) for start in starts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jigsaw_opt.solvers.activities.order_search._VISITS", 300)
+        patch.setattr("jigsaw_opt.solvers.activities.orders.annealing._VISITS", 300)
         assert [start.anneal(200, hot=0.1) for start in starts] == whole
     assert len(starts) > 2
 

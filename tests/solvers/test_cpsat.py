@@ -12,7 +12,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, compile_instance
-from jigsaw_opt.problem.timetable import objective_of
+from jigsaw_opt.problem.compiled.timetable import objective_of
 from jigsaw_opt.solvers.cpsat import CPSAT
 from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.greedy import greedy_timetable

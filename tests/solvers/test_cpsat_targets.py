@@ -6,8 +6,8 @@ import pytest
 
 from jigsaw_opt.instances import generate, load
 from jigsaw_opt.problem import Instance, compile_instance
+from jigsaw_opt.problem.compiled.timetable import objective_of
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.cpsat.model import build_model, is_small
 from jigsaw_opt.solvers.cpsat.targets import Targets
 from jigsaw_opt.solvers.greedy import greedy_timetable

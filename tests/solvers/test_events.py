@@ -30,7 +30,7 @@ from jigsaw_opt import (
 from jigsaw_opt.errors import WrongPlanError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import compile_instance
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers import solve_state as control_module
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.solve_state import SolveState

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from jigsaw_opt.instances.families import generate
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Objective
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.bounds.packing.column_generation import Item, best_pattern
-from jigsaw_opt.solvers.magnitude import engine_holds, infinity, largest_objective, orders_fit, schedules_fit
+from jigsaw_opt.solvers.engines.magnitude import engine_holds, infinity, largest_objective, orders_fit, schedules_fit
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import find, names
 from jigsaw_opt.solvers.solve import solve

@@ -15,11 +15,11 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.kernels.processor_sharing import share_processors
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import rate_jobs
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, LastPhase
-from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs, RatePolicy
-from jigsaw_opt.solvers.phased.rate_model import RateModel
-from jigsaw_opt.solvers.phased.rate_search import RateSearch
+from jigsaw_opt.solvers.phased.rates import jobs as rate_jobs
+from jigsaw_opt.solvers.phased.rates.jobs import RateJob, RateJobs, RatePolicy
+from jigsaw_opt.solvers.phased.rates.model import RateModel
+from jigsaw_opt.solvers.phased.rates.search import RateSearch
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from tests.extras import needs_fast
 

@@ -27,9 +27,9 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     compile_instance,
 )
+from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.plan import PlanStatus
-from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.greedy import GREEDY, greedy_timetable
 from jigsaw_opt.solvers.kernels.list_scheduling import ListScheduleState, pending_jobs

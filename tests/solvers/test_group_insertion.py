@@ -9,8 +9,8 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.families import generate
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.bounds import lower_bound

@@ -26,8 +26,8 @@ from jigsaw_opt.problem import (
     TaskGraphBlock,
     TaskGraphJob,
 )
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.ilp import solver as ilp
 from jigsaw_opt.solvers.infeasibility import exceeded_guarantees

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.solvers.interruptible import interruptible
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.stop import interruptible
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement, permutations
 import pytest
 
 from jigsaw_opt.instances import generate
-from jigsaw_opt.problem.operations import OperationGraph, compile_instance
+from jigsaw_opt.problem.compiled.operations import OperationGraph, compile_instance
 from jigsaw_opt.solvers.assignments.layout import Layout, demands, exchange_us, shapes
 from jigsaw_opt.solvers.assignments.levels import SHAPES, LevelPlan, dominated, mean_slot_us, multisets
 

@@ -27,15 +27,15 @@ from jigsaw_opt.problem import (
     TaskGraphJob,
     compile_instance,
 )
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, objective_of
 from jigsaw_opt.problem.instance import Objective
-from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, objective_of
 from jigsaw_opt.solvers.activities.flat import flatten, network_of
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs, timetables_in_time
+from jigsaw_opt.solvers.activities.orders.search_in_time import SearchInTime
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.presence import fit_at_once, flattened, job_orders, most_present
-from jigsaw_opt.solvers.activities.search_in_time import SearchInTime
 from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing
 from jigsaw_opt.solvers.explanation import explain
 from jigsaw_opt.solvers.explanation.changes import changes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jigsaw_opt.problem import Cluster, Edge, Instance, Server, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
-from jigsaw_opt.problem import compiled_task_graph as compiled
-from jigsaw_opt.problem.compiled_task_graph import Precedence, compile_task_graph
+from jigsaw_opt.problem.compiled import task_graph as compiled
+from jigsaw_opt.problem.compiled.task_graph import Precedence, compile_task_graph
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.explanation.explain import Explainer
 from jigsaw_opt.solvers.options import Options

@@ -12,7 +12,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem import Cluster, FreeDepth, FullDepth, Instance, Job, Link, Model, Segment, Server
-from jigsaw_opt.problem.operations import compile_instance
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.bounds.driver import rounded_for_moves
 from jigsaw_opt.solvers.listed import solve_listed
@@ -21,8 +21,8 @@ from jigsaw_opt.solvers.phased import is_listed_first, solve_phased
 from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, phases_of
-from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RateJobs
-from jigsaw_opt.solvers.phased.rate_model import RateModel
+from jigsaw_opt.solvers.phased.rates.jobs import RateJob, RateJobs
+from jigsaw_opt.solvers.phased.rates.model import RateModel
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 from jigsaw_opt.solvers.phased.solver import phased_bound

@@ -11,8 +11,8 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import Instance, Plan, compile_instance
+from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Layout, demands, shapes
 from jigsaw_opt.solvers.engines import compiled

@@ -11,7 +11,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Instance, compile_instance
-from jigsaw_opt.problem.timetable import objective_of
+from jigsaw_opt.problem.compiled.timetable import objective_of
 from jigsaw_opt.solvers.assignments.layout import demands
 from jigsaw_opt.solvers.greedy.heuristic import greedy_timetable
 from jigsaw_opt.solvers.options import Options

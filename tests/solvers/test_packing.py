@@ -21,10 +21,10 @@ from jigsaw_opt.formulations.packing import (
     references_us,
 )
 from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, FullDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType, ValueStep
 from jigsaw_opt.solvers.allocation.packing import Memory, PackedQueue, Timetables, fill, pack, rate_bound
 from jigsaw_opt.solvers.options import Options

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.instances import load
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import timer
 from jigsaw_opt.solvers.phased.phases import Gpus

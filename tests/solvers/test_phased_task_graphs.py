@@ -22,7 +22,7 @@ from jigsaw_opt.problem import (
     TaskGraphJob,
     TaskGraphTransfer,
 )
-from jigsaw_opt.problem.compiled_task_graph import compile_task_graph
+from jigsaw_opt.problem.compiled.task_graph import compile_task_graph
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 from jigsaw_opt.solvers.bounds.activities import slot_loads
 from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData

@@ -14,11 +14,11 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Operations, Segment, Server, compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers.auto import AUTO
 from jigsaw_opt.solvers.bounds import Bound, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.portfolio import PORTFOLIO
+from jigsaw_opt.solvers.portfolio.auto import AUTO
+from jigsaw_opt.solvers.portfolio.portfolio import PORTFOLIO
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import Move, driver
 from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon

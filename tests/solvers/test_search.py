@@ -12,9 +12,9 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment, Server, compile_instance
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.solvers.assignments import assignment_table
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator

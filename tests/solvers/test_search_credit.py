@@ -12,7 +12,7 @@ import pytest
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import compile_instance
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.assignments.layout import demands
 from jigsaw_opt.solvers.greedy.heuristic import timetables
 from jigsaw_opt.solvers.options import Options

@@ -10,19 +10,17 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.families import generate
+from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
-from jigsaw_opt.problem.operations import compile_instance
-from jigsaw_opt.problem.timetable import Timetable, objective_of
-from jigsaw_opt.solvers import magnitude
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.engines import compiled
+from jigsaw_opt.solvers.engines import compiled, magnitude
 from jigsaw_opt.solvers.engines.compiled import Numbers
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.kernels import sequence_annealing
 from jigsaw_opt.solvers.kernels.cyclic_annealing import anneal_cyclic_sequence
-from jigsaw_opt.solvers.kernels.graph import Graph
-from jigsaw_opt.solvers.kernels.sequence import SequenceState
+from jigsaw_opt.solvers.kernels.sequence import Graph, SequenceState
 from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy

@@ -11,10 +11,10 @@ from jigsaw_opt.documents import add_job, instance_sha256, remove_job
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Block, Cluster, Instance, Iteration, Job, JobPlan, Model, Plan, Segment, Server
+from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.problem.compiled.timetable import objective_of
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.instance import Objective
-from jigsaw_opt.problem.operations import compile_instance
-from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import resolve
 from jigsaw_opt.solvers.result import Status

@@ -21,7 +21,7 @@ from jigsaw_opt.formulations.sjf_bco import (
     overestimate,
     step,
 )
-from jigsaw_opt.problem.contention import Degraded
+from jigsaw_opt.problem.network.contention import Degraded
 from jigsaw_opt.solvers.allocation.sjf_bco import (
     BatchOutcome,
     Variant,

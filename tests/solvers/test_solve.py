@@ -12,17 +12,17 @@ import pytest
 from jigsaw_opt.errors import MissingEngineError, PluginError, UsageError, WrongPlanError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance, Operations, compile_instance
-from jigsaw_opt.problem.route_policy import RoutePolicy
-from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.auto import AUTO
+from jigsaw_opt.problem.compiled.timetable import Timetable
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.portfolio.auto import AUTO
 from jigsaw_opt.solvers.registry import find, names
 from jigsaw_opt.solvers.resolve import resolve
 from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy, relative_gap
 from jigsaw_opt.solvers.solve import solve
-from jigsaw_opt.solvers.solve_async import solve_async
 from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.solving import solve_async
 from tests.refusals import fails, misuse
 
 

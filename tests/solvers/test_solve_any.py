@@ -10,11 +10,11 @@ import pytest
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
 from jigsaw_opt.solvers import solve as call
-from jigsaw_opt.solvers.auto import Auto
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import PHASED, either, solve_phased
 from jigsaw_opt.solvers.phased.result import phased_result
+from jigsaw_opt.solvers.portfolio.auto import Auto
 from jigsaw_opt.solvers.registry import ignored
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve

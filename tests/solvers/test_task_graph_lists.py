@@ -10,9 +10,9 @@ import pytest
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
 from jigsaw_opt.problem import Edge, Instance, MemoryInterval, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
-from jigsaw_opt.problem.compiled_task_graph import compile_task_graph
+from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.problem.compiled.task_graph import compile_task_graph
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.activities.flat import one_iteration
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory, serial_order
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs

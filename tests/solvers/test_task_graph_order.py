@@ -18,7 +18,7 @@ from jigsaw_opt.problem import (
     TaskGraphBlock,
     TaskGraphJob,
 )
-from jigsaw_opt.problem.compiled_task_graph import compile_task_graph
+from jigsaw_opt.problem.compiled.task_graph import compile_task_graph
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.task_graph import Barrier
 from jigsaw_opt.solvers.options import Options

@@ -21,7 +21,7 @@ from jigsaw_opt.problem import (
     TaskGraphJob,
     compile_instance,
 )
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.options import Options

@@ -9,17 +9,16 @@ import pytest
 
 from jigsaw_opt.instances.shops import Shop, shop_instance
 from jigsaw_opt.problem import Instance, TaskGraphJob
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
-from jigsaw_opt.solvers.activities.improving import Annealing
-from jigsaw_opt.solvers.activities.neighbourhoods import WindowSearch
+from jigsaw_opt.solvers.activities.orders.improving import Annealing
+from jigsaw_opt.solvers.activities.orders.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.ranks import Rule
-from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.params import SearchParams
-from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.result import LiveEvent, Status
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
 from tests.random_task_graphs import random_task_graph_instance

@@ -7,11 +7,10 @@ import random
 import pytest
 
 from jigsaw_opt.instances import generate
-from jigsaw_opt.problem.operations import compile_instance
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan
-from jigsaw_opt.solvers import magnitude
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.engines import compiled
+from jigsaw_opt.solvers.engines import compiled, magnitude
 from jigsaw_opt.solvers.greedy import flat
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.heuristic import placements

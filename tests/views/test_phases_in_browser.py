@@ -23,8 +23,8 @@ from jigsaw_opt.problem import (
     Segment,
     Server,
 )
-from jigsaw_opt.problem.measured_times import MeasuredJob, Timeline
-from jigsaw_opt.problem.replay import MeasuredPhase, Replay
+from jigsaw_opt.problem.measured.replay import MeasuredPhase, Replay
+from jigsaw_opt.problem.measured.times import MeasuredJob, Timeline
 from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.lanes import picture

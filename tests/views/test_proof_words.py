@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem.operations import compile_instance
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.solvers.bounds.driver import lower_bound
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.relaxation import Bound

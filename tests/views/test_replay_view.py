@@ -11,9 +11,9 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents.replay import encode_replay, plan_sha256, require_replay_of
 from jigsaw_opt.problem import Instance, Plan
-from jigsaw_opt.problem.measured_times import MeasuredBlock, MeasuredIteration, MeasuredJob, Timeline
+from jigsaw_opt.problem.measured.replay import Baseline, MeasuredGpu, MeasuredPhase, Replay, ReplaySummary
+from jigsaw_opt.problem.measured.times import MeasuredBlock, MeasuredIteration, MeasuredJob, Timeline
 from jigsaw_opt.problem.plan import Transfer
-from jigsaw_opt.problem.replay import Baseline, MeasuredGpu, MeasuredPhase, Replay, ReplaySummary
 from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.lanes import Interval
 from jigsaw_opt.views.perfetto import perfetto_trace

@@ -23,7 +23,7 @@ from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, model_of, one
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.documents.readers.shapes import sizes
 from jigsaw_opt.problem import Model
-from jigsaw_opt.problem.layers import MeasuredLayer
+from jigsaw_opt.problem.measured.layers import MeasuredLayer
 
 __all__ = ["ProfiledLayer", "read_deeppool", "read_deeppool_layers", "read_deeppool_runs"]
 

@@ -36,7 +36,7 @@ from jigsaw_opt.documents.readers.kineto_steps import Owners, ProfiledStep
 from jigsaw_opt.documents.readers.kineto_told import Tell, tell_scatter, tell_without_gradient
 from jigsaw_opt.documents.readers.layers import MOST_LINES, model_of
 from jigsaw_opt.problem import Model
-from jigsaw_opt.problem.layers import MeasuredLayer
+from jigsaw_opt.problem.measured.layers import MeasuredLayer
 from jigsaw_opt.problem.rules.report import Report, quoted
 
 __all__ = ["read_kineto", "read_kineto_layers"]

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 
 from jigsaw_opt.documents.readers.kineto_steps import ProfiledStep
-from jigsaw_opt.problem.layers import MeasuredLayer
+from jigsaw_opt.problem.measured.layers import MeasuredLayer
 from jigsaw_opt.problem.rules.report import quoted
 from jigsaw_opt.text import counted
 

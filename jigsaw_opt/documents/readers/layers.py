@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Model, Segment
-from jigsaw_opt.problem.layers import MeasuredLayer, input_bytes_of
+from jigsaw_opt.problem.measured.layers import MeasuredLayer, input_bytes_of
 
 __all__ = ["MOST_LINES", "Group", "model_of", "one_layer"]
 

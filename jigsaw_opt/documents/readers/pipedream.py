@@ -16,7 +16,7 @@ from graphlib import CycleError, TopologicalSorter
 from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, model_of
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.problem import Model
-from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, parts_of
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, parts_of
 
 __all__ = ["read_layer_graph", "read_pipedream"]
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from jigsaw_opt.executor.pipeline.records import Action, StepRecord
 from jigsaw_opt.executor.replay.records import Part, StoppingClock
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
-from jigsaw_opt.problem.measured_times import MeasuredOperation, MeasuredStep
+from jigsaw_opt.problem.measured.replay import KindError
+from jigsaw_opt.problem.measured.times import MeasuredOperation, MeasuredStep
 from jigsaw_opt.problem.plan import TaskGraphJobPlan
-from jigsaw_opt.problem.replay import KindError
 from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 
 __all__ = ["StepTimes"]

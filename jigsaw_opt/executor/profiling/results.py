@@ -14,7 +14,7 @@ from typing import Any
 
 from jigsaw_opt.executor.device_times import Spread, isotonic
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer, chain_edges
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.model import Model, Segment
 
 __all__ = ["LevelProfile", "ModelProfile", "SegmentProfile", "is_wide"]

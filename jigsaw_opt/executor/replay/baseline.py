@@ -18,10 +18,12 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
 from jigsaw_opt.executor.replay.presence import PhasePart, phase_parts, seams
 from jigsaw_opt.executor.replay.request import ReplayRequest
-from jigsaw_opt.problem.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
+from jigsaw_opt.problem.compiled.timetable import JobDecision, assemble, job_end
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FullDepth
-from jigsaw_opt.problem.operations import OperationGraph, Operations, compile_instance
+from jigsaw_opt.problem.measured.replay import Policy
 from jigsaw_opt.problem.plan import (
     Block,
     Execution,
@@ -32,9 +34,7 @@ from jigsaw_opt.problem.plan import (
     TaskGraphJobPlan,
     Transfer,
 )
-from jigsaw_opt.problem.replay import Policy
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.timetable import JobDecision, assemble, job_end
 from jigsaw_opt.solvers.activities.flat import Arc
 from jigsaw_opt.text import suggestion
 

@@ -14,10 +14,9 @@ from jigsaw_opt.executor.replay.presence import PhasePart, jobs_in_phases, phase
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport, StoppingClock, TransferRecord
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.replay.summaries import cycle_us, repetitions, summary
+from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.measured_times import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredStep, Timeline
-from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan, Transfer
-from jigsaw_opt.problem.replay import (
+from jigsaw_opt.problem.measured.replay import (
     Baseline,
     JobCycle,
     MeasuredGpu,
@@ -26,8 +25,9 @@ from jigsaw_opt.problem.replay import (
     Replay,
     ReplaySummary,
 )
+from jigsaw_opt.problem.measured.times import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredStep, Timeline
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan, Transfer
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["replay_of", "timeline"]
 

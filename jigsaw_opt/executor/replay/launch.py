@@ -28,7 +28,7 @@ from jigsaw_opt.executor.replay.rank_process import TIMEOUT, run_rank
 from jigsaw_opt.executor.replay.records import InterruptedRunError, Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.replay import Replay
+from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.text import printable
 
 __all__ = ["in_processes", "machine_of", "replay", "replay_flow"]

@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["BlockStep", "PassStep", "ReplayExtent", "ReplayOrder", "RowStep", "TransferKey", "used_gpus"]
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jigsaw_opt.checking.memory import most_at_once
+from jigsaw_opt.problem.compiled.timetable import job_end
+from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
-from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["PhasePart", "Seam", "jobs_in_phases", "phase_parts", "planned_bytes", "restarts", "seams"]
 

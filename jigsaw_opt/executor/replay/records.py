@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.executor.pipeline.records import StepRecord
 from jigsaw_opt.executor.replay.order import TransferKey
-from jigsaw_opt.problem.replay import Replay
+from jigsaw_opt.problem.measured.replay import Replay
 
 __all__ = ["BlockRecord", "InterruptedRunError", "Part", "RankReport", "StoppingClock", "TransferRecord"]
 

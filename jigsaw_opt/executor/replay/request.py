@@ -12,8 +12,8 @@ from jigsaw_opt.errors import Problem, argument
 from jigsaw_opt.planning.partition.result import Stage
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.measured.replay import Policy
 from jigsaw_opt.problem.plan import Phase, Plan
-from jigsaw_opt.problem.replay import Policy
 from jigsaw_opt.solvers.options import MOST_THREADS
 
 __all__ = ["ReplayRequest", "ReplaySettings", "StagedRun"]

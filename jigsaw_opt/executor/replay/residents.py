@@ -24,8 +24,8 @@ from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.executor.torch_settings import TorchSettings
 from jigsaw_opt.executor.user_code.training import OwnRecipe, OwnReplica, WorkerPlace, own_training
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker
+from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.rules.report import Place
 
 __all__ = ["AbsentWorkers", "Hosted", "Residents"]

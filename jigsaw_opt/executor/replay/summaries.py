@@ -7,10 +7,10 @@ from statistics import median, quantiles
 from typing import Literal
 
 from jigsaw_opt.executor.pipeline.step_times import StepTimes
-from jigsaw_opt.problem.measured_times import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredStep, Timeline
+from jigsaw_opt.problem.compiled.timetable import job_end
+from jigsaw_opt.problem.measured.replay import ReplaySummary
+from jigsaw_opt.problem.measured.times import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredStep, Timeline
 from jigsaw_opt.problem.plan import JobPlan, Plan, Transfer
-from jigsaw_opt.problem.replay import ReplaySummary
-from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["compared", "cycle_us", "mean_distance", "repetitions", "summary"]
 

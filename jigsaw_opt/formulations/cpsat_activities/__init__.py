@@ -21,10 +21,10 @@ from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis,
 from jigsaw_opt.formulations.cpsat_activities.workers import WorkerJobs
 from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.formulations.timetable import windows
-from jigsaw_opt.problem.activities import TaskGraphDecision, assemble_task_graphs
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.activities import TaskGraphDecision, assemble_task_graphs
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Timetable, assemble
 from jigsaw_opt.problem.plan import TaskGraphJobPlan
-from jigsaw_opt.problem.timetable import Timetable, assemble
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, TaskGraphVariables, TimeAxis
 from jigsaw_opt.formulations.cpsat_activities.workers import WorkerJobs
 from jigsaw_opt.formulations.cpsat_timetable.presence import Presence, add_memory_in_time, add_presence
-from jigsaw_opt.problem.compiled_task_graph import NumberedHold
+from jigsaw_opt.problem.compiled.task_graph import NumberedHold
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

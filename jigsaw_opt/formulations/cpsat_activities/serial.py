@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from jigsaw_opt.formulations.timetable import windows
 from jigsaw_opt.problem.cluster import Channel, Cluster
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 
 __all__ = ["serial_end", "serial_limit", "serial_us"]
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_activities.variables import TaskGraphVariables
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from jigsaw_opt.formulations.cpsat_timetable.presence import Presence
 from jigsaw_opt.problem.cluster import Routes
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.instance import Horizon
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.loads import gpu_load
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs
 from jigsaw_opt.formulations.timetable.windows import Window, windows
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, job_end
 from jigsaw_opt.problem.plan import JobPlan
-from jigsaw_opt.problem.timetable import JobDecision, Timetable, job_end
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -21,9 +21,9 @@ from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.windows import Window
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Transfer
-from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

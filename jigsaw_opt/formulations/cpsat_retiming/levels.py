@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_retiming.variables import TaskVariables
-from jigsaw_opt.problem.critical import candidate_levels
+from jigsaw_opt.problem.compiled.critical import candidate_levels
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

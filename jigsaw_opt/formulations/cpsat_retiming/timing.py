@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_retiming.variables import Frame, TaskVariables
-from jigsaw_opt.problem.critical import fewest_contributors
+from jigsaw_opt.problem.compiled.critical import fewest_contributors
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

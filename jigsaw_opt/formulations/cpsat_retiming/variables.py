@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.operations import OperationGraph
+from jigsaw_opt.problem.compiled.operations import OperationGraph
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

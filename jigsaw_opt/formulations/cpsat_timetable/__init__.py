@@ -25,8 +25,8 @@ from jigsaw_opt.formulations.timetable.windows import (
     serial_limit,
     windows,
 )
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Timetable, assemble
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Timetable, assemble
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

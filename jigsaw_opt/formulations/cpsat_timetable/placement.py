@@ -10,7 +10,7 @@ from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables, add_
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.order_encoding import encoded_value
 from jigsaw_opt.formulations.timetable.variables import tight_gpus
-from jigsaw_opt.problem.critical import candidate_levels
+from jigsaw_opt.problem.compiled.critical import candidate_levels
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

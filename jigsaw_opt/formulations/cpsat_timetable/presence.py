@@ -13,8 +13,8 @@ from jigsaw_opt.formulations.cpsat_timetable.maximum_encoding import encode_maxi
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.variables import tight_gpus
+from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
-from jigsaw_opt.problem.timetable import job_end
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
+from jigsaw_opt.problem.compiled.timetable import JobDecision
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.plan import JobPlan
-from jigsaw_opt.problem.timetable import JobDecision
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs, identical_servers
+from jigsaw_opt.problem.compiled.timetable import Timetable, job_end
 from jigsaw_opt.problem.plan import JobPlan
-from jigsaw_opt.problem.timetable import Timetable, job_end
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -10,7 +10,7 @@ from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding
 from jigsaw_opt.formulations.cpsat_timetable.variables import ExchangeVariables, JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.formulations.timetable.order_encoding import encoded_value, transfer_expression
-from jigsaw_opt.problem.critical import fewest_contributors, shortest_transfers, tails_us
+from jigsaw_opt.problem.compiled.critical import fewest_contributors, shortest_transfers, tails_us
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

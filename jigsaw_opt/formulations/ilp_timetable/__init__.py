@@ -19,8 +19,8 @@ from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.windows import Window, serial_end, serial_limit, windows
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Timetable, assemble
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Timetable, assemble
 
 __all__ = [
     "IlpTimetable",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 
 __all__ = ["objective_step", "time_step"]
 

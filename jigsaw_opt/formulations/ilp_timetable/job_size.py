@@ -11,8 +11,8 @@ from jigsaw_opt.formulations.program_files import FileKind
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors
-from jigsaw_opt.problem.operations import OperationGraph
+from jigsaw_opt.problem.compiled.critical import candidate_levels, fewest_contributors
+from jigsaw_opt.problem.compiled.operations import OperationGraph
 
 __all__ = ["JobSize", "ProgramSize", "add_job"]
 

@@ -10,7 +10,7 @@ from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_any
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.variables import tight_gpus
-from jigsaw_opt.problem.critical import candidate_levels
+from jigsaw_opt.problem.compiled.critical import candidate_levels
 
 if TYPE_CHECKING:
     import pulp

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from jigsaw_opt.formulations.ilp_timetable.presence import Following
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
+from jigsaw_opt.problem.compiled.timetable import JobDecision
 from jigsaw_opt.problem.costs import contributors
-from jigsaw_opt.problem.timetable import JobDecision
 
 if TYPE_CHECKING:
     import pulp

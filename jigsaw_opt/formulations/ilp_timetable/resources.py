@@ -10,7 +10,7 @@ from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.channel import ChannelEncoding
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_both
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
-from jigsaw_opt.problem.critical import candidate_levels, tails_us
+from jigsaw_opt.problem.compiled.critical import candidate_levels, tails_us
 
 if TYPE_CHECKING:
     import pulp

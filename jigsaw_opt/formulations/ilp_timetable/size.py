@@ -14,9 +14,9 @@ from jigsaw_opt.formulations.ilp_timetable.symmetry import leading_digits
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs, identical_servers
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.problem.critical import candidate_levels, shortest_transfers, tails_us
-from jigsaw_opt.problem.memory import most_bytes
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.critical import candidate_levels, shortest_transfers, tails_us
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.costs import most_bytes
 
 __all__ = ["ProgramSize", "program_size"]
 

@@ -14,13 +14,12 @@ from functools import cached_property
 from itertools import combinations_with_replacement
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.critical import least_work_us, shortest_transfers, tails_us
+from jigsaw_opt.problem.compiled.critical import least_work_us, shortest_transfers, tails_us
+from jigsaw_opt.problem.compiled.operations import OperationGraph, compile_instance
+from jigsaw_opt.problem.costs import ceil_div, deepest_level, most_bytes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FullDepth, Job
-from jigsaw_opt.problem.memory import deepest_level, most_bytes
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.operations import OperationGraph, compile_instance
 from jigsaw_opt.problem.packing import PackingProblem, ServerType
 
 __all__ = [

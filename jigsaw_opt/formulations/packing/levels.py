@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.operations import OperationGraph
 
 __all__ = ["cheapest_levels", "with_cheapest_levels"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from jigsaw_opt.problem.contention import Degraded, degradation
 from jigsaw_opt.problem.costs import ceil_fraction
+from jigsaw_opt.problem.network.contention import Degraded, degradation
 
 __all__ = ["Batch", "BatchNetwork", "RingJob", "Spread", "estimate", "iteration_us", "overestimate", "sharing", "speed"]
 

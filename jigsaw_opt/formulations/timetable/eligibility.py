@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from jigsaw_opt.problem.cluster import Routes
-from jigsaw_opt.problem.critical import crossing_span_us, usable_gpus
-from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.problem.timetable import Gpu
+from jigsaw_opt.problem.compiled.critical import crossing_span_us, usable_gpus
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.timetable import Gpu
 
 __all__ = ["GpuEligibility", "block_us"]
 

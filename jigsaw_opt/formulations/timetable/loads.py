@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.formulations.timetable.variables import JobVariables
 from jigsaw_opt.problem.cluster import Channel, Link
-from jigsaw_opt.problem.critical import candidate_levels, least_work_us, tails_us
+from jigsaw_opt.problem.compiled.critical import candidate_levels, least_work_us, tails_us
 
 __all__ = ["Load", "gpu_load", "link_load", "load_rows", "server_load"]
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import cast
 
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
-from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.rules.keyed import altered
 
 __all__ = ["RoutedNetwork", "identical_jobs", "identical_servers"]

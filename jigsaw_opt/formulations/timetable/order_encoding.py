@@ -14,7 +14,7 @@ from typing import Any, Generic
 
 from jigsaw_opt.formulations.timetable.variables import Variable
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.operations import OperationGraph
+from jigsaw_opt.problem.compiled.operations import OperationGraph
 
 __all__ = ["ChannelEncoding", "OrderEncoding", "encoded_value", "transfer_expression"]
 

@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.windows import Window
-from jigsaw_opt.problem.critical import candidate_levels
-from jigsaw_opt.problem.memory import most_bytes
-from jigsaw_opt.problem.operations import OperationGraph
+from jigsaw_opt.problem.compiled.critical import candidate_levels
+from jigsaw_opt.problem.compiled.operations import OperationGraph
+from jigsaw_opt.problem.costs import most_bytes
 
 __all__ = ["ExchangeVariables", "Expression", "JobVariables", "Variable", "tight_gpus"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.critical import candidate_levels, least_iteration_us, usable_gpus
-from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.critical import candidate_levels, least_iteration_us, usable_gpus
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 
 __all__ = ["Window", "interval_count", "readiness_count", "readiness_of", "serial_end", "serial_limit", "windows"]
 

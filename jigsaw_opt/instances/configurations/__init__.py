@@ -20,7 +20,7 @@ from jigsaw_opt.instances.configurations.keys import refuse_others, unread
 from jigsaw_opt.instances.configurations.model_types import MODEL_TYPES
 from jigsaw_opt.instances.gpus import GpuType
 from jigsaw_opt.instances.profiles import estimate, estimate_layers
-from jigsaw_opt.problem.layers import LayerGraph, chain_edges
+from jigsaw_opt.problem.measured.layers import LayerGraph, chain_edges
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.report import Report, describe, quoted
 

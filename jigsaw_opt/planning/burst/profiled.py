@@ -10,7 +10,7 @@ from math import inf, prod
 from jigsaw_opt.documents.readers.burst_costs import BurstCosts, BurstLayer, LayerOption
 from jigsaw_opt.documents.readers.deeppool import ProfiledLayer
 from jigsaw_opt.errors import Problem, UsageError
-from jigsaw_opt.problem.layers import LayerGraph
+from jigsaw_opt.problem.measured.layers import LayerGraph
 
 __all__ = ["BurstSetting", "measured_costs", "profiled_costs"]
 

@@ -10,9 +10,9 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InfeasibleError, OutOfTimeError
 from jigsaw_opt.planning.fill.loads import restricted
 from jigsaw_opt.planning.fill.stretching import KeptPlan
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob

@@ -17,14 +17,14 @@ from functools import partial
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.formulations.cpsat_holes import CpSatHoles, HoleProblem, Parts, Pieces, block_orders
 from jigsaw_opt.planning.fill.loads import Loads, Vector, restricted
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.plan import Execution, Plan, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.engines.cpsat import new_solver
+from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
-from jigsaw_opt.solvers.magnitude import EXACT_FLOATS
 from jigsaw_opt.solvers.options import Options
 
 __all__ = ["ExactHoles"]

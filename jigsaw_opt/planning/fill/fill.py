@@ -20,8 +20,8 @@ from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.correct import require_correct
-from jigsaw_opt.solvers.interruptible import interruptible
 from jigsaw_opt.solvers.options import Options, required_options
+from jigsaw_opt.solvers.stop import interruptible
 from jigsaw_opt.text import suggestion
 
 __all__ = ["FillResult", "fill"]

@@ -16,12 +16,12 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, product
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.critical import least_levels, shortest_transfers, usable_gpus
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.critical import least_levels, shortest_transfers, usable_gpus
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData

@@ -20,9 +20,9 @@ from random import Random
 from jigsaw_opt.planning.fill.loads import Loads, Vector, restricted
 from jigsaw_opt.planning.fill.packing import BackgroundJob, FilledPeriod
 from jigsaw_opt.planning.fill.stretching import Gaps, KeptPlan, gpu_numbers
-from jigsaw_opt.problem.operations import compile_instance
+from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.timetable import Gpu
 
 __all__ = ["PackingSearch"]
 

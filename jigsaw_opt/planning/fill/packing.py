@@ -16,13 +16,13 @@ from itertools import islice, permutations
 from typing import NamedTuple
 
 from jigsaw_opt.planning.fill.stretching import Gaps, KeptPlan, Resource
-from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.calendar import Calendar, union
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.costs import staircase
-from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import Block, Execution, Iteration, JobPlan, TaskGraphIteration, TaskGraphJobPlan, Transfer
-from jigsaw_opt.problem.timetable import Gpu
 
 __all__ = ["BackgroundJob", "FilledPeriod"]
 

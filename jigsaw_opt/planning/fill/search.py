@@ -17,8 +17,8 @@ from itertools import product
 from jigsaw_opt.planning.fill.exact import ExactHoles
 from jigsaw_opt.planning.fill.loads import Loads, Vector, is_monotone, restricted
 from jigsaw_opt.planning.fill.neighbourhoods import PackingSearch
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TypeVar
 
-from jigsaw_opt.problem.activities import ActivityNetwork
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, TaskGraphJobPlan, Transfer
-from jigsaw_opt.problem.timetable import Gpu
 
 __all__ = ["Gaps", "KeptPlan", "Resource", "gpu_numbers"]
 

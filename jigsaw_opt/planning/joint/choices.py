@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
-from jigsaw_opt.problem.layers import LayerGraph
+from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.workload import LARGEST
 
 __all__ = ["FirstStage", "PipelineChoices", "PipelineConfiguration", "Recompute", "StagePlacement", "configurations"]

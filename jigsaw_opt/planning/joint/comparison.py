@@ -12,7 +12,7 @@ from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders
 from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes
 from jigsaw_opt.planning.pipeline.search import names_of
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
-from jigsaw_opt.problem.layers import input_bytes_of
+from jigsaw_opt.problem.measured.layers import input_bytes_of
 
 __all__ = ["ScheduleRow", "baseline_us", "partition_of", "rows_of", "step_range_us"]
 

@@ -13,7 +13,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration
 from jigsaw_opt.planning.partition.prefixes import prefixes_of
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
-from jigsaw_opt.problem.layers import LayerGraph, MeasuredLayer
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer
 from jigsaw_opt.problem.workload import LARGEST
 
 if TYPE_CHECKING:

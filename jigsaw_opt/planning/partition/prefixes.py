@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.clock import check_deadline
-from jigsaw_opt.problem.layers import LayerGraph
+from jigsaw_opt.problem.measured.layers import LayerGraph
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,7 @@ from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.partition.costs import Level, Variant
 from jigsaw_opt.planning.partition.dynamic import LevelStage, LevelTable, partition_levels, time_of_stages
 from jigsaw_opt.planning.partition.prefixes import Prefixes, prefixes_of
-from jigsaw_opt.problem.layers import LayerGraph, input_bytes_of
+from jigsaw_opt.problem.measured.layers import LayerGraph, input_bytes_of
 
 __all__ = ["OuterStage", "Partition", "Stage", "partition"]
 

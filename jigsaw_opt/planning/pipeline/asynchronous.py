@@ -13,11 +13,11 @@ from math import lcm
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InfeasibleError, UsageError, WrongPlanError
-from jigsaw_opt.problem.activities import TaskGraphDecision, assemble_task_graphs
 from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.compiled.activities import TaskGraphDecision, assemble_task_graphs
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.task_graph import (
     Edge,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jigsaw_opt.planning.partition.result import Partition
-from jigsaw_opt.problem.layers import LayerGraph
+from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.rules.report import Report, quoted
 from jigsaw_opt.problem.task_graph import TaskGraph
 

@@ -10,11 +10,11 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InfeasibleError, WrongPlanError
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, by_gpu, pipeline_instance
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.problem.instance import Horizon, Instance
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.activities.flat import flatten, network_of
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timetables import timetable_of

@@ -13,12 +13,12 @@ from jigsaw_opt.planning.shifts.jobs import RepeatedJob, WorkerGpus, draw_placem
 from jigsaw_opt.planning.shifts.link_rates import simulate_shared
 from jigsaw_opt.planning.shifts.ratios import RatioResult, best_ratios
 from jigsaw_opt.problem import clock
+from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.interruptible import interruptible
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.stop import interruptible
 
 __all__ = ["Comparison", "ShiftedPlacement", "best_placement", "candidates", "compare", "shared_times"]
 

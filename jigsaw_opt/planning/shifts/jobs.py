@@ -10,10 +10,10 @@ from functools import cached_property
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.costs import contributors
-from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
-from jigsaw_opt.problem.timetable import Gpu
 
 __all__ = ["OwnIteration", "RepeatedJob", "WorkerGpus", "draw_placement", "placement_of", "repeated_jobs"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.planning.shifts.jobs import OwnIteration, RepeatedJob
 from jigsaw_opt.problem import clock
-from jigsaw_opt.problem.contention import FairSharing, LinkSharing
+from jigsaw_opt.problem.network.contention import FairSharing, LinkSharing
 
 __all__ = ["SharedRun", "simulate_shared"]
 

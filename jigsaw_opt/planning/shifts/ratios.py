@@ -15,8 +15,8 @@ from typing import Literal
 
 from jigsaw_opt.errors import OutOfTimeError, UsageError
 from jigsaw_opt.planning.fill.search import Limits
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds.driver import lower_bound

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from jigsaw_opt.problem.layers import parts_of
+from jigsaw_opt.problem.measured.layers import parts_of
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.unchecked import check_unique, list_at, names_of
 

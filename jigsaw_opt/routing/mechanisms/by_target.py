@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.problem.walks import LinkGraph
+from jigsaw_opt.problem.network.walks import LinkGraph
 
 __all__ = ["TargetTable"]
 

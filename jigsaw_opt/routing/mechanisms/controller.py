@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from jigsaw_opt.problem.walks import LinkGraph
+from jigsaw_opt.problem.network.walks import LinkGraph
 from jigsaw_opt.routing.planner import RoutePlanner
 from jigsaw_opt.routing.traffic import Packet, RoutedFlow
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jigsaw_opt.problem.walks import LinkGraph
+from jigsaw_opt.problem.network.walks import LinkGraph
 from jigsaw_opt.routing.mechanisms.by_target import TargetTable
 from jigsaw_opt.routing.traffic import Packet, RoutedFlow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from jigsaw_opt.problem.walks import LinkGraph
+from jigsaw_opt.problem.network.walks import LinkGraph
 from jigsaw_opt.routing.traffic import Packet, RoutedFlow
 
 __all__ = ["Forwarding", "Mechanism"]

@@ -8,9 +8,8 @@ from pathlib import Path
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.problem.cluster import Cluster, Routes
-from jigsaw_opt.problem.costs import transfer_us
+from jigsaw_opt.problem.costs import needed_bytes, transfer_us
 from jigsaw_opt.problem.job import FullDepth
-from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share

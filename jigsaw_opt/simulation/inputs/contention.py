@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.contention import Degraded, FairSharing
-from jigsaw_opt.problem.contention import LinkSharing as Division
+from jigsaw_opt.problem.network.contention import Degraded, FairSharing
+from jigsaw_opt.problem.network.contention import LinkSharing as Division
 from jigsaw_opt.scheduling.link_routes import LinkRoutes
 from jigsaw_opt.scheduling.performance import Contention
 from jigsaw_opt.text import nearest

@@ -15,9 +15,9 @@ from jigsaw_opt.instances.gpus import GPU_TYPES, data_sheet
 from jigsaw_opt.instances.profiles import estimate_name, profile
 from jigsaw_opt.instances.recipes import BATCHES
 from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.depth import CHOICES, chosen_depth
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
-from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import TraceJob, Workload

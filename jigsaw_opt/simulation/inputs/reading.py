@@ -19,9 +19,9 @@ from jigsaw_opt.documents.workload_csv import columns_of
 from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError, argument, kind_of
 from jigsaw_opt.instances.sources import instance_from, workload_path
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.contention import LinkSharing
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.network.contention import LinkSharing
 from jigsaw_opt.problem.power import require_no_caps
 from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.workload import TraceJob, Workload, is_name, job_problems

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Gpu
+from jigsaw_opt.problem.compiled.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.timetable import Gpu
 
 __all__ = ["Arc", "FlatActivities", "JobLevels", "flatten", "network_of", "one_iteration"]
 

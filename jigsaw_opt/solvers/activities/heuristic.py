@@ -10,9 +10,9 @@ from random import Random
 
 from jigsaw_opt.formulations.cpsat_activities import spans_suffice
 from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
-from jigsaw_opt.problem.activities import ActivityNetwork
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Gpu, Timetable, lateness_us, objective_of_ends
+from jigsaw_opt.problem.compiled.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable, lateness_us, objective_of_ends
 from jigsaw_opt.solvers.activities.contraction import in_order
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, network_of
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import permutations
 from random import Random
 
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Gpu
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.solvers.activities.flat import FlatActivities, one_iteration
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory, serial_order
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing

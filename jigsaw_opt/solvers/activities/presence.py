@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 
-from jigsaw_opt.problem.activities import ActivityNetwork
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory
 

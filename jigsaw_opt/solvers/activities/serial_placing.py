@@ -13,10 +13,10 @@ from math import ceil, inf
 from random import Random
 from typing import NamedTuple
 
-from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Gpu, lateness_us, objective_of_ends
+from jigsaw_opt.problem.compiled.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Gpu, lateness_us, objective_of_ends
 from jigsaw_opt.solvers.activities.flat import flatten, one_iteration
 from jigsaw_opt.solvers.activities.held_memory import serial_order
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import ClassVar
 
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.activities.current import Offer
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.solvers.activities.orders.current import Offer
 from jigsaw_opt.solvers.solve_state import SolveState
 
 __all__ = ["SECONDS_OF_LISTING", "SECONDS_OF_VISIT", "StepwiseSearch"]

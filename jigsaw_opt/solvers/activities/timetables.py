@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jigsaw_opt.problem.activities import TaskGraphDecision, assemble_task_graphs
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Gpu, JobDecision, Timetable, assemble
+from jigsaw_opt.problem.compiled.activities import TaskGraphDecision, assemble_task_graphs
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, Timetable, assemble
 from jigsaw_opt.solvers.activities.flat import JobLevels
 
 __all__ = ["levels_of", "starts_of", "timetable_of"]

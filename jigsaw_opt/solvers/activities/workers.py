@@ -7,8 +7,8 @@ from random import Random
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Gpu
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Layout, demands, shapes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jigsaw_opt.problem.operations import OperationGraph
+from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.solvers.assignments.layout import Demand, Layout
 from jigsaw_opt.solvers.assignments.levels import LevelPlan, mean_slot_us
 

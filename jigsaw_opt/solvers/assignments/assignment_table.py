@@ -7,7 +7,7 @@ from functools import partial
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.assignments.assignment import Assignment, loads_us
 from jigsaw_opt.solvers.assignments.layout import Demand, Layout, exchange_us, iteration_us, mean_us
 from jigsaw_opt.solvers.assignments.levels import LevelPlan, Levels, level_plan

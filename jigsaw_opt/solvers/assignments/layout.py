@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.problem.timetable import Gpu
 from jigsaw_opt.solvers.assignments.levels import SHAPES, Levels, multisets
 
 __all__ = ["Demand", "Layout", "demands", "exchange_us", "iteration_us", "mean_us", "shapes"]

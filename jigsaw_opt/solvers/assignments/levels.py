@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import accumulate, cycle, groupby
 
 from jigsaw_opt.problem.clock import checking_deadline
+from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.problem.costs import lower_hull, staircase
-from jigsaw_opt.problem.operations import OperationGraph
 
 __all__ = ["SHAPES", "LevelPlan", "by_caps", "dominated", "level_plan", "mean_slot_us", "multisets"]
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job
-from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, added
 from jigsaw_opt.solvers.bounds.registry import relaxations

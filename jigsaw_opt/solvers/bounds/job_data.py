@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.memory import deepest_level
-from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled import critical
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.costs import deepest_level
 
 __all__ = ["GpuClass", "JobClass", "JobData", "gather_job_data", "gpu_classes"]
 

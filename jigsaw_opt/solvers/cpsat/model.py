@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations import cpsat_activities, cpsat_cycle, cpsat_timetable
 from jigsaw_opt.formulations.cpsat_model import CpSatModel
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, windows
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.engines.cpsat import PRESOLVED_NUMBERS, configure, new_solver
 from jigsaw_opt.solvers.infeasibility.plan_feasibility import largest_objective
 from jigsaw_opt.solvers.solve_state import SolveState

@@ -10,14 +10,14 @@ from jigsaw_opt.formulations import cpsat_activities
 from jigsaw_opt.formulations.cpsat_activities import serial
 from jigsaw_opt.formulations.cpsat_model import CpSatModel
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count, serial_limit
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds
 from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, is_small, propagate_strongly, run_engine
 from jigsaw_opt.solvers.cpsat.targets import Targets
+from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS, engine_excess, first_excess
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.infeasibility.plan_feasibility import largest_objective
-from jigsaw_opt.solvers.magnitude import EXACT_FLOATS, engine_excess, first_excess
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.problem.costs import contributors, staircase
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import OperationGraph
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.activities.flat import FlatActivities

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.solvers.bounds.driver import lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.relaxation import Bound
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from operator import mul
 
 from jigsaw_opt.formulations.timetable.windows import serial_limit
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, lateness_us
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, lateness_us
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Layout
 from jigsaw_opt.solvers.greedy.flat import Flat

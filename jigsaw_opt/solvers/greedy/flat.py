@@ -8,13 +8,13 @@ from itertools import chain
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline, halting
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Layout
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled, integers
+from jigsaw_opt.solvers.engines.magnitude import infinity, orders_fit, schedules_fit
 from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph, blank_period
 from jigsaw_opt.solvers.kernels.list_scheduling import ListInput, ListScheduleState, list_schedule, repeat_list_schedule
-from jigsaw_opt.solvers.magnitude import infinity, orders_fit, schedules_fit
 
 __all__ = ["Flat"]
 

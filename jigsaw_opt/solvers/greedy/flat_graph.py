@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import accumulate, chain
 
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Layout
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays
-from jigsaw_opt.solvers.kernels.graph import ACROSS_ITERATIONS, FIXED, WITHIN_ITERATION, Graph
 from jigsaw_opt.solvers.kernels.period import Period
+from jigsaw_opt.solvers.kernels.sequence import ACROSS_ITERATIONS, FIXED, WITHIN_ITERATION, Graph
 
 __all__ = ["FlatGraph", "blank_period", "exchange_scope"]
 

@@ -10,8 +10,8 @@ from functools import partial
 from math import inf
 
 from jigsaw_opt.errors import TooLargeError
-from jigsaw_opt.problem.operations import MOST_OPERATIONS, Operations
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.operations import MOST_OPERATIONS, Operations
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.activities.heuristic import task_graph_timetables, timetables_in_time
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from jigsaw_opt.problem.clock import check_deadline, halting
-from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble
 from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Demand
 from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers
+from jigsaw_opt.solvers.engines.magnitude import infinity, orders_fit
 from jigsaw_opt.solvers.greedy.insertion_lists import InsertionLists, operations_of_iteration
 from jigsaw_opt.solvers.kernels.order_insertion import insert_in_order
-from jigsaw_opt.solvers.magnitude import infinity, orders_fit
 
 __all__ = ["OrderInsertion", "affordable", "inserted_by_ratio", "smith_order"]
 

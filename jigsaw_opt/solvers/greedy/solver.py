@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.activities.current import Offer
+from jigsaw_opt.solvers.activities.orders.current import Offer
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy

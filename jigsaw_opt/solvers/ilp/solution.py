@@ -12,9 +12,9 @@ from jigsaw_opt.documents.readers.solutions import EngineSolution
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.formulations.linear import LinearProgram
 from jigsaw_opt.formulations.scaled_program import ScaledProgram
+from jigsaw_opt.problem.compiled.timetable import objective_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.ilp.solver import exported_model
 

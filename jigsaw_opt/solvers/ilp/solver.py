@@ -20,15 +20,15 @@ from jigsaw_opt.formulations.ilp_timetable import (
     time_step,
     windows,
 )
+from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.engines.highs_search import HighsSearch
+from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS, first_excess
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
-from jigsaw_opt.solvers.magnitude import EXACT_FLOATS, first_excess
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.registry import refusal
 from jigsaw_opt.solvers.result import Result, StoppedBy

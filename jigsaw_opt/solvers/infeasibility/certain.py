@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Server
-from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors
+from jigsaw_opt.problem.compiled.critical import candidate_levels, fewest_contributors
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.costs import deepest_level, needed_bytes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.memory import deepest_level, needed_bytes
-from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.power import PowerCap, most_watts
 from jigsaw_opt.solvers.infeasibility.guarantees import broken_alone
 from jigsaw_opt.solvers.infeasibility.power import cause_of_power

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes
 from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible, what_helps
 from jigsaw_opt.solvers.infeasibility.together import broken_together, quickxplain, restrict

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from jigsaw_opt.problem.clock import checking_deadline
+from jigsaw_opt.problem.compiled.critical import least_iteration_us, usable_gpus
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds.activities.slot_loads import earliest_end_us
 from jigsaw_opt.solvers.bounds.proof import Proof

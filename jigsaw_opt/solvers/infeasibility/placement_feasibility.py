@@ -11,9 +11,8 @@ from math import inf
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.formulations.cpsat_placement import build, literal_count
 from jigsaw_opt.problem.cluster import Server
-from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
-from jigsaw_opt.problem.memory import most_bytes
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.costs import EXACT_IN_64_BITS, most_bytes
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable

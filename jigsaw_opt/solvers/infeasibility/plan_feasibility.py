@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from jigsaw_opt.formulations import cpsat_activities, cpsat_cycle, cpsat_timetable
 from jigsaw_opt.formulations.cpsat_activities import serial
 from jigsaw_opt.formulations.cpsat_model import CpSatModel
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.engines.cpsat import PRESOLVED_NUMBERS, new_solver
+from jigsaw_opt.solvers.engines.magnitude import engine_excess
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
-from jigsaw_opt.solvers.magnitude import engine_excess
 
 __all__ = ["PlanCheck", "largest_objective"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.result import Conflict

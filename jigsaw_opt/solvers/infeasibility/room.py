@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
 from jigsaw_opt.problem.cluster import Server
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.text import agreeing, counted
 
 __all__ = ["amount", "joined_parts", "more_memory", "unjoined"]

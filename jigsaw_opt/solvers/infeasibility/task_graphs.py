@@ -10,8 +10,8 @@ from itertools import product
 from math import inf
 
 from jigsaw_opt.problem.cluster import Server
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.power import PowerCap, most_watts
 from jigsaw_opt.problem.task_graph import TaskGraphBlock
 from jigsaw_opt.solvers.infeasibility.power import cause_of_power

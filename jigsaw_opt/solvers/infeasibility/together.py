@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.problem.critical import candidate_levels
+from jigsaw_opt.problem.compiled.critical import candidate_levels
+from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
+from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.memory import needed_bytes
-from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.infeasibility.guarantees import guarantee_of

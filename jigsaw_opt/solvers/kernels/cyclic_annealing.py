@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
-from jigsaw_opt.solvers.kernels.graph import Graph, set_durations
 from jigsaw_opt.solvers.kernels.period import Period, least_period
 from jigsaw_opt.solvers.kernels.randomness import following
-from jigsaw_opt.solvers.kernels.sequence_moves import (
+from jigsaw_opt.solvers.kernels.sequence import Graph, set_durations
+from jigsaw_opt.solvers.kernels.sequence_annealing import (
     beyond_cutoff,
     critical_operation,
     exchange_levels,

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
 from jigsaw_opt.solvers.kernels.event_heap import pop_event, push_event
-from jigsaw_opt.solvers.kernels.graph import Graph
 from jigsaw_opt.solvers.kernels.period import Period, least_period
+from jigsaw_opt.solvers.kernels.sequence import Graph
 
 __all__ = ["ListInput", "ListScheduleState", "list_schedule", "repeat_list_schedule"]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers
-from jigsaw_opt.solvers.kernels.graph import Graph
+from jigsaw_opt.solvers.kernels.sequence import Graph
 
 __all__ = ["Period", "least_period"]
 

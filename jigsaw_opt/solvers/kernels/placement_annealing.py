@@ -6,7 +6,6 @@ Python runs `anneal_placement`, or it is compiled (`engines.compiled`).
 from __future__ import annotations
 
 from jigsaw_opt.solvers.engines.compiled import Reals, kernel
-from jigsaw_opt.solvers.kernels.graph import ACROSS_ITERATIONS, FIXED
 from jigsaw_opt.solvers.kernels.placement_state import (
     FIXED_SERVERS,
     FREE_WORKERS,
@@ -20,6 +19,7 @@ from jigsaw_opt.solvers.kernels.placement_state import (
     width_of,
 )
 from jigsaw_opt.solvers.kernels.randomness import randint
+from jigsaw_opt.solvers.kernels.sequence import ACROSS_ITERATIONS, FIXED
 
 __all__ = ["anneal_placement", "settle_placement"]
 

@@ -10,13 +10,13 @@ from random import Random
 from typing import ClassVar
 
 from jigsaw_opt.formulations.cpsat_activities import spans_suffice
+from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
+from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.timetable import Gpu, Timetable
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
-from jigsaw_opt.solvers.activities.improving import Annealing
+from jigsaw_opt.solvers.activities.orders.improving import Annealing
 from jigsaw_opt.solvers.activities.placing import SlotPlacement, complete
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers
 from jigsaw_opt.solvers.assignments.assignment import Assignment

@@ -14,8 +14,8 @@ from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
+from jigsaw_opt.solvers.phased.result import value_of
 from jigsaw_opt.solvers.phased.timer import UntimedError
-from jigsaw_opt.solvers.phased.valuation import value_of
 
 __all__ = ["GroupSearch", "PlacedGroups", "improve", "refine"]
 

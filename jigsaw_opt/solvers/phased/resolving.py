@@ -12,9 +12,9 @@ from functools import partial
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, UsageError, require_a
+from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan, PlanStatus
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds import Bound, Proof
@@ -26,12 +26,11 @@ from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
 from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
-from jigsaw_opt.solvers.phased.result import phased_result
+from jigsaw_opt.solvers.phased.result import ends_us, objective_at, phased_result, value_of
 from jigsaw_opt.solvers.phased.sharing import Sharing
 from jigsaw_opt.solvers.phased.shelves import Place, cyclic_part, placed_shelves
 from jigsaw_opt.solvers.phased.solver import PHASED, phased_bound, solve_phased
 from jigsaw_opt.solvers.phased.timer import UntimedError
-from jigsaw_opt.solvers.phased.valuation import ends_us, objective_at, value_of
 from jigsaw_opt.solvers.registry import require_taken
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, problems
 from jigsaw_opt.solvers.result import Result

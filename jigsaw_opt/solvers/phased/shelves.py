@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import gcd
 
 from jigsaw_opt.problem.cluster import Routes
-from jigsaw_opt.problem.compiled_task_graph import compile_task_graph
+from jigsaw_opt.problem.compiled.task_graph import compile_task_graph
 from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.plan import Plan

@@ -13,7 +13,7 @@ from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, TaskGraphJobPlan, Transfer
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing
-from jigsaw_opt.solvers.phased.rate_model import kind_of
+from jigsaw_opt.solvers.phased.rates.model import kind_of
 from jigsaw_opt.solvers.phased.shelves import sharing_groups
 
 __all__ = ["SideBySide"]

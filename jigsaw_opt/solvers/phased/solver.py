@@ -15,9 +15,9 @@ from typing import ClassVar
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import clock
+from jigsaw_opt.problem.compiled.operations import MOST_OPERATIONS, Operations, compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import MOST_OPERATIONS, Operations, compile_instance
 from jigsaw_opt.problem.plan import PhaseGroup, Plan, PlanStatus
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bound_tightening import BOUND_WORK
@@ -27,18 +27,16 @@ from jigsaw_opt.solvers.engines.compiled import warn_if_interpreted
 from jigsaw_opt.solvers.infeasibility import certain_causes, exceeded_guarantees, too_wide
 from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.phased.group_search import GroupSearch, PlacedGroups, improve, refine
-from jigsaw_opt.solvers.phased.laxity import LeastLaxityPolicy, wrap_around_us
-from jigsaw_opt.solvers.phased.moving import MovingPolicy
+from jigsaw_opt.solvers.phased.moving import LeastLaxityPolicy, MovingPolicy, wrap_around_us
 from jigsaw_opt.solvers.phased.phases import RunningRule, Timing
 from jigsaw_opt.solvers.phased.policies import policies
-from jigsaw_opt.solvers.phased.rate_jobs import RateJob, RatePolicy
-from jigsaw_opt.solvers.phased.rate_model import RateModel
-from jigsaw_opt.solvers.phased.rate_search import RateSearch
-from jigsaw_opt.solvers.phased.result import phased_result
+from jigsaw_opt.solvers.phased.rates.jobs import RateJob, RatePolicy
+from jigsaw_opt.solvers.phased.rates.model import RateModel
+from jigsaw_opt.solvers.phased.rates.search import RateSearch
+from jigsaw_opt.solvers.phased.result import phased_result, value_of
 from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
-from jigsaw_opt.solvers.phased.valuation import value_of
 from jigsaw_opt.solvers.proofs import NO_BOUND, first_bound
 from jigsaw_opt.solvers.registry import require_taken
 from jigsaw_opt.solvers.result import Conflict, Report, Result

@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import clock
+from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
-from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.cyclic.candidate_table import FixedPolicy

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jigsaw_opt.errors import InvalidInputError, Problem, require_a
-from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.text import suggestion
 

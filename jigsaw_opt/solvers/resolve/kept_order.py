@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.compiled.activities import ActivityNetwork
+from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, JobLevels, flatten, network_of
 from jigsaw_opt.solvers.activities.presence import job_orders, most_present, ordered
 from jigsaw_opt.solvers.activities.repeating import repeated

@@ -10,16 +10,16 @@ from typing import TypeVar
 
 from jigsaw_opt.errors import InvalidInputError, Problem, TooLargeError
 from jigsaw_opt.problem.clock import checking_deadline
+from jigsaw_opt.problem.compiled.operations import MOST_OPERATIONS
+from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.operations import MOST_OPERATIONS
 from jigsaw_opt.problem.plan import Iteration as WorkerIteration
 from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["RemainingWork", "in_progress_at", "listed", "remaining_at", "shifted_jobs"]
 

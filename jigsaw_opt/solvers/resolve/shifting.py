@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.problem.timetable import JobDecision
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.timetable import JobDecision
 
 __all__ = ["shifted"]
 

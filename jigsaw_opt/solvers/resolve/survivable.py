@@ -15,11 +15,11 @@ from typing import Any
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.problem.cluster import Cluster, Link, Routes
+from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.listed import acting, find_solver, offering, solve_listed
 from jigsaw_opt.solvers.options import Options

@@ -13,11 +13,11 @@ from typing import ClassVar
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, UsageError
-from jigsaw_opt.problem.memory import needed_bytes
-from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.timetable import assemble, decisions_of, job_end, objective_of
+from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.timetable import assemble, decisions_of, job_end, objective_of
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from jigsaw_opt.problem.operations import OperationGraph
+from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.solvers.assignments.layout import Layout
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from jigsaw_opt.problem.timetable import Timetable, objective_of
-from jigsaw_opt.solvers.activities.current import Offer
+from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
+from jigsaw_opt.solvers.activities.orders.current import Offer
 from jigsaw_opt.solvers.activities.presence import fit_at_once
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Demand, Layout

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Event
 
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.assignments.layout import demands
 from jigsaw_opt.solvers.params import DriverParams
 from jigsaw_opt.solvers.result import Accepted, MoveRecord, StoppedBy

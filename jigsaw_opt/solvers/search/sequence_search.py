@@ -10,17 +10,16 @@ from math import inf
 from operator import le
 from typing import Any
 
-from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, objective_of
+from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, objective_of
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, run_in_parts
+from jigsaw_opt.solvers.engines.magnitude import infinity, orders_fit
 from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph, blank_period, exchange_scope
 from jigsaw_opt.solvers.kernels.cyclic_annealing import CyclicState, anneal_cyclic_sequence
-from jigsaw_opt.solvers.kernels.graph import FIXED, predecessors
 from jigsaw_opt.solvers.kernels.period import Period
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
-from jigsaw_opt.solvers.kernels.sequence import SequenceState
+from jigsaw_opt.solvers.kernels.sequence import FIXED, SequenceState, predecessors
 from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
-from jigsaw_opt.solvers.magnitude import infinity, orders_fit
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 __all__ = ["SequenceSearch", "SequencedSchedule"]

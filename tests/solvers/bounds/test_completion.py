@@ -11,8 +11,8 @@ from jigsaw_opt.formulations.cpsat_timetable import windows
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, StaircaseDepth, compile_instance
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import job_end, objective_of
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import job_end, objective_of
 from jigsaw_opt.solvers.bounds import BoundContext, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import gpu_resources

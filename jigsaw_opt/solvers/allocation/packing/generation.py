@@ -30,9 +30,9 @@ from jigsaw_opt.formulations.packing import (
     references_us,
     with_cheapest_levels,
 )
+from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, StaircaseDepth
-from jigsaw_opt.problem.operations import Operations, compile_instance
 from jigsaw_opt.problem.packing import PackingProblem
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered

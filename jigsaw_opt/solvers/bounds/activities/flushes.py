@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.solvers.bounds.activities.head_and_tail import best_head_and_tail
 from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
 from jigsaw_opt.solvers.bounds.budget import BoundBudget

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from math import gcd
 
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term

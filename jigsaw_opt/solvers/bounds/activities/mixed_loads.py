@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jigsaw_opt.problem.clock import checking_deadline
+from jigsaw_opt.problem.compiled.critical import least_work_us
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.critical import least_work_us
-from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added

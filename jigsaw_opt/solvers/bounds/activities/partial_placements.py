@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.problem.cluster import Cluster, joined_parts
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bounds.activities.flushes import flushes_of
 from jigsaw_opt.solvers.bounds.activities.head_and_tail import Load, best_head_and_tail, merged
 from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData, earliest_end_us, task_graph_data

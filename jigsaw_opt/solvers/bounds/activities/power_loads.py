@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from itertools import accumulate
 
 from jigsaw_opt.problem.cluster import Server
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.energy import watts_us

@@ -1,4 +1,4 @@
-"""Critical paths: no job ends before it could on an empty cluster (``problem/critical.py`` has the least times)."""
+"""Critical paths: no job ends before it could on an empty cluster (least times: ``problem/compiled/critical.py``)."""
 
 from __future__ import annotations
 

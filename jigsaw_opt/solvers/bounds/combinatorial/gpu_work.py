@@ -13,8 +13,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.clock import checking_deadline
+from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds

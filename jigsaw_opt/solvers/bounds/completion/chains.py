@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS, lower_hull
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.completion.program import Inequality

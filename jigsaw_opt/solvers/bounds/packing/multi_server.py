@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.cluster import Channel, Link
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled import critical
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobClass, JobData
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition
 

@@ -12,8 +12,8 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import NamedTuple
 
-from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.clock import checking_deadline
+from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.job_data import JobData

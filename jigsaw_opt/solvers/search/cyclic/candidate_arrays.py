@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.engines.compiled import Reals
-from jigsaw_opt.solvers.kernels.assignment import CandidateSets
+from jigsaw_opt.solvers.kernels.assignment_annealing import CandidateSets
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateSet
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from typing import Any
 
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline, halting
 from jigsaw_opt.solvers.engines.compiled import Reals, arrays, compiled
-from jigsaw_opt.solvers.kernels.assignment import Buffers, GroupAssignment
 from jigsaw_opt.solvers.kernels.assignment_annealing import (
+    Buffers,
+    GroupAssignment,
     anneal_assignment,
     insert,
     reassign_pairs,

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from jigsaw_opt.problem.calendar import Calendar
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.search.cyclic.candidate_table import InsertionPolicy
 from jigsaw_opt.solvers.search.problem_data import ProblemData

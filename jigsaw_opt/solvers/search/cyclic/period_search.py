@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable, InsertionPolicy

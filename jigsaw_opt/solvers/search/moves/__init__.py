@@ -19,7 +19,7 @@ _OWN = {
     "order_insertion": f"{_HERE}.moves.order_insertion:AnnealOrder",
     "heuristic": f"{_HERE}.moves.heuristic:Heuristic",
     "restart": f"{_HERE}.moves.restart:Restart",
-    "intensify": f"{_HERE}.moves.intensify:Intensify",
+    "intensify": f"{_HERE}.moves.restart:Intensify",
     "cp_repair": f"{_HERE}.moves.cp_repair:RepairBest",
     "relocation": f"{_HERE}.moves.relocate:Relocate",
     "cp_placement": f"{_HERE}.moves.cp_placement:CpPlacement",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from jigsaw_opt.problem.timetable import Timetable, job_end
+from jigsaw_opt.problem.compiled.timetable import Timetable, job_end
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.effort import Effort

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.greedy.order_insertion import OrderInsertion, affordable, smith_order
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Timetable, job_end
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.timetable import Timetable, job_end
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.result import Accepted, Event, StoppedBy

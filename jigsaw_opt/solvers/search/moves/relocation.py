@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.kernels.sequence_moves import beyond_cutoff
+from jigsaw_opt.solvers.kernels.sequence_annealing import beyond_cutoff
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 

@@ -1,4 +1,4 @@
-"""Restart: a placement made anew, balanced and annealed."""
+"""Restart: a placement made anew, balanced and annealed; and the best list schedule annealed once more."""
 
 from __future__ import annotations
 
@@ -6,11 +6,34 @@ from typing import ClassVar
 
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
-from jigsaw_opt.solvers.search.moves.intensify import Intensify
 from jigsaw_opt.solvers.search.moves.list_annealing import Annealer, draft
 from jigsaw_opt.solvers.search.moves.placing import Placing
 
-__all__ = ["Restart"]
+__all__ = ["Intensify", "Restart"]
+
+
+class Intensify:
+    """Anneals from the best list schedule."""
+
+    name: ClassVar[str] = "intensify"
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """Return whether there are too many operations for their sequence to be annealed quickly."""
+        return not context.sequenced
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Anneal the best list schedule.
+
+        The best plan found, or None where there is no list schedule.
+        """
+        context = self.context
+        if context.best_list is None:
+            return None
+        return context.shared(Annealer).run(context.shared(Placing).balancer(1.0), context.best_list)
 
 
 class Restart:

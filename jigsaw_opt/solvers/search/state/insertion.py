@@ -8,7 +8,7 @@ from itertools import repeat
 from operator import itemgetter
 
 from jigsaw_opt.problem.calendar import Calendar
-from jigsaw_opt.problem.operations import OperationGraph
+from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 
 __all__ = ["FrozenPrefix", "ScheduledJob", "insert_job", "least_length", "uncontended_profile"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from jigsaw_opt.problem.memory import levels_within
+from jigsaw_opt.problem.costs import levels_within
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.levels import LevelPlan
 from jigsaw_opt.solvers.assignments.placement import level_caps

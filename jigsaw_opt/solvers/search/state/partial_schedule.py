@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from jigsaw_opt.problem.calendar import Calendar, union
+from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.problem.plan import JobPlan
-from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.insertion import FrozenPrefix, ScheduledJob, insert_job

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.costs import ceil_div, contributors, lower_hull
-from jigsaw_opt.problem.memory import deepest_level
-from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.costs import ceil_div, contributors, deepest_level, lower_hull
 from jigsaw_opt.problem.power import most_watts
 
 __all__ = [

@@ -11,7 +11,7 @@ from threading import Event
 from typing import ClassVar
 
 from jigsaw_opt.problem.clock import in_context
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Routes
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
+from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.instance import Horizon
-from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import Execution, TaskGraphIteration, TaskGraphJobPlan
-from jigsaw_opt.problem.timetable import Gpu
 
 __all__ = ["Activity", "ActivityNetwork", "MemoryHold", "Resident", "TaskGraphDecision", "Wait", "assemble_task_graphs"]
 

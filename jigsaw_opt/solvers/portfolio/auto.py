@@ -10,7 +10,7 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.cpsat import CPSAT
 from jigsaw_opt.solvers.greedy.solver import GREEDY, offer_greedy
-from jigsaw_opt.solvers.portfolio import PORTFOLIO
+from jigsaw_opt.solvers.portfolio.portfolio import PORTFOLIO
 from jigsaw_opt.solvers.registry import ControlledSolver, refusal
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve_state import SolveState

@@ -6,7 +6,7 @@ Documents hold numbers of 53 bits, and times, objectives and sums are products o
 from __future__ import annotations
 
 from jigsaw_opt.formulations.timetable.windows import serial_end, serial_limit
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
 
 __all__ = [
     "EXACT_FLOATS",

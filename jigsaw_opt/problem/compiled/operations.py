@@ -18,16 +18,15 @@ from functools import cached_property
 from operator import mul
 
 from jigsaw_opt.errors import TooLargeError, UsageError
-from jigsaw_opt.problem.best_channel import BestChannel
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
-from jigsaw_opt.problem.compiled_task_graph import CompiledTaskGraph, compile_task_graph
-from jigsaw_opt.problem.costs import transfer_us
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph, compile_task_graph
+from jigsaw_opt.problem.costs import most_bytes, transfer_us
 from jigsaw_opt.problem.depth import DepthPlugin, LevelRule
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.memory import most_bytes
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.network.best_channel import BestChannel
 from jigsaw_opt.problem.rules.keyed import altered
 
 __all__ = [

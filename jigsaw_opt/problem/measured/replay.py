@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.measured_times import Timeline
+from jigsaw_opt.problem.measured.times import Timeline
 
 __all__ = [
     "Baseline",

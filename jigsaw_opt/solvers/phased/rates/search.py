@@ -8,8 +8,8 @@ from itertools import islice, takewhile
 from math import exp
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.phased.rate_jobs import RateJob
-from jigsaw_opt.solvers.phased.rate_model import RateModel
+from jigsaw_opt.solvers.phased.rates.jobs import RateJob
+from jigsaw_opt.solvers.phased.rates.model import RateModel
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
 
 __all__ = ["RateSearch"]

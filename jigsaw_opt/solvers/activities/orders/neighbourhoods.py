@@ -11,8 +11,8 @@ from itertools import pairwise
 from math import gcd
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.activities.current import CurrentPlan, Offer, adopted, offer_times
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.solvers.activities.orders.current import CurrentPlan, Offer, adopted, offer_times
 from jigsaw_opt.solvers.activities.stepwise import StepwiseSearch
 from jigsaw_opt.solvers.engines.cpsat import SECONDS_OF_EFFORT, configure, new_solver
 from jigsaw_opt.solvers.solve_state import SolveState

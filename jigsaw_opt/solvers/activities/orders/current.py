@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Gpu, Timetable
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable
 from jigsaw_opt.solvers.activities.flat import FlatActivities, JobLevels, network_of
 from jigsaw_opt.solvers.activities.presence import flattened
 from jigsaw_opt.solvers.activities.timetables import levels_of, starts_of, timetable_of

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.activities.contraction import in_order
-from jigsaw_opt.solvers.activities.current import Offer
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs, WorkerMoves
-from jigsaw_opt.solvers.activities.order_search import OrderSearch
+from jigsaw_opt.solvers.activities.orders.annealing import OrderSearch
+from jigsaw_opt.solvers.activities.orders.current import Offer
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.presence import flattened
 from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing, SerialSchedule

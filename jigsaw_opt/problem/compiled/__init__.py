@@ -1,0 +1,1 @@
+"""Jobs compiled for solvers: operation graphs, task graphs, activity networks, and their timetables."""

@@ -1,0 +1,1 @@
+"""What a machine measured: layers of models, and the times of a plan."""

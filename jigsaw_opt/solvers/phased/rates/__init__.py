@@ -1,0 +1,1 @@
+"""Jobs at rates of iterations, without a timetable."""
