@@ -15,7 +15,7 @@ from common import shared
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256, load_instance
-from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
+from jigsaw_opt.documents.readers.profiles.deeppool import read_deeppool_runs
 from jigsaw_opt.instances import load
 from jigsaw_opt.planning.burst import BurstSetting, burst_instance, exact_plan, profiled_costs
 from jigsaw_opt.planning.fill import fill as filled

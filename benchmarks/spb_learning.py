@@ -19,8 +19,7 @@ from spb.subjects import SUBJECTS, Subject
 from spb.summary import csv_table, curves, findings, markdown
 
 from jigsaw_opt.sweeps.record import Record
-from jigsaw_opt.sweeps.sweep import sweep
-from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never
+from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never, sweep
 
 PICTURED_WORKERS = 4
 

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.solving import Solving as Solving
     from jigsaw_opt.solvers.solving import solve_async as solve_async
     from jigsaw_opt.solvers.solving import solving as solving
-    from jigsaw_opt.views.notebook import picture as picture
+    from jigsaw_opt.views.html import picture as picture
 
 __version__ = "0.2.0"
 
@@ -122,7 +122,7 @@ _HOMES = {
     "instance_sha256": "documents",
     "load_instance": "documents",
     "load_plan": "documents",
-    "picture": "views.notebook",
+    "picture": "views.html",
     "placements_of": "solvers.resolve",
     "profile": "executor.profiling",
     "remove_job": "documents",

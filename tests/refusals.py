@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.cli.output import print_error
+from jigsaw_opt.cli.common.output import print_error
 from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
 
 
@@ -66,7 +66,7 @@ def ends(expected: str, *words: object) -> None:
         print_error(error)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jigsaw_opt.cli.output.print_error", shown)
+        patch.setattr("jigsaw_opt.cli.common.output.print_error", shown)
         code = main([str(word) for word in words])
     assert f"{code}: {'; '.join(told)}" == expected
 

@@ -134,7 +134,7 @@ def test_the_command_line_shows_what_is_logged_while_it_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from jigsaw_opt.cli import main
-    from jigsaw_opt.cli import solvers as command
+    from jigsaw_opt.cli.inputs import solvers as command
 
     logger = logging.getLogger("jigsaw_opt.test")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.cli.simulate import configure
+from jigsaw_opt.cli.clusters.simulate import configure
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "command-line.md"

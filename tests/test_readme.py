@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.documents.readers.traces import read_trace
+from jigsaw_opt.documents.readers.traces.registry import read_trace
 from jigsaw_opt.instances.sources import bundled_workload, workload_names
 
 ROOT = Path(__file__).parents[1]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from jigsaw_opt.sweeps.bench.against import sign_test
 from jigsaw_opt.sweeps.bench.summary import certified_gap
-from jigsaw_opt.sweeps.pairs import sign_test
 
 Row = Mapping[str, Any]
 Pair = tuple[Row, Row]

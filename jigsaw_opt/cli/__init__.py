@@ -1,4 +1,4 @@
-"""The command line: arguments, calls and printing, one module a subcommand.
+"""The command line: arguments, calls and printing, one module a subcommand, in folders by subject.
 
 A subcommand is a module with ``HELP``, ``configure(parser)`` and ``run(arguments) -> exit code``;
 it imports what it calls inside ``run``, so ``jigsaw --help`` loads no engine.
@@ -19,33 +19,34 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = (
-    "solve",
-    "check",
-    "explain",
-    "failures",
-    "validate",
-    "instances",
-    "new",
-    "generate",
-    "convert",
-    "burst",
-    "fill",
-    "partition",
-    "pipeline",
-    "shifts",
-    "profile",
-    "run",
-    "plot",
-    "export",
-    "bench",
-    "simulate",
-    "advise",
-    "when",
-    "solvers",
-    "schema",
-    "completion",
-)
+COMMANDS = {
+    "solve": "plans.solve",
+    "check": "plans.check",
+    "explain": "plans.explain",
+    "failures": "plans.failures",
+    "validate": "inputs.validate",
+    "instances": "inputs.instances",
+    "new": "inputs.new",
+    "generate": "inputs.generate",
+    "convert": "inputs.convert",
+    "burst": "training.burst",
+    "fill": "training.fill",
+    "partition": "training.partition",
+    "pipeline": "training.pipeline",
+    "shifts": "training.shifts",
+    "profile": "training.profile",
+    "run": "training.run",
+    "plot": "plans.plot",
+    "export": "plans.export",
+    "bench": "plans.bench",
+    "simulate": "clusters.simulate",
+    "advise": "clusters.advise",
+    "when": "clusters.when",
+    "solvers": "inputs.solvers",
+    "schema": "inputs.schema",
+    "completion": "inputs.completion",
+}
+"""By name, the module of each subcommand in this folder."""
 _SPELLED = {
     "engine_parameters": "--engine-parameter",
     "fix": "--fix-placement or --fix-before",
@@ -69,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     if argv is not None:
         return _exit_code(argv)
     as_program()  # before anything is imported that a signal could break
-    from jigsaw_opt.cli.streams import prepare
+    from jigsaw_opt.cli.common.streams import prepare
 
     prepare()
     code = _exit_code(None)
@@ -80,9 +81,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _exit_code(argv: list[str] | None) -> int:
     """Run a command and return its exit code: the one place where exceptions become lines; the rest are bugs."""
-    from jigsaw_opt.cli.arguments import parser_of
-    from jigsaw_opt.cli.logs import shown_logs
-    from jigsaw_opt.cli.output import flush, print_error
+    from jigsaw_opt.cli.common.output import flush, print_error
+    from jigsaw_opt.cli.common.parser import parser_of
+    from jigsaw_opt.cli.common.streams import shown_logs
     from jigsaw_opt.errors import JigsawError, spelled_by
 
     arguments: Namespace | None = None

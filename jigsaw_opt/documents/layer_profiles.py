@@ -6,7 +6,7 @@ from typing import Any
 
 from jigsaw_opt.documents.instance_decoding import decode_model
 from jigsaw_opt.documents.parsing import parsed
-from jigsaw_opt.documents.readers.pipedream import read_layer_graph
+from jigsaw_opt.documents.readers.profiles.pipedream import read_layer_graph
 from jigsaw_opt.documents.recognising import expecting, likely_form
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from jigsaw_opt.documents.file_bytes import unpacked_head
-from jigsaw_opt.documents.readers.traces import READERS
+from jigsaw_opt.documents.readers.traces.registry import READERS
 from jigsaw_opt.errors import InvalidInputError, Problem
 
 __all__ = ["FORMS", "Form", "expecting", "likely_form", "stated_kind"]

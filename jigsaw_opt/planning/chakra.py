@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from jigsaw_opt.documents.chakra_trace import ALL_REDUCE, BARRIER, COLLECTIVE, COMPUTE, RECEIVE, SEND, ChakraNode
+from jigsaw_opt.documents.readers.chakra.trace import (
+    ALL_REDUCE,
+    BARRIER,
+    COLLECTIVE,
+    COMPUTE,
+    RECEIVE,
+    SEND,
+    ChakraNode,
+)
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Gpu

@@ -17,8 +17,7 @@ from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.job_times import JobChanges, job_changes
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import task_of
-from jigsaw_opt.sweeps.sweep import sweep
-from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never
+from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never, sweep
 from jigsaw_opt.sweeps.variants import Variant, limit_variants, reads_limits, variants
 from jigsaw_opt.text import nearest
 

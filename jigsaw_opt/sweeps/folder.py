@@ -11,8 +11,7 @@ from jigsaw_opt.documents import exists, write_atomically
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.data_table import DataTable
 from jigsaw_opt.sweeps.record import Record
-from jigsaw_opt.sweeps.sweep import rows_of, sweep
-from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never
+from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never, rows_of, sweep
 
 __all__ = ["ROWS", "TABLES", "SweepKind", "SweepTables", "require_own", "rows_path", "sweep_into"]
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
+from html import escape
 
 from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Phase
+from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.solvers.explanation import explain
 from jigsaw_opt.text import counted, printable
+from jigsaw_opt.views import lanes
 from jigsaw_opt.views.explained import explained_picture, told_proof, told_story
 from jigsaw_opt.views.lanes import MemoryLane, Picture, period_picture
 from jigsaw_opt.views.page import filled, template
 from jigsaw_opt.views.text import phase_text
 
-__all__ = ["timeline_data", "timeline_html"]
+__all__ = ["NotebookPicture", "picture", "timeline_data", "timeline_html"]
 
 _MOST_EXPLAINED = 20
 """Periods of so many phases are explained; of more, that would take longer than to draw them."""
@@ -166,3 +170,28 @@ def _memory_lane(lane: MemoryLane) -> dict[str, object]:
         "bytes": lane.use.bytes,
         "holders": [", ".join(map(printable, jobs)) for jobs in holders],
     }
+
+
+class NotebookPicture(lanes.Picture):
+    """A picture that a notebook shows as its timeline page."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """Return the timeline page in a frame; scripts in it reach nothing of the notebook."""
+        page = escape(timeline_html(explained_picture(self)))
+        return f'<iframe title="timeline" sandbox="allow-scripts" width="100%" height="480" srcdoc="{page}"></iframe>'
+
+
+def picture(instance: Instance, plan: Plan) -> NotebookPicture:
+    """Return the lanes of a correct plan, as `jigsaw_opt.views.lanes.picture` does, for a notebook to show.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        A plan that is correct for it.
+    """
+    drawn = lanes.picture(instance, plan)
+    return NotebookPicture(**{each.name: getattr(drawn, each.name) for each in fields(drawn)})

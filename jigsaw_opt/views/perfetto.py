@@ -14,7 +14,6 @@ from jigsaw_opt.views.lanes import Interval, Lane, Picture
 
 __all__ = ["perfetto_trace"]
 
-
 _Edges = list[tuple[int, int, int]]
 
 

@@ -206,7 +206,7 @@ def test_without_pulp_an_export_says_what_to_install(
 def test_what_the_system_refuses_is_one_line(
     error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from jigsaw_opt.cli import solvers
+    from jigsaw_opt.cli.inputs import solvers
 
     def refused(arguments: object) -> int:
         raise error
@@ -249,7 +249,7 @@ def test_an_internal_error_is_one_line(
 ) -> None:
     import sys
 
-    from jigsaw_opt.cli import solvers
+    from jigsaw_opt.cli.inputs import solvers
 
     def broken(arguments: object) -> int:
         raise RuntimeError("a bug")

@@ -19,7 +19,7 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import encode_instance, load_plan
 from jigsaw_opt.instances import best_known, load
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.sweeps.bench.table import COLUMNS
+from jigsaw_opt.sweeps.bench.summary import COLUMNS
 from jigsaw_opt.sweeps.bench.trials import Design, Entry, measure, trials
 from tests.extras import needs_plot, needs_ray
 from tests.refusals import ends

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import COMMANDS, main
-from jigsaw_opt.cli.arguments import parser_of
-from jigsaw_opt.cli.progress import _line
+from jigsaw_opt.cli.common.parser import parser_of
+from jigsaw_opt.cli.common.progress import _line
 from jigsaw_opt.documents import load_plan, save_plan
 from jigsaw_opt.instances import load
 from jigsaw_opt.solvers.options import Options
@@ -103,7 +103,7 @@ def test_no_plan_in_time_says_what_may_help(
 ) -> None:
     found = replace(solve(load("tiny/000"), "greedy"), plan=None, objective=None, status=Status.UNKNOWN)
     late = replace(found, stopped_by=StoppedBy.TIME)
-    monkeypatch.setattr("jigsaw_opt.cli.solve._solved", lambda *_: late)
+    monkeypatch.setattr("jigsaw_opt.cli.plans.solve._solved", lambda *_: late)
     assert run("solve", "tiny/000", "--time-limit", "5") == 5
     told = capsys.readouterr().err
     assert "a larger --time-limit" in told and "--solver" not in told
@@ -139,7 +139,7 @@ def test_bash_completes(words: str, found: str, capsys: pytest.CaptureFixture[st
 
 
 def test_the_examples_of_the_help_are_right() -> None:
-    modules = {name: import_module(f"jigsaw_opt.cli.{name}") for name in COMMANDS}
+    modules = {name: import_module(f"jigsaw_opt.cli.{path}") for name, path in COMMANDS.items()}
     examples = {name: module.EXAMPLE for name, module in modules.items() if hasattr(module, "EXAMPLE")}
     assert len(examples) >= 10
     for name, example in examples.items():

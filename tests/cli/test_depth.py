@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.cli import COMMANDS, main
-from jigsaw_opt.cli.arguments import parser_of
-from jigsaw_opt.cli.depth import _RULES
+from jigsaw_opt.cli.common.options import _RULES
+from jigsaw_opt.cli.common.parser import parser_of
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.problem.costs import staircase
 from jigsaw_opt.problem.depth import CHOICES, FreeDepth, chosen_depth

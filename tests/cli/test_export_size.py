@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.cli import export, main
+from jigsaw_opt.cli import main
+from jigsaw_opt.cli.plans import export
 from jigsaw_opt.formulations.ilp_timetable import program_size
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import compile_instance

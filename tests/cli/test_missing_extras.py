@@ -16,7 +16,7 @@ import pytest
 
 import jigsaw_opt
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import chakra_trace
+from jigsaw_opt.documents.readers.chakra import trace as chakra_trace
 from jigsaw_opt.solvers.engines import compiled
 
 DATA = Path(__file__).parents[1] / "data"

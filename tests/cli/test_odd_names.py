@@ -10,7 +10,7 @@ import pytest
 
 import jigsaw_opt.cli
 from jigsaw_opt.cli import main
-from jigsaw_opt.cli.output import print_error, print_table
+from jigsaw_opt.cli.common.output import print_error, print_table
 from jigsaw_opt.documents import encode_instance, save_instance
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem import Instance

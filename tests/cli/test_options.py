@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from jigsaw_opt.cli import COMMANDS
-from jigsaw_opt.cli.arguments import parser_of
-from jigsaw_opt.cli.solve import _print
+from jigsaw_opt.cli.common.parser import parser_of
+from jigsaw_opt.cli.plans.solve import _print
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 
 

@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from jigsaw_opt.cli import COMMANDS, main
-from jigsaw_opt.cli.arguments import parser_of
+from jigsaw_opt.cli.common.parser import parser_of
 from jigsaw_opt.documents import save_instance
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.documents.readers.traces import read_trace
+from jigsaw_opt.documents.readers.traces.registry import read_trace
 
 _TIMES = {"startTime": "2026-01-31T08:00:00Z", "completionTime": "2026-01-31T09:00:00Z"}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.documents.readers.burst_costs import LayerOption, read_burst_costs
+from jigsaw_opt.documents.readers.profiles.burst_costs import LayerOption, read_burst_costs
 from tests.refusals import refuses
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
-from jigsaw_opt.documents.chakra_trace import (
+from jigsaw_opt.documents.readers.chakra.ranks import ChakraRank
+from jigsaw_opt.documents.readers.chakra.reading import read_chakra
+from jigsaw_opt.documents.readers.chakra.trace import (
     ALL_GATHER,
     ALL_REDUCE,
     ALL_TO_ALL,
@@ -24,8 +26,6 @@ from jigsaw_opt.documents.chakra_trace import (
     decode_trace,
     encode_trace,
 )
-from jigsaw_opt.documents.readers.chakra import read_chakra
-from jigsaw_opt.documents.readers.chakra_ranks import ChakraRank
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, Edge, Instance, Server, TaskGraphJob
 from jigsaw_opt.problem.costs import transfer_us

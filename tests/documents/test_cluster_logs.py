@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents.readers.traces import read_trace
-from jigsaw_opt.documents.workload_csv import columns_of
+from jigsaw_opt.documents.readers.traces.registry import read_trace
+from jigsaw_opt.documents.readers.traces.workload_csv import columns_of
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import TraceJob
 from tests.refusals import carries, refused

@@ -8,8 +8,8 @@ import io
 import pytest
 
 from jigsaw_opt.documents.csv_text import csv_text, restored
-from jigsaw_opt.documents.readers.traces import read_trace
-from jigsaw_opt.documents.workload_csv import decode_workload, encode_workload
+from jigsaw_opt.documents.readers.traces.registry import read_trace
+from jigsaw_opt.documents.readers.traces.workload_csv import decode_workload, encode_workload
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 FORMULAS = (

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.documents import decode_instance, file_bytes, load_instance, load_plan
-from jigsaw_opt.documents.chakra_trace import decode_trace
 from jigsaw_opt.documents.file_bytes import read_file, unpacked
 from jigsaw_opt.documents.readers import lines
-from jigsaw_opt.documents.readers.traces import read_trace
+from jigsaw_opt.documents.readers.chakra.trace import decode_trace
+from jigsaw_opt.documents.readers.traces.registry import read_trace
 from jigsaw_opt.errors import InvalidInputError
 from tests.refusals import carries, refuses
 

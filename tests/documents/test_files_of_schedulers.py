@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.documents.readers.kueue import KueueQueues, read_kueue
+from jigsaw_opt.documents.readers.kubernetes.kueue import KueueQueues, read_kueue
 from jigsaw_opt.documents.readers.outages import OutageLine, read_outages
-from jigsaw_opt.documents.readers.slurm_priorities import read_qos, read_shares, read_slurm_conf
-from jigsaw_opt.documents.readers.traces import read_trace
+from jigsaw_opt.documents.readers.slurm.priorities import read_qos, read_shares, read_slurm_conf
+from jigsaw_opt.documents.readers.traces.registry import read_trace
 from tests.refusals import refuses
 
 SHARES = "Cluster|Account|User|ParentName|Share\n"

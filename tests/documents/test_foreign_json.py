@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.documents.foreign_json import parsed_foreign
+from jigsaw_opt.documents.readers.kineto.foreign_json import parsed_foreign
 from jigsaw_opt.errors import InvalidInputError
 from tests.refusals import refuses
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.documents.readers.gavel import GavelJobType, read_gavel, read_throughputs
+from jigsaw_opt.documents.readers.traces.gavel import GavelJobType, read_gavel, read_throughputs
 from jigsaw_opt.documents.recognising import likely_form
 from jigsaw_opt.errors import InvalidInputError
 

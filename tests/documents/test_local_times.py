@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from jigsaw_opt.documents.readers.traces import read_trace
+from jigsaw_opt.documents.readers.traces.registry import read_trace
 from jigsaw_opt.simulation.engine.recorded import why_no_record
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.documents.readers.muri import read_muri
+from jigsaw_opt.documents.readers.traces.muri import read_muri
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from tests.refusals import refuses

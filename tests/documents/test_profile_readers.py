@@ -14,7 +14,7 @@ import pytest
 
 from jigsaw_opt.documents import decode_instance, encode_instance
 from jigsaw_opt.documents.readers import read_deeppool, read_deeppool_layers, read_layer_graph, read_pipedream
-from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
+from jigsaw_opt.documents.readers.profiles.deeppool import read_deeppool_runs
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Server
 from jigsaw_opt.problem.measured.layers import parts_of

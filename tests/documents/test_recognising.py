@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents.readers.traces import READERS
+from jigsaw_opt.documents.readers.traces.registry import READERS
 from jigsaw_opt.documents.recognising import FORMS, expecting, likely_form
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.rules.schemas import schema

@@ -11,8 +11,7 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_instance, encode_instance
-from jigsaw_opt.documents.job_shops import jsplib_text
-from jigsaw_opt.documents.readers.shops import read_jsplib
+from jigsaw_opt.documents.job_shops import jsplib_text, read_jsplib
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Edge, Instance, TaskGraphJob

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jigsaw_opt.documents.readers.slurm_nodes import nodes_of
+from jigsaw_opt.documents.readers.slurm.nodes import nodes_of
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from jigsaw_opt.documents.readers.traces import read_trace
-from jigsaw_opt.documents.workload_csv import decode_workload
+from jigsaw_opt.documents.readers.traces.registry import read_trace
+from jigsaw_opt.documents.readers.traces.workload_csv import decode_workload
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import Workload
 from tests.refusals import carries

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jigsaw_opt.documents.readers.pollux_profiles import read_applications
-from jigsaw_opt.documents.readers.traces import READERS, read_trace
-from jigsaw_opt.documents.workload_csv import columns_of, decode_workload, encode_workload
+from jigsaw_opt.documents.readers.profiles.pollux import read_applications
+from jigsaw_opt.documents.readers.traces.registry import READERS, read_trace
+from jigsaw_opt.documents.readers.traces.workload_csv import columns_of, decode_workload, encode_workload
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from tests.refusals import misuse, refused, refuses

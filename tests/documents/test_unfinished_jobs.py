@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from jigsaw_opt.documents.readers.traces import read_trace
-from jigsaw_opt.documents.workload_csv import columns_of
+from jigsaw_opt.documents.readers.traces.registry import read_trace
+from jigsaw_opt.documents.readers.traces.workload_csv import columns_of
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 DAY, NINE = "2026-01-31", "2026-01-31T09:00:00"

@@ -15,7 +15,7 @@ import piped  # noqa: E402
 from replayed import run  # noqa: E402
 
 from jigsaw_opt.documents import instance_sha256, load_plan, load_replay, save_instance, save_plan  # noqa: E402
-from jigsaw_opt.documents.readers.burst_costs import read_burst_costs  # noqa: E402
+from jigsaw_opt.documents.readers.profiles.burst_costs import read_burst_costs  # noqa: E402
 from jigsaw_opt.documents.replay import require_replay_of  # noqa: E402
 from jigsaw_opt.executor.burst.hosted_burst import rows_of  # noqa: E402
 from jigsaw_opt.executor.catalogue import stages_entry  # noqa: E402

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 from replayed import run  # noqa: E402
 
 from jigsaw_opt.checking import check  # noqa: E402
-from jigsaw_opt.cli.run_report import print_replay  # noqa: E402
+from jigsaw_opt.cli.training.run_report import print_replay  # noqa: E402
 from jigsaw_opt.documents import (  # noqa: E402
     decode_instance,
     instance_sha256,

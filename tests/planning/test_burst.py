@@ -12,7 +12,7 @@ import pytest
 
 from jigsaw_opt import solve
 from jigsaw_opt.documents import add_job
-from jigsaw_opt.documents.readers.burst_costs import BurstCosts, BurstLayer, LayerOption, read_burst_costs
+from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer, LayerOption, read_burst_costs
 from jigsaw_opt.errors import InfeasibleError, InvalidInputError
 from jigsaw_opt.planning.burst import BurstPlan, budget_plan, burst_instance, exact_plan, released_plan, widest_plan
 from jigsaw_opt.problem.instance import Horizon

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.documents.readers.burst_costs import BurstLayer, read_burst_costs
-from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
+from jigsaw_opt.documents.readers.profiles.burst_costs import BurstLayer, read_burst_costs
+from jigsaw_opt.documents.readers.profiles.deeppool import read_deeppool_runs
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.burst import BurstSetting, exact_plan, measured_costs, profiled_costs, released_plan
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges

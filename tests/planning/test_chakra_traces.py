@@ -9,8 +9,16 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import save_plan
-from jigsaw_opt.documents.chakra_trace import BARRIER, COLLECTIVE, COMPUTE, RECEIVE, SEND, decode_trace, encode_trace
-from jigsaw_opt.documents.readers.chakra import read_chakra
+from jigsaw_opt.documents.readers.chakra.reading import read_chakra
+from jigsaw_opt.documents.readers.chakra.trace import (
+    BARRIER,
+    COLLECTIVE,
+    COMPUTE,
+    RECEIVE,
+    SEND,
+    decode_trace,
+    encode_trace,
+)
 from jigsaw_opt.instances import load
 from jigsaw_opt.planning.chakra import ChakraTraces, chakra_traces
 from jigsaw_opt.problem import Cluster, Instance, Plan, Server, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob

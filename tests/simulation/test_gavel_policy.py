@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jigsaw_opt.documents.readers.gavel import GavelJobType, Throughputs
+from jigsaw_opt.documents.readers.traces.gavel import GavelJobType, Throughputs
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share

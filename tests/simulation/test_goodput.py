@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, PolluxSample
+from jigsaw_opt.documents.readers.profiles.pollux import Application, Epoch, PolluxSample
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.goodput import Adaptive, Goodput

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.documents.readers.kueue import GpuQuota, KueueQueues, read_kueue
+from jigsaw_opt.documents.readers.kubernetes.kueue import GpuQuota, KueueQueues, read_kueue
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision

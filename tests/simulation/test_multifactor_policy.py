@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.documents.readers.slurm_priorities import Association, read_qos, read_shares, read_slurm_conf
+from jigsaw_opt.documents.readers.slurm.priorities import Association, read_qos, read_shares, read_slurm_conf
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.policies.slurm.fair_share import ShareTree

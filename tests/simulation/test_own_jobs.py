@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.documents import decode_instance, encode_instance, encode_model
-from jigsaw_opt.documents.workload_csv import decode_workload
+from jigsaw_opt.documents.readers.traces.workload_csv import decode_workload
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances import profile
 from jigsaw_opt.problem.job import FullDepth

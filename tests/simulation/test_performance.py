@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, PolluxSample
+from jigsaw_opt.documents.readers.profiles.pollux import Application, Epoch, PolluxSample
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import load, names
 from jigsaw_opt.problem.cluster import Cluster, Link, Server

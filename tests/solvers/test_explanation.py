@@ -12,7 +12,7 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
-from jigsaw_opt.cli.explain_report import print_job
+from jigsaw_opt.cli.plans.explain_report import print_job
 from jigsaw_opt.documents import encode_instance, encode_plan, instance_sha256
 from jigsaw_opt.problem import (
     Cluster,

@@ -33,7 +33,7 @@ from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, T
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.solve import solve
-from jigsaw_opt.views.describe_failures import rank
+from jigsaw_opt.views.failures_page import rank
 from tests.random_instances import GOALS
 from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 

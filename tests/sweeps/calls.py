@@ -14,8 +14,7 @@ from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.sweeps.engine_local import LocalEngine
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import measure
-from jigsaw_opt.sweeps.sweep import sweep
-from jigsaw_opt.sweeps.task import SweepTask
+from jigsaw_opt.sweeps.task import SweepTask, sweep
 
 
 def note(folder: Path, word: str) -> None:

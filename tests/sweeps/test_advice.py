@@ -30,7 +30,7 @@ from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import is_row
 from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never
 from jigsaw_opt.sweeps.variants import variants
-from jigsaw_opt.views.advice_page import advice_html
+from jigsaw_opt.views.sweep_page import advice_html
 from tests.refusals import misuse
 
 
@@ -200,7 +200,7 @@ def test_an_interval_is_students() -> None:
 def test_the_command_writes_a_page_and_goes_on(
     trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jigsaw_opt.cli.advise.engine_of", lambda _arguments: Here())
+    monkeypatch.setattr("jigsaw_opt.cli.clusters.advise.engine_of", lambda _arguments: Here())
     out = tmp_path / "out"
     words = ["advise", trace, "--cluster", "1x4:v100", "--policy", "srtf", "--seeds", "0", "-o", str(out)]
     assert main([*words, "--json"]) == 0

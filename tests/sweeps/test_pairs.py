@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jigsaw_opt.sweeps.pairs import bootstrap_interval, holm, sign_test
+from jigsaw_opt.sweeps.bench.against import bootstrap_interval, holm, sign_test
 
 
 @pytest.mark.parametrize(

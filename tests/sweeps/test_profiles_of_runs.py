@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from jigsaw_opt.sweeps.bench.performance import objective_profile, time_profile
+from jigsaw_opt.sweeps.bench.summary import objective_profile, time_profile
 from tests.sweeps.test_summary import failed, row
 
 

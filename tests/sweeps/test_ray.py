@@ -16,8 +16,7 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.sweeps.engine_ray import RayEngine
 from jigsaw_opt.sweeps.record import Record
-from jigsaw_opt.sweeps.sweep import rows_of, sweep
-from jigsaw_opt.sweeps.task import SweepTask
+from jigsaw_opt.sweeps.task import SweepTask, rows_of, sweep
 from tests.refusals import misuse
 from tests.sweeps.calls import calls, killed, measured_once_open, squared
 from tests.sweeps.test_sweep import wait_for

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.sweeps.bench.summary import certified_gap, geometric_mean, profiles, summary
-from jigsaw_opt.sweeps.bench.table import COLUMNS, csv_table
+from jigsaw_opt.sweeps.bench.summary import COLUMNS, certified_gap, csv_table, geometric_mean, profiles, summary
 
 
 def row(instance: str, solver: str, seed: int, objective: int | None, bound: int, **changes: Any) -> dict[str, Any]:

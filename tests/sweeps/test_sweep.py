@@ -19,8 +19,7 @@ from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
 from jigsaw_opt.sweeps.bench.summary import is_row
 from jigsaw_opt.sweeps.engine_local import LocalEngine
 from jigsaw_opt.sweeps.record import Record, read_rows
-from jigsaw_opt.sweeps.sweep import rows_of, sweep, unfinished
-from jigsaw_opt.sweeps.task import SweepTask
+from jigsaw_opt.sweeps.task import SweepTask, rows_of, sweep, unfinished
 from tests.processes import alive, wait_for
 from tests.refusals import misuse, refuses
 from tests.sweeps.calls import broken, calls, gated_tasks, killed, squared
@@ -33,7 +32,7 @@ import signal, sys
 from pathlib import Path
 from jigsaw_opt.sweeps.engine_local import LocalEngine
 from jigsaw_opt.sweeps.record import Record
-from jigsaw_opt.sweeps.sweep import sweep
+from jigsaw_opt.sweeps.task import sweep
 from tests.sweeps.calls import gated_tasks
 signal.signal(signal.SIGTERM, lambda *_: None)
 with Record(Path(sys.argv[1]) / "rows.jsonl") as record:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from jigsaw_opt.documents import encode_instance, instance_sha256
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.sweeps.bench.table import COLUMNS
+from jigsaw_opt.sweeps.bench.summary import COLUMNS
 from jigsaw_opt.sweeps.bench.trials import Design, Entry, measure, trials
 
 DESIGN = Design(("greedy", "cpsat"), (0, 1), (10.0, 60.0), threads=2)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.sweeps.bench.against import against
-from jigsaw_opt.views.bench_page import bench_html
-from jigsaw_opt.views.bench_words import verdicts
+from jigsaw_opt.views.bench_page import bench_html, verdicts
 
 EVIL = "</script><script>alert(1)</script>"
 

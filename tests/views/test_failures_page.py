@@ -18,8 +18,7 @@ from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, PartKind
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, each_failure
 from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.solve import solve
-from jigsaw_opt.views.describe_failures import FailureDescription, severity
-from jigsaw_opt.views.failures_page import failures_html, positions
+from jigsaw_opt.views.failures_page import FailureDescription, failures_html, positions, severity
 from tests.solvers.test_failures import chained
 
 

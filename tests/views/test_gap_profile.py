@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jigsaw_opt.errors import MissingEngineError
-from jigsaw_opt.views.gap_profile import _steps, gap_profile_png
+from jigsaw_opt.views.image import _steps, gap_profile_png
 from tests.extras import needs_plot
 
 

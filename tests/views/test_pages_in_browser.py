@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jigsaw_opt.sweeps.intervals import MeanInterval
-from jigsaw_opt.views.advice_page import advice_html
 from jigsaw_opt.views.bench_page import bench_html
 from jigsaw_opt.views.failures_page import failures_html
-from jigsaw_opt.views.sweep_page import sweep_html
+from jigsaw_opt.views.sweep_page import advice_html, sweep_html
 from tests.solvers.test_failures import chained
 from tests.views.test_bench_page import runs as bench_runs
 from tests.views.test_failures_page import effect

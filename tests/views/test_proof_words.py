@@ -7,7 +7,7 @@ from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.solvers.bounds.driver import lower_bound
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.relaxation import Bound
-from jigsaw_opt.views.proof_words import bound_text, calculation
+from jigsaw_opt.views.explained import bound_text, calculation
 
 
 def test_work_that_is_shared_out_is_divided_among_those_that_share_it() -> None:

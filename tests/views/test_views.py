@@ -24,11 +24,10 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.explained import explained_picture
-from jigsaw_opt.views.gap_profile import gap_profile_png
+from jigsaw_opt.views.html import picture as notebook_picture
 from jigsaw_opt.views.html import timeline_html
-from jigsaw_opt.views.image import timeline_image
+from jigsaw_opt.views.image import gap_profile_png, timeline_image
 from jigsaw_opt.views.lanes import Interval, Picture, picture
-from jigsaw_opt.views.notebook import picture as notebook_picture
 from jigsaw_opt.views.page import filled
 from jigsaw_opt.views.perfetto import perfetto_trace
 from jigsaw_opt.views.text import timeline_text

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 
-from jigsaw_opt.documents.readers.burst_costs import BurstCosts, BurstLayer
+from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer
 from jigsaw_opt.errors import InfeasibleError
 from jigsaw_opt.planning.burst.plan import BurstPlan, layer_us, require_limit, within
 

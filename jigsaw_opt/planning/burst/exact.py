@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from jigsaw_opt.documents.readers.burst_costs import BurstCosts, BurstLayer
+from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer
 from jigsaw_opt.errors import InfeasibleError
 from jigsaw_opt.planning.burst.plan import BurstPlan, amplification, layer_us, require_limit, within
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from jigsaw_opt.documents.readers.burst_costs import LayerOption
+from jigsaw_opt.documents.readers.profiles.burst_costs import LayerOption
 from jigsaw_opt.planning.burst.plan import BurstPlan
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Horizon, Instance

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
-from jigsaw_opt.documents.readers.burst_costs import BurstCosts, BurstLayer, LayerOption
+from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer, LayerOption
 from jigsaw_opt.errors import UsageError
 
 __all__ = ["BurstPlan", "amplification", "layer_us", "require_limit", "widest_plan", "within"]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
-from jigsaw_opt.documents.readers.burst_costs import BurstCosts, BurstLayer, LayerOption
-from jigsaw_opt.documents.readers.deeppool import ProfiledLayer
+from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer, LayerOption
+from jigsaw_opt.documents.readers.profiles.deeppool import ProfiledLayer
 from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.problem.measured.layers import LayerGraph
 

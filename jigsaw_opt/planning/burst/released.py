@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import inf
 
-from jigsaw_opt.documents.readers.burst_costs import BurstCosts
+from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts
 from jigsaw_opt.planning.burst.plan import BurstPlan, amplification, layer_us, require_limit
 
 __all__ = ["released_plan"]

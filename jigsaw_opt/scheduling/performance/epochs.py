@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from jigsaw_opt.documents import exists
-from jigsaw_opt.documents.readers.pollux_profiles import read_applications
+from jigsaw_opt.documents.readers.profiles.pollux import read_applications
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from jigsaw_opt.documents.readers.pollux_profiles import Application, Curve, Epoch
+from jigsaw_opt.documents.readers.profiles.pollux import Application, Curve, Epoch
 from jigsaw_opt.scheduling.performance.speed import UNITS
 
 __all__ = ["ApplicationProfile", "BatchSplit"]

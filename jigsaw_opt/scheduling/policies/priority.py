@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from jigsaw_opt.documents.file_bytes import read_text
-from jigsaw_opt.documents.readers.slurm_priorities import read_slurm_conf
+from jigsaw_opt.documents.readers.slurm.priorities import read_slurm_conf
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share

@@ -21,7 +21,7 @@ from xml.etree.ElementTree import ParseError
 
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.lines import Lines
-from jigsaw_opt.documents.readers.slurm_nodes import nodes_of
+from jigsaw_opt.documents.readers.slurm.nodes import nodes_of
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster, Link, Server

@@ -13,9 +13,9 @@ from typing import Any
 from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.readers.table import Accept, anything
-from jigsaw_opt.documents.readers.traces import READERS, read_trace
+from jigsaw_opt.documents.readers.traces.registry import READERS, read_trace
+from jigsaw_opt.documents.readers.traces.workload_csv import columns_of
 from jigsaw_opt.documents.recognising import expecting
-from jigsaw_opt.documents.workload_csv import columns_of
 from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError, argument, kind_of
 from jigsaw_opt.instances.sources import instance_from, workload_path
 from jigsaw_opt.problem.cluster import Cluster

@@ -2,17 +2,67 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from math import exp, inf, isfinite, isnan, log
+from math import exp, inf, isfinite, isinf, isnan, log
 from statistics import fmean, median
 from typing import Any, TypeAlias
 
-from jigsaw_opt.sweeps.bench.summary import grouped, integral
-from jigsaw_opt.sweeps.pairs import bootstrap_interval, holm, sign_test
+from jigsaw_opt.sweeps.bench.summary import best_objectives, geometric_mean, grouped, integral, objective_ratio
 
-__all__ = ["COMPARED", "LEAST_SECONDS", "Against", "Change", "against", "change_of", "judged"]
+__all__ = [
+    "COMPARED",
+    "LEAST_SECONDS",
+    "Against",
+    "Change",
+    "Winner",
+    "against",
+    "bootstrap_interval",
+    "change_of",
+    "holm",
+    "judged",
+    "sign_test",
+    "winners",
+]
+
+_DRAWS = 2000
+
+
+def sign_test(less: int, more: int) -> float:
+    """Return the p-value of the two-sided exact sign test.
+
+    The chance that fair coins split ``less + more`` at least as unevenly.
+    """
+    total = less + more
+    tail = sum(math.comb(total, k) for k in range(min(less, more) + 1))
+    return min(1.0, float(2 * tail / 2**total))
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """Return Holm's adjusted p-values of several tests, in their order.
+
+    Those of at most a level are significant, and with that chance at most any of them is so by chance alone.
+    """
+    adjusted, least = [1.0] * len(chances), 0.0
+    for rank, k in enumerate(sorted(range(len(chances)), key=chances.__getitem__)):
+        least = max(least, min(1.0, (len(chances) - rank) * chances[k]))
+        adjusted[k] = least
+    return adjusted
+
+
+def bootstrap_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the 95 % percentile-bootstrap interval of the mean, with fixed draws; None below two values."""
+    import numpy as np
+
+    if len(values) < 2:
+        return None
+    known, draw = np.array(values), np.random.default_rng(0)
+    means = [known[draw.integers(len(known), size=len(known))].mean() for _ in range(_DRAWS)]
+    low, high = np.quantile(means, (0.025, 0.975))
+    return float(low), float(high)
+
 
 Row: TypeAlias = Mapping[str, Any]
 Pair: TypeAlias = tuple[Row, Row]
@@ -172,3 +222,58 @@ COMPARED: Mapping[str, Callable[[Row, Row], float | None]] = {
     "primal_dual_integral": _integral,
 }
 """By measure, the logarithm of new by old of a pair of rows; None where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The solver that is best by a measure among those with the same time limit.
+
+    `measure, time_limit, solver`: the measure, the time limit in seconds, and the solver. `instances`: number of
+    instances that it has runs of. `rivals`: the others, the closest first: each as the change from it to the winner,
+    judged by the sign test after Holm's correction over all rivals.
+    """
+
+    measure: str
+    time_limit: float | None
+    solver: str
+    instances: int
+    rivals: tuple[Change, ...]
+
+
+def winners(rows: Sequence[Row], level: float = 0.05) -> list[Winner]:
+    """Return for each time limit and measure of `COMPARED` the winner: fewest missing values, then the least mean.
+
+    `rows`: the rows as `jigsaw bench` keeps them.
+    """
+    best = best_objectives(rows)
+    values: Mapping[str, Callable[[Row], float]] = {
+        "objective": lambda row: objective_ratio(row, best),
+        "primal_dual_integral": lambda row: max(LEAST_SECONDS, integral(row)),
+    }
+    limits = grouped(rows, lambda row: row["time_limit"])
+    return [
+        _winner(measure, limit, grouped(own, lambda row: row["solver"]), values[measure], level)
+        for limit, own in limits.items()
+        for measure in COMPARED
+    ]
+
+
+def _winner(
+    measure: str, limit: float | None, solvers: Mapping[str, Sequence[Row]], value: Callable[[Row], float], level: float
+) -> Winner:
+    first = min(solvers, key=lambda solver: _score(solvers[solver], value))
+    won = {(row["instance_sha256"], row["seed"]): row for row in solvers[first]}
+    found = []
+    for solver, own in solvers.items():
+        pairs = [(row, won[key]) for row in own if (key := (row["instance_sha256"], row["seed"])) in won]
+        change = change_of(solver, limit, measure, pairs, COMPARED[measure]) if solver != first else None
+        if change is not None:
+            found.append(change)
+    rivals = sorted(judged(found, level), key=lambda rival: -inf if rival.ratio is None else -rival.ratio)
+    return Winner(measure, limit, first, len({instance for instance, _ in won}), tuple(rivals))
+
+
+def _score(rows: Sequence[Row], value: Callable[[Row], float]) -> tuple[int, float]:
+    """Return number of instances without a value, and the geometric mean over the others of the median over seeds."""
+    medians = [median(map(value, own)) for own in grouped(rows, lambda row: row["instance_sha256"]).values()]
+    return sum(map(isinf, medians)), geometric_mean(medians) or inf

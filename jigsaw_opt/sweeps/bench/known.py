@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from jigsaw_opt.instances.catalogue import BEST_KNOWN, BestKnown, read_best_known
 
-__all__ = ["Beyond", "beats_known", "best_known_by_hash", "better_plans", "beyond_known"]
+__all__ = [
+    "Beyond",
+    "Contradiction",
+    "beats_known",
+    "best_known_by_hash",
+    "better_plans",
+    "beyond_known",
+    "contradictions",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +81,42 @@ def beyond_known(rows: Iterable[Mapping[str, Any]]) -> list[Beyond]:
             found.append(Beyond(*run, "better", objective, best.objective))
         if bound is not None and best.objective is not None and bound > best.objective:
             found.append(Beyond(*run, "contradiction", bound, best.objective))
+    return found
+
+
+class Contradiction(NamedTuple):
+    """A run that another one, or its own objective, shows to be wrong, unless that one is.
+
+    `key`: what of it is contradicted: ``bound`` or ``status``.
+    """
+
+    place: str
+    key: str
+    told: str
+
+
+def contradictions(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Contradiction]:
+    """Return the runs whose bound, or proof that there is no plan, the best plan of the same instance refutes.
+
+    `rows`: rows of runs, from any number of files, each with what its place is called.
+    """
+    rows, best = [*rows], dict[str, tuple[int, str]]()
+    for place, row in rows:
+        sha256, objective = row.get("instance_sha256"), row.get("objective")
+        if sha256 is not None and objective is not None and (sha256 not in best or objective < best[sha256][0]):
+            best[sha256] = objective, place
+    found = list[Contradiction]()
+    for place, row in rows:
+        if row.get("instance_sha256") not in best:
+            continue
+        objective, shown = best[row["instance_sha256"]]
+        where = "" if shown == place else f" of {shown}"
+        if row.get("bound") is not None and row["bound"] > objective:
+            found.append(
+                Contradiction(place, "bound", f"bound {row['bound']} is above the objective {objective}{where}")
+            )
+        if row.get("status") == "infeasible":
+            found.append(
+                Contradiction(place, "status", f"no plan is said to exist, beside the objective {objective}{where}")
+            )
     return found

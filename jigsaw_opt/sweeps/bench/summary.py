@@ -9,29 +9,76 @@ from math import exp, inf, isfinite, log
 from statistics import fmean, median
 from typing import Any, TypeVar
 
+from jigsaw_opt.documents.csv_text import csv_text
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.rules.structure import structure
-from jigsaw_opt.sweeps.bench.table import csv_table
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.record import is_number
 
 __all__ = [
+    "COLUMNS",
     "MEASUREMENTS",
     "Cell",
     "best_objectives",
     "by_line",
     "certified_gap",
+    "csv_table",
     "geometric_mean",
     "grouped",
     "integral",
     "is_row",
     "line_name",
+    "objective_profile",
     "objective_ratio",
     "profiles",
     "seconds_to",
     "summary",
+    "time_profile",
 ]
+
+COLUMNS = (
+    "instance",
+    "set",
+    "horizon",
+    "objective_kind",
+    "gpus",
+    "workers",
+    "solver",
+    "seed",
+    "time_limit",
+    "work_limit",
+    "gap_limit",
+    "threads",
+    "status",
+    "stopped_by",
+    "objective",
+    "bound",
+    "gap",
+    "bound_reason",
+    "seconds",
+    "seconds_to_objective",
+    "primal_dual_integral",
+    "cpu_seconds",
+    "peak_rss_mib",
+    "host",
+    "host_cores",
+    "hardware",
+    "versions",
+    "instance_sha256",
+    "error",
+)
+"""Columns in their order; the trajectory is only in the JSON lines."""
+
+
+def csv_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows as CSV with a header line; what is not known is an empty cell."""
+    return csv_text(COLUMNS, ([_csv_cell(row.get(column)) for column in COLUMNS] for row in rows))
+
+
+def _csv_cell(value: Any) -> Any:
+    return "; ".join(f"{name} {version}" for name, version in value.items()) if isinstance(value, Mapping) else value
+
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
@@ -236,3 +283,41 @@ def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
 
 MEASUREMENTS = SweepKind(is_row, csv_table, lambda rows: [asdict(cell) for cell in summary(rows)])
 """What is kept of measured solvers."""
+
+
+def objective_profile(rows: Sequence[Row]) -> dict[str, list[float]]:
+    """Return for each solver and time limit the ratio of each run's objective to the best one of its instance.
+
+    Infinite without a plan.
+    """
+    best = best_objectives(rows)
+    return _by_line(rows, lambda row: objective_ratio(row, best))
+
+
+def time_profile(rows: Sequence[Row], near: float) -> dict[str, list[float]]:
+    """Return for each solver and time limit the ratios of run time to the fastest with that instance and seed.
+
+    `near`: the time is the one until an objective of at most the best of the instance and this share of it; infinite
+    where the run never has one.
+    """
+    best = best_objectives(rows)
+    seconds = {
+        row["key"]: seconds_to(row, (1 + near) * best[row["instance_sha256"]])
+        for row in rows
+        if row["instance_sha256"] in best
+    }
+    fastest = {
+        row["key"]: min(seconds.get(rival["key"], inf) for rival in rivals)
+        for rivals in grouped(rows, lambda row: (row["instance_sha256"], row["seed"])).values()
+        for row in rivals
+    }
+
+    def ratio(row: Row) -> float:
+        own = seconds.get(row["key"], inf)
+        return own / fastest[row["key"]] if isfinite(own) else inf
+
+    return _by_line(rows, ratio)
+
+
+def _by_line(rows: Sequence[Row], ratio: Callable[[Row], float]) -> dict[str, list[float]]:
+    return {name: [ratio(row) for row in own] for name, own in by_line(rows).items()}

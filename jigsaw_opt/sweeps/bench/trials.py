@@ -26,7 +26,6 @@ from jigsaw_opt.system.hardware import hardware
 
 __all__ = ["Design", "Entry", "measure", "trials"]
 
-
 _MAXRSS_PER_MIB = 1024 * 1024 if platform.system() == "Darwin" else 1024
 
 

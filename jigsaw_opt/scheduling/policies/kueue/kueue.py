@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from jigsaw_opt.documents.file_bytes import read_text
-from jigsaw_opt.documents.readers.kueue import KueueQueues, QuotaNode, read_kueue
+from jigsaw_opt.documents.readers.kubernetes.kueue import KueueQueues, QuotaNode, read_kueue
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.workload import TraceJob

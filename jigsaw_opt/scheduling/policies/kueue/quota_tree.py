@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from jigsaw_opt.documents.readers.kueue import GpuQuota, KueueQueues, QuotaNode
+from jigsaw_opt.documents.readers.kubernetes.kueue import GpuQuota, KueueQueues, QuotaNode
 
 __all__ = ["QuotaTree", "UsageNode"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
 
-from jigsaw_opt.documents.readers.slurm_priorities import Association
+from jigsaw_opt.documents.readers.slurm.priorities import Association
 
 __all__ = ["ShareTree", "UserKey"]
 

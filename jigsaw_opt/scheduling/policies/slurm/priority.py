@@ -14,7 +14,7 @@ from itertools import accumulate
 from math import expm1, log
 
 from jigsaw_opt.documents.file_bytes import read_text
-from jigsaw_opt.documents.readers.slurm_priorities import (
+from jigsaw_opt.documents.readers.slurm.priorities import (
     Association,
     SlurmConf,
     read_qos,

@@ -1,0 +1,1 @@
+"""Subcommands that replay the jobs of a cluster over days."""

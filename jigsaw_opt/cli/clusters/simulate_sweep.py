@@ -1,0 +1,92 @@
+"""`jigsaw simulate --sweep`: every workload by every policy and seed, by the engines of `jigsaw bench`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jigsaw_opt.cli.clusters.simulate_setting import inputs_of, seeds_of, tell_reading
+from jigsaw_opt.cli.common.options import warn_of_policies
+from jigsaw_opt.cli.common.sweeping import Rows, configure_engine, engine_of, run_sweep
+from jigsaw_opt.errors import UsageError
+
+if TYPE_CHECKING:
+    from jigsaw_opt.sweeps.task import SweepTask
+
+__all__ = ["configure_sweep", "run_simulations"]
+
+_PAGE = "report.html"
+_SHOWN = ("mean_completion_h", "p99_completion_h", "makespan_h", "cluster_efficiency", "worst_fairness", "restarts")
+
+
+def configure_sweep(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that only a sweep has."""
+    group = parser.add_argument_group("sweep")
+    group.add_argument("--sweep", action="store_true", help="several workloads, policies and seeds; can be resumed")
+    group.add_argument("--seeds", metavar="NUMBERS", help="as in 0,1,2 (default: --seed)")
+    group.add_argument("--jobs", type=int, metavar="N", help="simulations at once, on this machine (default: 1)")
+    configure_engine(group)
+    parser.set_defaults(threads=1)
+
+
+def run_simulations(arguments: argparse.Namespace, base: Mapping[str, Any]) -> int:
+    """Simulate what has no row yet, write the tables, print the means over the seeds.
+
+    `base`: the other arguments of `simulations`, by name.
+    """
+    from jigsaw_opt.cli.common.output import goes_on_from
+    from jigsaw_opt.documents import exists, make_folder
+    from jigsaw_opt.simulation.results.folder import require_place
+    from jigsaw_opt.sweeps.folder import ROWS, TABLES
+    from jigsaw_opt.sweeps.simulations import SIMULATIONS, simulations
+
+    if arguments.until is not None or arguments.resume:
+        raise UsageError(
+            "a sweep runs every simulation to its end, and goes on by itself: no --until or --resume",
+            code="not-together",
+            path="--sweep",
+        )
+    goes_on_from(arguments.output / ROWS)
+    # A sweep goes on from its own rows.
+    require_place(arguments.output, force=arguments.force or exists(arguments.output / ROWS))
+    seeds = seeds_of(str(arguments.seed) if arguments.seeds is None else arguments.seeds)
+    tasks = simulations(**{**base, "workload": arguments.workload, "policy": arguments.policy, "seed": seeds})
+    tell_reading(task.arguments[0] for task in tasks)
+    engine = engine_of(arguments)
+    make_folder(arguments.output, (*TABLES, _PAGE), inputs_of(arguments, arguments.workload))
+    warn_of_policies(arguments.policy)
+    draw = partial(_draw, tasks=tasks, path=arguments.output / _PAGE)
+    return run_sweep(arguments, tasks, engine, SIMULATIONS, _line, _print, draw)
+
+
+def _draw(rows: Rows, tasks: Sequence[SweepTask], path: Path) -> None:
+    from jigsaw_opt.cli.common.output import note
+    from jigsaw_opt.documents import write_atomically
+    from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
+    from jigsaw_opt.sweeps.bench.summary import grouped
+    from jigsaw_opt.views.sweep_page import sweep_html
+
+    for error, (row, *_) in grouped([row for row in rows if row["error"]], lambda row: row["error"]).items():
+        note(f"{row['workload']} {row['policy']}: {error}")
+    if rows:
+        write_atomically(path, sweep_html(rows, assumed_in_sweep(tasks, rows)).encode())
+        note(f"wrote {path}")
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    came = row["error"] or f"mean completion {row['mean_completion_h']:.3f} h in {row['seconds']:.1f} s"
+    return f"{row['workload']} {row['policy']} seed {row['seed']}: {came}"
+
+
+def _print(cells: Rows) -> None:
+    from jigsaw_opt.cli.common.output import print_table
+
+    heads = ("workload", "policy", "runs", "errors", *_SHOWN)
+    print_table(heads, ([_shown(cell.get(head)) for head in heads] for cell in cells), heads[2:])
+
+
+def _shown(value: object) -> object:
+    return f"{value:.4g}" if isinstance(value, float) else value

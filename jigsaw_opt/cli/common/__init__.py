@@ -1,0 +1,1 @@
+"""What several subcommands share: the parser, common options, inputs, sweeps, and printing."""

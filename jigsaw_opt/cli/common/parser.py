@@ -1,0 +1,129 @@
+"""Reading the command line: argparse, with what users have typed made printable, and misspelt words answered."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jigsaw_opt import __version__
+from jigsaw_opt.text import nearest, printable, suggestion
+
+__all__ = ["Parser", "add_threads", "file_or_stdout", "parser_of", "require_none"]
+
+_MEASURED = re.compile(r"[0-9.]+ ?[A-Za-z]+")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors may repeat any argument and say what was meant; its subparsers are of this class too."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and the message on one line, and exit."""
+        super().error(printable(message))
+
+    # Typeshed has the overloads of the base.
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse once every option is known: one that is misspelt would leave its value to another argument."""
+        self._require_options(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
+    def _require_options(self, words: Sequence[str]) -> None:
+        shown = [
+            option for action in self._actions if action.help != argparse.SUPPRESS for option in action.option_strings
+        ]
+        unknown = [word for word in self._options_among(words) if word not in self._option_string_actions]
+        if unknown:
+            told = (f"no option {word!r}" + _after(suggestion(word, shown)) for word in dict.fromkeys(unknown))
+            self.error(", ".join(told))
+
+    def _options_among(self, words: Sequence[str]) -> Iterator[str]:
+        """Yield the long options among the words, up to a subcommand, which has its own."""
+        own = takewhile(lambda word: word != "--", words)
+        if self._subparsers is not None:
+            own = takewhile(lambda word: word.startswith("-"), own)
+        yield from (word.partition("=")[0] for word in own if word.startswith("--") and " " not in word)
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            if action.type not in (int, float):
+                raise
+            kind = "a whole number" if action.type is int else "a number"
+            unit = " without a unit" if _MEASURED.fullmatch(arg_string) else ""
+            told = f"{action.metavar or action.dest} is {kind}{unit}, not {arg_string!r}"
+            raise argparse.ArgumentError(action, told) from error
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            told = f"invalid choice: {value!r}; {nearest(str(value), map(str, action.choices))}"
+            raise argparse.ArgumentError(action, told)
+
+
+def _after(hint: str) -> str:
+    return f"; {hint}" if hint else ""
+
+
+def file_or_stdout(text: str) -> Path | None:
+    """Return the file that an option names, or None for ``-``, which is standard output."""
+    return None if text == "-" else Path(text)
+
+
+def add_threads(parser: argparse._ActionsContainer, told: str) -> None:
+    """Add ``--threads``."""
+    parser.add_argument("--threads", type=int, metavar="N", help=told)
+
+
+def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
+    """Refuse options that say nothing here."""
+    from jigsaw_opt.errors import UsageError
+
+    values = {name: getattr(arguments, name) for name in names}
+    given = [
+        f"--{name.replace('_', '-')}" for name, value in values.items() if value is not None and value is not False
+    ]
+    if given:
+        raise UsageError(f"{why}; leave out {', '.join(given)}", code="not-together", path=", ".join(given))
+
+
+def parser_of(modules: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Return the parser of all arguments.
+
+    `modules`: by name, the module of each subcommand in this room; it has ``HELP``, ``configure(parser)`` and
+    ``run(arguments) -> exit code``, some an ``EXAMPLE``.
+    """
+    parser = Parser(
+        prog="jigsaw", description="Schedule deep-learning training by mathematical optimisation.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    parser.add_argument("--debug", action="store_true", help="show a traceback where something fails")
+    common = Parser(add_help=False)
+    common.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, path in modules.items():
+        module = import_module(f"jigsaw_opt.cli.{path}")
+        example = getattr(module, "EXAMPLE", None)
+        sub = commands.add_parser(
+            name,
+            help=module.HELP,
+            description=module.__doc__,
+            epilog=None if example is None else f"example: {example}",
+            parents=[common],
+            allow_abbrev=False,
+        )
+        module.configure(sub)
+        sub.set_defaults(run=module.run)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Prints the version where argparse's own action would hide that nobody reads it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"jigsaw {__version__}")
+        parser.exit()

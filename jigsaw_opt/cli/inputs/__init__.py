@@ -1,0 +1,1 @@
+"""Subcommands that list, make, convert and check what other subcommands read."""

@@ -1,0 +1,25 @@
+"""Print the JSON Schema of a document."""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "print the JSON Schema of a document"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "document",
+        choices=("instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers", "result"),
+        help="which document",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the schema."""
+    from jigsaw_opt.cli.common.output import print_json
+    from jigsaw_opt.documents import schema
+
+    print_json(schema(arguments.document))
+    return 0

@@ -1,0 +1,60 @@
+"""Check a plan against its instance, from the definitions alone; list every broken rule."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jigsaw_opt.checking import Violation
+
+HELP = "check a plan against its instance"
+EXAMPLE = "jigsaw check server/demo plan.json"
+CHECK_FAILED = 7
+_SHOWN = 1000
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
+    parser.add_argument("--json", action="store_true", help="print the broken rules as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check and print."""
+    from jigsaw_opt.checking import check
+    from jigsaw_opt.cli.common.output import note, print_json
+    from jigsaw_opt.cli.common.source import of_another
+    from jigsaw_opt.documents import load_plan
+    from jigsaw_opt.instances.sources import instance_from
+    from jigsaw_opt.text import printable
+
+    instance, plan = instance_from(arguments.instance), load_plan(arguments.plan)
+    violations, other = check(instance, plan), of_another(instance, plan)
+    if arguments.json:
+        rows = [{"rule": v.rule, "path": v.path, "message": v.message, "read": v.read} for v in violations]
+        print_json({"correct": not violations, "violations": rows})
+    elif other is not None:
+        print(printable(f"{arguments.plan} {other}"))
+    elif violations:
+        _print(violations[:_SHOWN])
+        if len(violations) > _SHOWN:
+            note(f"and {len(violations) - _SHOWN} more (all with --json)")
+    else:
+        print("correct")
+    return CHECK_FAILED if violations else 0
+
+
+def _print(violations: Sequence[Violation]) -> None:
+    """Print each broken rule with where it stands, and below it every place that breaks it."""
+    from jigsaw_opt.text import printable
+
+    for (rule, read), broken in groupby(violations, key=attrgetter("rule", "read")):
+        print(f"{rule} ({read})")
+        for violation in broken:
+            print(printable(f"  {violation.path}: {violation.message}"))

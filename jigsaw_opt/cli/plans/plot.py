@@ -1,0 +1,102 @@
+"""Draw a plan: an interactive HTML timeline that needs no network, a PNG or SVG picture, or text."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.cli.common.parser import file_or_stdout
+
+if TYPE_CHECKING:
+    from jigsaw_opt.views.image import ImageForm
+    from jigsaw_opt.views.lanes import Picture
+
+HELP = "draw the timeline of a plan"
+EXAMPLE = "jigsaw plot server/demo plan.json -o timeline.html"
+_IMAGES: dict[str, ImageForm] = {"png": "png", "svg": "svg"}
+_FORMS = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg", ".txt": "text", "": "text"}
+"""Formats by the endings of files."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, shown beside it")
+    parser.add_argument(
+        "--foreground", metavar="NAME[,NAME]", help="draw these jobs in grey, and say what share of the rest is filled"
+    )
+    parser.add_argument(
+        "-o", "--output", type=file_or_stdout, metavar="FILE", help="where to write (default: text to the terminal)"
+    )
+    parser.add_argument(
+        "--to", choices=("html", "png", "svg", "text"), help="format (default: by the file's ending, else text)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check the plan, draw it, write it."""
+    from jigsaw_opt.cli.common.output import emit, require_output
+    from jigsaw_opt.cli.common.source import checked_plan, picture_of
+    from jigsaw_opt.errors import UsageError
+
+    require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay)
+    form = arguments.to or _form(arguments.output)
+    if form in _IMAGES and arguments.output is None:
+        raise UsageError(f"a picture in {form.upper()} needs a file: -o FILE.{form}", code="missing-option", path="-o")
+    if arguments.foreground is not None and arguments.replay is not None:
+        raise UsageError("--foreground is about a plan; leave out --replay", code="not-together", path="--foreground")
+    instance, plan = checked_plan(arguments.instance, arguments.plan)
+    picture = picture_of(instance, plan, arguments.replay)
+    if arguments.foreground is not None:
+        picture = _with_foreground(picture, arguments.foreground)
+    emit(_draw(picture, form, explained=arguments.replay is None), arguments.output)
+    return 0
+
+
+def _with_foreground(picture: Picture, names: str) -> Picture:
+    from dataclasses import replace
+
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.text import nearest
+
+    chosen = frozenset(name.strip() for name in names.split(","))
+    known = [job.name for job in picture.instance.jobs]
+    unknown = sorted(chosen.difference(known))
+    if unknown:
+        raise UsageError(
+            *(f"the plan has no job {name!r}; {nearest(name, known)}" for name in unknown),
+            code="unknown-name",
+            path="--foreground",
+        )
+    return replace(picture, foreground=chosen)
+
+
+def _form(output: Path | None) -> str:
+    from jigsaw_opt.errors import UsageError
+
+    ending = output.suffix.lower() if output else ""
+    if ending not in _FORMS:
+        known = ", ".join(filter(None, _FORMS))
+        raise UsageError(
+            f"{output}: no format has the ending {ending!r}; known are {known}, others take --to",
+            code="unknown-format",
+            path="-o",
+        )
+    return _FORMS[ending]
+
+
+def _draw(picture: Picture, form: str, explained: bool = True) -> bytes:
+    if form == "html":
+        from jigsaw_opt.views.explained import explained_picture
+        from jigsaw_opt.views.html import timeline_html
+
+        return timeline_html(explained_picture(picture) if explained else picture).encode()
+    if form in _IMAGES:
+        from jigsaw_opt.views.image import timeline_image
+
+        return timeline_image(picture, _IMAGES[form])
+    from jigsaw_opt.views.text import timeline_text
+
+    return (timeline_text(picture) + "\n").encode()

@@ -1,0 +1,375 @@
+"""Solve an instance: choose GPUs, levels and starts, prove a bound, check the plan."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jigsaw_opt.cli.common.options import effort
+from jigsaw_opt.cli.common.parser import add_threads
+from jigsaw_opt.errors import UsageError
+
+if TYPE_CHECKING:
+    from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.plan import Plan
+    from jigsaw_opt.solvers.engines.parameters import Parameter
+    from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.solvers.params import SearchParams
+    from jigsaw_opt.solvers.result import Report, Result
+
+HELP = "solve an instance"
+EXAMPLE = "jigsaw solve server/demo --time-limit 10 -o plan.json"
+_EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "instance",
+        metavar="FILE|NAME",
+        help="an instance document, a bundled instance, or a family and a seed (rack:7)",
+    )
+    parser.add_argument("--solver", metavar="NAME", default="auto", help="see `jigsaw solvers` (default: auto)")
+    _add_limits(parser)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
+    add_threads(parser, "threads (default: all cores); with 1 the plan repeats")
+    _add_parameters(parser)
+    _add_old_plan(parser)
+    _add_kind_of_plan(parser)
+    _add_outputs(parser)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say when a solve stops."""
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop after so many seconds")
+    parser.add_argument(
+        "--gap",
+        type=float,
+        metavar="SHARE",
+        help="stop at this gap between plan and bound, a share of the plan, as in 0.01",
+    )
+    parser.add_argument(
+        "--target",
+        type=int,
+        metavar="OBJECTIVE",
+        help="stop at a plan at least as good as this value of the objective (microseconds; weighted: times weight)",
+    )
+    parser.add_argument(
+        "--no-improvement", type=float, metavar="SECONDS", help="stop after so many seconds without a better plan"
+    )
+    parser.add_argument(
+        "--work-limit", type=float, metavar="UNITS", help="stop after deterministic units of the engine"
+    )
+
+
+def _add_parameters(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that tune engine, search and bounds."""
+    parser.add_argument(
+        "--engine-parameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameter of the engine, by its own name; may be given several times",
+    )
+    parser.add_argument("--engine-log", type=Path, metavar="FILE", help="write the engine's log here")
+    parser.add_argument(
+        "--params",
+        type=Path,
+        metavar="FILE",
+        help="parameters of the search, as `jigsaw solvers --params` prints them",
+    )
+    parser.add_argument(
+        "--without-bound",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="leave out this relaxation of the lower bound; may be given several times",
+    )
+
+
+def _add_old_plan(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for a solve from an old plan."""
+    parser.add_argument("--warm", type=Path, metavar="PLAN", help="start from a plan of this instance or another one")
+    parser.add_argument(
+        "--fix-placement",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="JOB",
+        help="with --warm: these jobs keep their GPUs",
+    )
+    parser.add_argument(
+        "--fix-before",
+        type=int,
+        metavar="MICROSECONDS",
+        help="with --warm: what starts earlier in that plan stays, and nothing else starts earlier",
+    )
+
+
+def _add_kind_of_plan(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say which plans are asked for."""
+    parser.add_argument(
+        "--survivable", action="store_true", help="only plans that keep their guarantees after any one link has failed"
+    )
+    parser.add_argument(
+        "--phased", action="store_true", help="make a phased plan, of long jobs (default: where no other is written)"
+    )
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say what is written and printed."""
+    parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the plan document here")
+    parser.add_argument("--timeline", action="store_true", help="also print the timeline and what proves the bound")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="progress as lines, and what each move of the search earned"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Solve, write the plan, print; a signal that comes meanwhile ends the search and nothing else."""
+    from jigsaw_opt.cli.common.output import require_output
+    from jigsaw_opt.documents import load_plan
+    from jigsaw_opt.instances.sources import instance_from
+    from jigsaw_opt.system.interrupts import on_interrupt
+
+    # To put a new plan in the place of the old one is what --warm may be for.
+    require_output(arguments.output, arguments.instance)
+    require_output(arguments.engine_log, arguments.instance, arguments.warm, arguments.output)
+    _require_warm(arguments)
+    with _line_writer(arguments.engine_log) as engine_log:
+        options = _options(arguments, engine_log)
+        instance = instance_from(arguments.instance)
+        old = load_plan(arguments.warm) if arguments.warm is not None else None
+        with on_interrupt(options.cancel.set):
+            return _finish(instance, arguments, options, old)
+
+
+def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | None) -> Options:
+    return effort(
+        arguments,
+        gap=arguments.gap,
+        target=arguments.target,
+        no_improvement=arguments.no_improvement,
+        engine_parameters=dict(map(_parameter, arguments.engine_parameter)),
+        engine_log=engine_log,
+        params=_params(arguments.params),
+        without_bounds=tuple(arguments.without_bound),
+        survivable=arguments.survivable,
+    )
+
+
+@contextmanager
+def _line_writer(path: Path | None) -> Iterator[Callable[[str], None] | None]:
+    """Yield a function that writes lines to a file, or None where there is none.
+
+    A line that cannot be written ends the log and not the solve; that is said at the end.
+    """
+    if path is None:
+        yield None
+        return
+    from jigsaw_opt.cli.common.output import note
+    from jigsaw_opt.documents.writing import unwritable
+
+    faults: list[OSError] = []
+
+    def write(line: str) -> None:
+        if not faults:
+            try:
+                print(line, file=file, flush=True)
+            except OSError as error:
+                faults.append(error)
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise unwritable(path, error) from error
+    try:
+        yield write
+    finally:
+        try:
+            file.close()
+        except OSError as error:
+            faults.append(error)
+        if faults:
+            note(f"the engine's log is not whole: {unwritable(path, faults[0])}")
+
+
+def _parameter(text: str) -> tuple[str, Parameter]:
+    """Return a name and its value: an integer, a number, true or false, or else text."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"--engine-parameter is NAME=VALUE, not {text!r}", code="malformed", path="--engine-parameter")
+    if value in ("true", "false"):
+        return name, value == "true"
+    for kind in (int, float):
+        with suppress(ValueError):
+            return name, kind(value)
+    return name, value
+
+
+def _params(path: Path | None) -> SearchParams | None:
+    if path is None:
+        return None
+    import warnings
+
+    from jigsaw_opt.cli.common.output import note
+    from jigsaw_opt.solvers.search.param_file import load_params
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            return load_params(path)
+        finally:
+            for warning in told:
+                note(f"warning: {warning.message}")
+
+
+def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:
+    from jigsaw_opt.cli.common.output import flush, note
+    from jigsaw_opt.cli.common.progress import progress
+    from jigsaw_opt.documents import save_plan
+    from jigsaw_opt.solvers.phased import is_listed_first
+
+    asked_for = _method(arguments) == "phased" or (old is not None and old.is_phased)
+    with progress(arguments.quiet or asked_for, arguments.verbose, options.time_limit) as report:
+        result = _solved(instance, arguments, options, report, old)
+    if result.plan is not None and result.plan.is_phased and not asked_for and is_listed_first(instance, options):
+        note("no plan that lists all iterations was found; this one is phased")
+    if result.plan is not None and arguments.output is not None:
+        save_plan(result.plan, arguments.output)
+    _print(result, arguments)
+    if arguments.timeline and result.plan is not None and not arguments.json:
+        _print_timeline(instance, result, result.plan)
+    flush()
+    return _exit_code(result, arguments.output)
+
+
+def _exit_code(result: Result, output: Path | None) -> int:
+    """Return what the result comes to; says so where it is no fault of the instance that there is no better one."""
+    from jigsaw_opt.cli.common.output import ended, note
+    from jigsaw_opt.errors import EngineDiedError
+
+    if result.failure:
+        note(f"error: {result.failure}; the result is what was known before")
+        return EngineDiedError.exit_code
+    left = "there is no plan yet"
+    if result.plan is not None:
+        left = f"the best plan so far has {result.objective}" + ("" if output is None else f", in {output}")
+    return ended(result.stopped_by == "interrupt", left, _EXIT[result.status])
+
+
+def _require_warm(arguments: argparse.Namespace) -> None:
+    """Refuse options that do not go together, and those that make sense with an old plan only, or without one."""
+    if arguments.warm is None and (arguments.fix_placement or arguments.fix_before is not None):
+        raise UsageError(
+            "--fix-placement and --fix-before need an old plan: --warm PLAN", code="missing-option", path="--warm"
+        )
+    if arguments.phased and arguments.solver not in ("auto", "phased"):
+        raise UsageError("a phased plan is made without --solver", code="not-together", path="--solver")
+
+
+def _solved(
+    instance: Instance, arguments: argparse.Namespace, options: Options, report: Report | None, old: Plan | None
+) -> Result:
+    """Return the result of a solve from scratch, or from the plan of this instance or another one."""
+    from jigsaw_opt.solvers.resolve import Fix, placements_of
+    from jigsaw_opt.solvers.solve import solve
+
+    fix = None if old is None else Fix(placements_of(old, arguments.fix_placement), arguments.fix_before)
+    return solve(instance, _method(arguments), options, start=old, fix=fix, on_event=report)
+
+
+def _method(arguments: argparse.Namespace) -> str:
+    method: str = "phased" if arguments.phased else arguments.solver
+    return method
+
+
+def _print(result: Result, arguments: argparse.Namespace) -> None:
+    from jigsaw_opt.cli.common.output import note, print_json, print_table
+
+    if arguments.verbose and result.moves:
+        headers = ("move", "calls", "successes", "seconds", "improvement")
+        rows = [(m.name, m.calls, m.successes, f"{m.seconds:.2f}", m.improvement) for m in result.moves]
+        print_table(headers, rows, right=headers[1:], stderr=True)
+    if result.exact_model is not None and (arguments.verbose or result.stopped_by == "model_too_large"):
+        note(f"exact model of {result.solver}: {result.exact_model}")
+    if arguments.json:
+        print_json(_as_json(result, arguments.output))
+        return
+    if result.part and result.status in ("feasible", "unknown"):
+        note(f"{result.solver} looked at {result.part}; the bound holds for all plans")
+    for conflict in result.conflicts:
+        note(f"infeasible: {conflict.message}")
+    if result.status == "unknown" and result.stopped_by in ("time", "completed"):
+        note(_no_plan(result, arguments))
+    gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
+    row = (
+        result.objective,
+        result.bound,
+        gap,
+        result.status,
+        result.stopped_by,
+        result.solver,
+        f"{result.seconds:.2f} s",
+    )
+    print_table(("objective", "bound", "gap", "status", "stopped by", "solver", "time"), [row])
+
+
+def _no_plan(result: Result, arguments: argparse.Namespace) -> str:
+    """Say that no plan was found, what is ruled out, and what else may find one: never what has just been done."""
+    limits = [name for name in ("time_limit", "work_limit") if getattr(arguments, name) is not None]
+    if result.stopped_by == "completed":
+        limits = [] if limits else ["time_limit"]  # Without a limit, the search ends by itself.
+    larger = "a larger" if result.stopped_by == "time" else "a"
+    more = [f"{larger} --{name.replace('_', '-')}" for name in limits] + ["another --seed"]
+    ruled_out = f" among {result.ruled_out} there is none, which is proven;" if result.ruled_out else ""
+    if _method(arguments) == "auto":
+        return f"no plan was found;{ruled_out} {' or '.join(more)} may find one"
+    auto = "auto, without --phased," if arguments.phased else "--solver auto"
+    proof = "" if result.ruled_out else " or prove that there is none"
+    return f"no plan was found;{ruled_out} {' or '.join(more)} may find one; {auto} may find one{proof}"
+
+
+def _print_timeline(instance: Instance, result: Result, plan: Plan) -> None:
+    from jigsaw_opt.text import printable
+    from jigsaw_opt.views.lanes import picture
+    from jigsaw_opt.views.text import timeline_text
+
+    print(f"\n{timeline_text(picture(instance, plan))}\n")
+    verdict = "so this plan is optimal" if result.status == "optimal" else "so the optimum lies between the two"
+    print(f"proof: no plan is better than {result.bound} ({printable(result.bound_reason)});")
+    print(f"       every rule was checked and this plan has {result.objective}, {verdict}.")
+
+
+def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
+    from jigsaw_opt.system.hardware import hardware
+
+    return {
+        "status": result.status,
+        "stopped_by": result.stopped_by,
+        "failure": result.failure or None,
+        "part": result.part or None,
+        "exact_model": None if result.exact_model is None else result.exact_model._asdict(),
+        "objective": result.objective,
+        "bound": result.bound,
+        "bound_reason": result.bound_reason,
+        "proof": asdict(result.proof),
+        "gap": result.gap,
+        "solver": result.solver,
+        "seconds": round(result.seconds, 3),
+        "seed": result.seed,
+        "threads": result.threads,
+        "hardware": hardware(),
+        "versions": dict(result.versions),
+        "plan": str(output) if output is not None and result.plan is not None else None,
+        "conflicts": [{"kind": c.kind, "jobs": c.jobs, "message": c.message} for c in result.conflicts],
+        "moves": [asdict(move) | {"seconds": round(move.seconds, 3)} for move in result.moves],
+        "trajectory": [event._asdict() for event in result.trajectory],
+    }

@@ -1,0 +1,156 @@
+"""Cut a profiled model into the stages of a pipeline."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jigsaw_opt.planning.partition import Level, Partition
+
+HELP = "cut a profiled model into the stages of a pipeline"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "profile",
+        type=Path,
+        metavar="PROFILE",
+        help="layer profile, model of an instance, or profile graph of PipeDream or DAPPLE",
+    )
+    parser.add_argument("--gpu-type", metavar="TYPE", help="GPUs whose times count, of a model that has several types")
+    parser.add_argument("--machines", metavar="COUNTS", help="GPUs of a server, servers of a rack, …, as in 8,2")
+    parser.add_argument(
+        "--bandwidth",
+        metavar="RATES",
+        help="bytes per second on each level of machines, innermost first, as in 25000000000,3125000000",
+    )
+    parser.add_argument(
+        "--variant",
+        choices=("released", "paper"),
+        default="released",
+        help="costs as in PipeDream's released code or its paper (default: released)",
+    )
+    parser.add_argument("--activations", action="store_true", help="outputs sent between stages are paid for")
+    parser.add_argument("--no-replication", action="store_true", help="each stage has one GPU")
+    parser.add_argument("--memory", type=int, metavar="BYTES", help="memory of a GPU (default: no limit)")
+    parser.add_argument("--json", action="store_true", help="print the partition as JSON")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the partition, as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read the profile, cut it, print and write the stages."""
+    from jigsaw_opt.cli.common.output import emit, print_json, require_output
+    from jigsaw_opt.cli.common.source import layer_graph
+    from jigsaw_opt.documents.file_bytes import read_text
+    from jigsaw_opt.planning.partition import partition
+    from jigsaw_opt.planning.partition.document import partition_tree
+    from jigsaw_opt.text import json_text
+
+    require_output(arguments.output, arguments.profile)
+    data = read_text(arguments.profile)
+    levels = _levels(arguments)
+    found = partition(
+        layer_graph(data, str(arguments.profile), arguments.gpu_type),
+        levels,
+        variant=arguments.variant,
+        activations=arguments.activations,
+        replicate=not arguments.no_replication,
+        memory=arguments.memory,
+    )
+    document = partition_tree(found)
+    if arguments.output is not None:
+        emit((json_text(document, indent=2) + "\n").encode(), arguments.output)
+    if arguments.json:
+        print_json(document)
+    elif arguments.output is None:
+        _print(found)
+    return 0
+
+
+def _levels(arguments: argparse.Namespace) -> list[Level]:
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.planning.partition import Level
+
+    if arguments.machines is None or arguments.bandwidth is None:
+        raise UsageError(
+            "a profile of layers needs --machines and --bandwidth", code="missing-option", path="--machines"
+        )
+    machines = _positive("--machines", arguments.machines)
+    rates = _positive("--bandwidth", arguments.bandwidth)
+    if len(machines) != len(rates):
+        raise UsageError(
+            f"--machines has {len(machines)} levels and --bandwidth {len(rates)}", code="wrong-count", path="--machines"
+        )
+    if arguments.memory is not None and arguments.memory < 1:
+        raise UsageError(f"--memory is at least 1, not {arguments.memory}", code="out-of-range", path="--memory")
+    return [Level(count, rate) for count, rate in zip(machines, rates, strict=True)]
+
+
+def _positive(option: str, text: str) -> list[int]:
+    """Return whole numbers above 0, separated by commas."""
+    from jigsaw_opt.errors import UsageError
+
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 2**53 for part in parts):
+        raise UsageError(
+            f"{option} is a list of whole numbers above 0, as in 8,2, not {text!r}", code="malformed", path=option
+        )
+    return [int(part) for part in parts]
+
+
+def _print(found: Partition) -> None:
+    from jigsaw_opt.cli.common.output import print_table
+
+    rows = [
+        (
+            number,
+            stage.nodes[0] if len(stage.nodes) == 1 else f"{stage.nodes[0]} … {stage.nodes[-1]} ({len(stage.nodes)})",
+            stage.replicas,
+            f"{stage.compute_s:.6f}",
+            stage.parameter_bytes,
+            stage.output_bytes,
+            f"{stage.time_s:.6f}",
+        )
+        for number, stage in enumerate(found.stages, 1)
+    ]
+    headers = ("stage", "layers", "GPUs", "compute s", "parameter bytes", "output bytes", "s a minibatch")
+    print_table(headers, rows, right={*headers} - {"layers"})
+    if len(found.levels) > 1:
+        _print_outer(found)
+    scatter = found.time_range_s
+    between = "" if scatter is None else f" ({scatter[0]:.6f} to {scatter[1]:.6f} s by the scatter of the layers)"
+    print(f"\n{found.time_s:.6f} s a minibatch{between}; {found.noam} minibatches in flight")
+    print(f"speed-up {found.single_worker_s / found.time_s:.2f} over one GPU, ", end="")
+    print(f"{found.data_parallel_s / found.time_s:.2f} over data parallelism ({found.data_parallel_s:.6f} s)")
+    print(_reason(found))
+
+
+def _print_outer(found: Partition) -> None:
+    from jigsaw_opt.cli.common.output import print_table
+
+    print()
+    rows = [
+        (stage.level, f"{stage.stages[0] + 1}–{stage.stages[1]}", stage.replicas, f"{stage.time_s:.6f}")
+        for stage in sorted(found.outer, key=lambda stage: -stage.level)
+    ]
+    headers = ("level", "stages", "machines", "s a minibatch")
+    print_table(headers, rows, right=set(headers))
+
+
+def _reason(found: Partition) -> str:
+    """Return what bounds the throughput."""
+    from jigsaw_opt.text import agreeing
+
+    outer = [stage for stage in found.outer if stage.level == len(found.levels)]
+    slowest = max(outer, key=lambda stage: stage.time_s)
+    first, end = slowest.stages
+    name = f"stage {first + 1}" if end == first + 1 else f"stages {first + 1} to {end}"
+    compute = max(stage.compute_s / stage.replicas for stage in found.stages[first:end])
+    if slowest.time_s < found.time_s * (1 - 1e-9):
+        return "outputs sent between stages bound the throughput"
+    rest = 1 - compute / slowest.time_s
+    bounds = f"{name} {agreeing(end - first, 'bounds', 'bound')} the throughput"
+    return f"{bounds}; {100 * rest:.1f} % of the time is gradients and outputs sent"

@@ -1,0 +1,199 @@
+"""Measure a model on this machine, and what an all-reduce costs; write the model for an instance."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jigsaw_opt.cli.common.progress import add_progress, logged_progress
+
+if TYPE_CHECKING:
+    from jigsaw_opt.executor.profiling import ModelProfile
+    from jigsaw_opt.executor.profiling.links import LinkProfile
+    from jigsaw_opt.problem.model import Model
+
+HELP = "measure a model for an instance"
+_COUNTS = ("batch", "segments", "warm_up", "repeats", "threads", "processes")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="mlp, vgg, resnet, bert, gpt, vgg16, resnet50, bert_large, gpt2_small, gpt2_medium, or module:function",
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to run (default: cpu)")
+    parser.add_argument("--batch", type=int, metavar="N", help="samples a worker (default: 8)")
+    parser.add_argument(
+        "--argument", action="append", default=[], metavar="NAME=VALUE", help="argument of the model, as in layers=4"
+    )
+    parser.add_argument("--segments", type=int, metavar="N", help="most segments (default: 6)")
+    parser.add_argument(
+        "--cuts", metavar="N|NAMES", help="cuts of a model of your own: how many, or modules a,b (default: 4)"
+    )
+    parser.add_argument("--trust", action="append", default=[], metavar="MODULE:FUNCTION", help="code to import")
+    parser.add_argument("--optimiser", choices=("sgd", "adam", "adamw"), help="optimiser (default: sgd, with momentum)")
+    parser.add_argument("--gpu-type", metavar="TYPE", help="what the model calls the device (default: its own name)")
+    parser.add_argument("--warm-up", type=int, default=3, metavar="N", help="rounds before measuring (default: 3)")
+    parser.add_argument("--repeats", type=int, default=15, metavar="N", help="rounds measured (default: 15)")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads on the CPU (default: 1)")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="measure in N processes at once, a core each, as a replay runs (default: 1)",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of parameters and data (default: 0)")
+    parser.add_argument(
+        "--all-reduce", type=int, metavar="N", help="also measure all-reduces among 2 to N processes of this machine"
+    )
+    parser.add_argument(
+        "--to",
+        choices=("model", "layers"),
+        default="model",
+        help="what -o writes: the model of an instance, or a layer profile for pipelines (default: model)",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the model or the layers here")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_progress(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, print, write."""
+    from jigsaw_opt.cli.common.output import require_output
+    from jigsaw_opt.cli.training.profile_report import print_report
+    from jigsaw_opt.executor import require_torch
+
+    require_output(arguments.output)
+    _check(arguments)
+    require_torch()
+    with logged_progress(arguments, "measuring"):
+        measured, model, links, device = _measured(arguments)
+    if measured and model and arguments.output:
+        _write(arguments, measured, model)
+    print_report(device, measured, model, links, arguments.json)
+    return 0
+
+
+def _write(arguments: argparse.Namespace, measured: ModelProfile, model: Model) -> None:
+    from jigsaw_opt.cli.common.output import emit, note
+    from jigsaw_opt.documents import encode_layers, encode_model
+
+    if arguments.to == "model":
+        emit(encode_model(model), arguments.output)
+        return
+    graph = measured.layers(model.gpu_types[0])
+    if any(layer.output_bytes is None for layer in graph.layers[:-1]):
+        note("note: what layers send is not known, for the model has tensors without a storage")
+    emit(encode_layers(graph), arguments.output)
+
+
+def _measured(
+    arguments: argparse.Namespace,
+) -> tuple[ModelProfile | None, Model | None, LinkProfile | None, str]:
+    """Return the profile of the model, the model with its times, the all-reduces, and what the device is called."""
+    import torch
+
+    from jigsaw_opt.executor.devices import device_name, device_of
+    from jigsaw_opt.executor.profiling.measuring import measure_all_reduces, measure_model
+
+    torch.set_num_threads(arguments.threads)
+    device = device_of(arguments.device)
+    name = device_name(device)
+    entry = {"zoo": arguments.model, "arguments": _given(arguments.argument)}
+    measured = model = links = None
+    if arguments.model:
+        measured, own_entry = measure_model(
+            entry,
+            device,
+            arguments.optimiser,
+            batch_size=arguments.batch,
+            segments=arguments.segments,
+            processes=arguments.processes,
+            seed=arguments.seed,
+            warm_up=arguments.warm_up,
+            repeats=arguments.repeats,
+            cuts=_cuts(arguments.cuts),
+            trusted=arguments.trust,
+        )
+        model = measured.model(arguments.gpu_type or name, own_entry)
+        _tell(measured, own_entry is None and arguments.to == "model")
+    if arguments.all_reduce:
+        links = measure_all_reduces(arguments.all_reduce, arguments.repeats, device)
+    return measured, model, links, name
+
+
+def _tell(measured: ModelProfile, lacks_entry: bool) -> None:
+    """Say what makes a profile less useful."""
+    from jigsaw_opt.cli.common.output import note
+    from jigsaw_opt.executor.profiling import told_wide
+
+    if measured.wide_levels:
+        note(f"note: {told_wide(measured)}: measure again when the machine is idle")
+    if lacks_entry:
+        note(
+            'note: the model has no "executor" entry: the function takes no rank, world and device, or has no optimiser'
+        )
+
+
+def _cuts(text: str | None) -> list[str] | int | None:
+    if text is None:
+        return None
+    return int(text) if text.isdecimal() else text.split(",")
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.text import readable
+
+    for name in _COUNTS:
+        if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
+            raise UsageError(
+                f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}",
+                code="out-of-range",
+                path=f"--{name.replace('_', '-')}",
+            )
+    Options(threads=arguments.threads, seed=arguments.seed)  # the same ranges everywhere
+    if arguments.all_reduce is not None and arguments.all_reduce < 2:
+        raise UsageError(
+            f"--all-reduce is at least 2, not {arguments.all_reduce}", code="out-of-range", path="--all-reduce"
+        )
+    if arguments.processes > 1 and (arguments.device != "cpu" or arguments.threads > 1):
+        raise UsageError("--processes is for the CPU, with one thread each", code="not-together", path="--processes")
+    if arguments.cuts is not None and (arguments.processes > 1 or ":" not in (arguments.model or "")):
+        raise UsageError("--cuts is for a model of your own, in one process", code="not-together", path="--cuts")
+    if arguments.model is None and (arguments.all_reduce is None or arguments.output):
+        raise UsageError(
+            "nothing to measure: name a model, or --all-reduce N; only a model can be written",
+            code="missing-option",
+            path="model",
+        )
+    if arguments.to == "layers" and arguments.output is None:
+        raise UsageError("--to layers is what -o writes: give -o FILE", code="missing-option", path="-o")
+    gpu_type = arguments.gpu_type
+    if gpu_type is not None and (not gpu_type or "/" in gpu_type or gpu_type != readable(gpu_type)):
+        raise UsageError("--gpu-type is a name without '/'", code="malformed", path="--gpu-type")
+
+
+def _given(pairs: list[str]) -> dict[str, Any]:
+    """Return arguments as JSON values; what is no JSON is a string."""
+    from jigsaw_opt.errors import UsageError
+
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or name in given:
+            raise UsageError(
+                f"--argument takes NAME=VALUE, each name once; not {pair!r}", code="malformed", path="--argument"
+            )
+        try:
+            given[name] = json.loads(value)
+        except ValueError:
+            given[name] = value
+    return given

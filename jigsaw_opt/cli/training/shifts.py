@@ -1,0 +1,150 @@
+"""Compare links shared fairly, with time shifts, and by plans that use them in turn."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jigsaw_opt.cli.common.options import add_effort_of_all, effort
+
+if TYPE_CHECKING:
+    from jigsaw_opt.planning.shifts.comparison import Comparison
+    from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.solvers.options import Options
+
+HELP = "time shifts of jobs that share links, beside plans that use links in turn"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("instance", metavar="INSTANCE", help="a cyclic instance: a document, or a bundled name")
+    parser.add_argument(
+        "--plan",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="its placement is a candidate (repeatable); without any, a solved one and random ones are",
+    )
+    parser.add_argument("--placements", type=int, default=8, metavar="N", help="random candidates (default: 8)")
+    parser.add_argument("--grid", type=int, metavar="US", help="microseconds of a cell (default: circles stay small)")
+    parser.add_argument("--most", type=int, default=4, metavar="A", help="largest ratio of a job (default: 4)")
+    add_effort_of_all(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="INSTANCE", help="write the instance with the best ratios")
+    parser.add_argument("--best-plan", type=Path, metavar="FILE", help="write its plan")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare, write the plan with ratios, print."""
+    from jigsaw_opt.cli.common.output import ended, print_json, require_output
+    from jigsaw_opt.cli.common.source import checked_plan
+    from jigsaw_opt.documents import save_instance, save_plan
+    from jigsaw_opt.instances.sources import instance_from
+    from jigsaw_opt.planning.shifts.comparison import compare
+
+    require_output(arguments.output, arguments.instance, arguments.best_plan)
+    require_output(arguments.best_plan, arguments.instance, arguments.output)
+    instance = instance_from(arguments.instance)
+    plans = [checked_plan(arguments.instance, path)[1] for path in arguments.plan]
+    told = {"drawn": arguments.placements, "most": arguments.most, "grid_us": arguments.grid}
+    options = _options(arguments)
+    found = compare(instance, options, plans, **told)
+    if arguments.output is not None:
+        save_instance(found.ratios.best.instance, arguments.output)
+    if arguments.best_plan is not None:
+        save_plan(found.ratios.best.plan, arguments.best_plan)
+    if arguments.json:
+        print_json(_document(instance, found))
+    else:
+        _print(instance, found)
+    return ended(options.cancel.is_set(), "the best shifts and ratios found so far")
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    from jigsaw_opt.errors import UsageError
+
+    low = {"--placements": (arguments.placements, 0), "--most": (arguments.most, 1), "--grid": (arguments.grid, 1)}
+    for name, (value, least) in low.items():
+        if value is not None and value < least:
+            raise UsageError(f"{name} is at least {least}, not {value}", code="out-of-range", path=name)
+    return effort(arguments)
+
+
+def _document(instance: Instance, found: Comparison) -> dict[str, Any]:
+    shifts, ratios = found.chosen.shifts, found.ratios
+    columns = zip(
+        found.chosen.jobs,
+        found.chosen.shifts.shifts_us,
+        found.alone_us,
+        found.fair_us,
+        found.shifted_us,
+        found.planned_us(ratios.plain.slowdowns),
+        found.planned_us(ratios.best.slowdowns),
+        ratios.best.ratios,
+        strict=True,
+    )
+    keys = ("shift_us", "alone_us", "fair_us", "shifted_us", "period_us", "ratios_us", "ratio")
+    return {
+        "placements": found.placements,
+        "grid_us": shifts.grid_us,
+        "cycles_rounded": shifts.rounded,
+        "affinity_graph_has_cycle": shifts.has_cycle,
+        "mean_compatibility": {"unshifted": shifts.unshifted, "shifted": shifts.mean, "bound": shifts.bound},
+        "shifts_status": shifts.status,
+        "links": [
+            {
+                "link": instance.cluster.links[link.shared.link].name,
+                "jobs": [found.chosen.jobs[j].name for j in link.shared.users],
+                "load": link.load,
+                "unshifted": float(link.unshifted),
+                "shifted": float(link.shifted),
+                "method": link.method,
+            }
+            for link in shifts.links
+        ],
+        "jobs": [{"job": job.name, **dict(zip(keys, values, strict=True))} for job, *values in columns],
+        "common_period": {"slowdown": ratios.plain.value, "bound": ratios.plain_bound},
+        "ratios": {"slowdown": ratios.best.value, "bound": ratios.bound, "status": ratios.status},
+    }
+
+
+def _print(instance: Instance, found: Comparison) -> None:
+    told = _document(instance, found)
+    _print_links(told)
+    _print_jobs(told)
+
+
+def _print_links(told: dict[str, Any]) -> None:
+    from jigsaw_opt.cli.common.output import print_table
+
+    headers = ("link", "jobs", "load %", "compatibility", "with shifts", "shifts by")
+    rows = []
+    for link in told["links"]:
+        numbers = f"{100 * link['load']:.1f}", f"{link['unshifted']:.3f}", f"{link['shifted']:.3f}"
+        rows.append((link["link"], ", ".join(link["jobs"]), *numbers, link["method"]))
+    print_table(headers, rows, right=headers[2:5])
+    mean = told["mean_compatibility"]
+    print(f"\nmean compatibility {mean['unshifted']:.4f}, with shifts {mean['shifted']:.4f}, ", end="")
+    print(f"bound {mean['bound']:.4f} ({told['shifts_status']}), on a grid of {told['grid_us']} us", end="")
+    print(", cycles rounded up" if told["cycles_rounded"] else "")
+    if told["affinity_graph_has_cycle"]:
+        print("the affinity graph has a cycle, so links were solved together; CASSINI leaves such placements out")
+    print()
+
+
+def _print_jobs(told: dict[str, Any]) -> None:
+    from jigsaw_opt.cli.common.output import print_table
+
+    headers = ("job", "alone us", "fair", "shifted", "common period", "with ratios", "ratio", "shift us")
+    keys = ("fair_us", "shifted_us", "period_us", "ratios_us")
+    rows = []
+    for job in told["jobs"]:
+        factors = (f"{job[key] / job['alone_us']:.3f}" for key in keys)
+        rows.append((job["job"], f"{job['alone_us']:.0f}", *factors, job["ratio"], job["shift_us"]))
+    print_table(headers, rows, right=headers[1:])
+    period, ratios = told["common_period"], told["ratios"]
+    print(f"\nmean time of an iteration over that alone: common period {period['slowdown']:.4f} ", end="")
+    print(f"(bound {period['bound']:.4f}), with ratios {ratios['slowdown']:.4f} ", end="")
+    print(f"(bound {ratios['bound']:.4f}, {ratios['status']})")

@@ -1,0 +1,1 @@
+"""Reader of the traces of PyTorch's profiler."""

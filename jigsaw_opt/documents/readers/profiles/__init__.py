@@ -1,0 +1,1 @@
+"""Readers of measured profiles of layers and models."""

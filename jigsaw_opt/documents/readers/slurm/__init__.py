@@ -1,0 +1,1 @@
+"""Readers of what Slurm says of its jobs, nodes and priorities."""

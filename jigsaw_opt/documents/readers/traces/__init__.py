@@ -1,0 +1,1 @@
+"""Readers of traces: the workloads of clusters, one module a format."""
