@@ -168,15 +168,6 @@ def test_what_waits_for_a_send_waits_for_what_it_waits_for() -> None:
     assert set(graph.edges) == {Edge("0.1 f", name) for name in ("0.2 p2p", "0.3 g")} | {Edge("0.2 p2p", "1.2 h")}
 
 
-def test_a_send_and_its_receive_are_one_transfer() -> None:
-    first = [ChakraNode(7, "f", COMPUTE, (), 3), message(8, SEND, 0, 1, 7)]
-    second = [message(1, RECEIVE, 0, 1), ChakraNode(2, "f", COMPUTE, (1,), 4)]
-    shape = read_chakra({"a.et": encode_trace(first), "b.et": encode_trace(second)}, "v100")
-    (transfer,) = shape.transfers
-    assert (transfer.source, transfer.target, transfer.bytes) == ("0", "1", 100)
-    assert [(edge.before, edge.after) for edge in shape.edges] == [("0.7 f", "0.8 p2p"), ("0.8 p2p", "1.2 f")]
-
-
 @pytest.mark.parametrize(
     ("nodes", "path", "code"),
     [
@@ -230,11 +221,6 @@ def test_attributes_that_say_what_belongs_together_have_their_kind(kind: int, na
     (problem,) = raised.value.problems
     assert (problem.path, problem.code) == ("job.0.et: node 9", "wrong-type")
     assert problem.message.startswith(f"{name} must be ") and problem.message.endswith(repr(value))
-
-
-def test_of_an_operation_of_the_cpu_only_that_is_read() -> None:
-    called = ChakraNode(9, "x", COMPUTE, (), 1, 0, {"is_cpu_op": True, "tid": "main", "comm_type": "none"})
-    assert ChakraRank.of(0, "job.0.et", [*step(), called]).kept.keys() == {2, 4, 5, 6}
 
 
 @pytest.mark.parametrize("cut", [1, 7, -1])

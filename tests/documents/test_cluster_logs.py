@@ -8,30 +8,14 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.cli import main
 from jigsaw_opt.documents.readers.traces.registry import read_trace
-from jigsaw_opt.documents.readers.traces.workload_csv import columns_of
-from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import TraceJob
-from tests.refusals import carries, refused
+from tests.documents.test_traces import problems, refusals
+from tests.refusals import carries
 
 DATA = Path(__file__).parents[1] / "data"
 SLURM = "JobID|Submit|Start|End|AllocTRES\n"
 START = "2026-01-31T08:00:00"
-
-
-def refusal(name: str, text: str) -> InvalidInputError:
-    with pytest.raises(InvalidInputError) as caught:
-        read_trace(name, text, "t")
-    return caught.value
-
-
-def refusals(name: str, text: str) -> list[str]:
-    return refused(refusal(name, text))
-
-
-def problems(name: str, text: str) -> list[str]:
-    return [str(problem) for problem in refusal(name, text).problems]
 
 
 def test_jobs_of_slurm() -> None:
@@ -62,6 +46,7 @@ def test_what_slurm_jobs_ask_for() -> None:
         f"4_1|{times}|{v100}|{one}|both|bigmem|sbatch -G1 -dsingleton b.sh\n",
         f"4_2|{times}|{a100}|{one}|both||sbatch -C 'a100|v100' -d after:1+5 b.sh\n",
         f"5|{times}|{v100}|{one}|old||sbatch 'b.sh\n",
+        f"6|{times}|{a100}|{one}|new||sbatch --gpus-per-node a100:1 -d afterok:1?afterany:3 a.sh\n",
     )
     workload = read_trace("slurm", head + "".join(lines), "t")
     found = {job.name: (job.gpu_types, job.ran_on, job.after, job.array, job.array_limit) for job in workload.jobs}
@@ -72,8 +57,10 @@ def test_what_slurm_jobs_ask_for() -> None:
         "4_1": (None, "v100", None, "4", None),
         "4_2": (("a100", "v100"), "a100", None, "4", None),
         "5": (("v100",), "v100", None, None, None),
+        "6": (("a100",), "a100", ("1", "3"), None, None),
     }
     assert workload.remarks == {
+        "dependencies of which any one is enough, of which all are waited for here": 1,
         "dependencies of the kind singleton, which are not read without JobName": 1,
         "dependencies of the kind after, which are not read": 1,
         "jobs with a constraint that names no type of GPU of the trace, which is not read": 1,
@@ -145,18 +132,6 @@ def test_jobs_of_slurm_without_a_gpu_are_counted_whatever_they_do() -> None:
     assert workload.left_out == {"without a GPU": 1, "still pending": 1}
 
 
-def test_types_and_dependencies_of_command_lines() -> None:
-    head = "JobID|Submit|Start|End|AllocTRES|ReqTRES|SubmitLine\n"
-    times, one = f"{START}|{START}|2026-01-31T09:00:00", "gres/gpu=1"
-    lines = (
-        f"1|{times}|gres/gpu:v100=1,{one}|{one}|sbatch --gpus=V100:1 a.sh\n",
-        f"2|{times}|gres/gpu:a100=1,{one}|{one}|sbatch --gpus-per-node a100:1 -d afterok:1?afterany:3 a.sh\n",
-    )
-    workload = read_trace("slurm", head + "".join(lines), "t")
-    assert [(job.gpu_types, job.after) for job in workload.jobs] == [(("v100",), None), (("a100",), ("1", "3"))]
-    assert workload.remarks == {"dependencies of which any one is enough, of which all are waited for here": 1}
-
-
 def test_tasks_of_an_array_that_wait_count_each() -> None:
     head = "JobID|State|Submit|Start|End|AllocTRES|ReqTRES\n"
     ran = f"1|COMPLETED|{START}|{START}|2026-01-31T09:00:00|gres/gpu=1|gres/gpu=1\n"
@@ -165,12 +140,6 @@ def test_tasks_of_an_array_that_wait_count_each() -> None:
         for name in ("7_[1,4-8:4]", "8_[3-9%2]", "9_[0-99,...]", "10_2")
     )
     assert read_trace("slurm", head + ran + waiting, "t").left_out == {"still pending": 3 + 7 + 1 + 1}
-
-
-@pytest.mark.parametrize("separator", [",", "  "])
-def test_accounting_without_bars_says_how_to_print_it(separator: str) -> None:
-    last = problems("slurm", SLURM.replace("|", separator))[-1]
-    assert last.startswith("t:1: no bars between columns (print it with TZ=UTC sacct -X -P -o JobID,State,Submit,")
 
 
 def test_every_problem_of_slurm() -> None:
@@ -220,13 +189,16 @@ def test_items_of_kubernetes_that_stand_there_twice_and_names_of_two_kinds() -> 
     assert workload.unfinished == () and sum(workload.remarks.values()) == 2
 
 
+def asking(amount: str) -> str:
+    spec = {"template": {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": amount}}}]}}}
+    return json.dumps({"items": [kubernetes_job(spec=spec)]})
+
+
 @pytest.mark.parametrize(
     ("amount", "gpus"), [("2", 2), ("2000m", 2), ("1k", 1000), ("1e1", 10), ("+2.0", 2), ("1Ki", 1024)]
 )
 def test_quantities_of_kubernetes(amount: str, gpus: int) -> None:
-    spec = {"template": {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": amount}}}]}}}
-    (job,) = read_trace("kubernetes", json.dumps({"items": [kubernetes_job(spec=spec)]}), "t").jobs
-    assert job.gpus == gpus
+    assert [job.gpus for job in read_trace("kubernetes", asking(amount), "t").jobs] == [gpus]
 
 
 def test_one_job_of_kubernetes_is_no_list() -> None:
@@ -237,9 +209,8 @@ def test_one_job_of_kubernetes_is_no_list() -> None:
 
 @pytest.mark.parametrize("amount", ["1500m", "-1", "0.5", "2G", "two", ""])
 def test_quantities_that_are_no_number_of_gpus(amount: str) -> None:
-    spec = {"template": {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": amount}}}]}}}
     path = '$.items[0].spec.template.spec.containers[0].resources.limits["nvidia.com/gpu"]'
-    assert refusals("kubernetes", json.dumps({"items": [kubernetes_job(spec=spec)]})) == [f"wrong-type {path}"]
+    assert refusals("kubernetes", asking(amount)) == [f"wrong-type {path}"]
 
 
 HELIOS = (DATA / "jobs.helios.csv").read_text()
@@ -253,14 +224,6 @@ def test_jobs_of_helios() -> None:
     )
 
 
-def test_helios_as_a_table_with_named_columns() -> None:
-    columns = columns_of(
-        "name=job_id,gpus=gpu_num,submit=submit_time,duration_s=duration,start=start_time,end=end_time,user=user"
-    )
-    as_table = read_trace("csv", HELIOS, "w", columns=columns).jobs
-    assert tuple(job for job in as_table if job.name != "14") == read_trace("helios", HELIOS, "w").jobs
-
-
 def test_every_problem_of_helios() -> None:
     text = HELIOS.replace(",8,64,", ",8.5,64,").replace("2020-04-01 08:00:00,", "now,").replace(",3600,", ",-1,")
     assert problems("helios", text) == [
@@ -271,13 +234,6 @@ def test_every_problem_of_helios() -> None:
     assert problems("helios", HELIOS[: HELIOS.index("13,u1")].replace("11,u1,8", "11,u1,0")) == [
         "t: has no job (2 of 2 jobs left out: 2 without a GPU)"
     ]
-
-
-def test_a_simulation_takes_helios(tmp_path: Path) -> None:
-    workload = f"helios:{DATA / 'jobs.helios.csv'}"
-    run = ["simulate", "--workload", workload, "--cluster", "2x8", "--policy", "las", "-o", str(tmp_path / "o")]
-    assert main(run) == 0
-    assert len((tmp_path / "o" / "jobs.csv").read_text().splitlines()) == 4
 
 
 def kubernetes_job(**changes: Any) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""Instances built in Python are validated as documents are: all problems at once, each with its path."""
+"""Instances built and changed in Python: validated as documents are, all problems at once."""
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 from decimal import Decimal
@@ -13,19 +14,23 @@ import pytest
 
 from jigsaw_opt import (
     FreeDepth,
+    Instance,
     InstanceBuilder,
     InvalidInputError,
     Model,
     Segment,
     StaircaseDepth,
     TaskGraph,
+    change_bandwidth,
     load_instance,
+    remove_job,
 )
-from jigsaw_opt.documents import encode_model
-from jigsaw_opt.instances import load, names
-from jigsaw_opt.problem import Slot, TaskGraphBlock
+from jigsaw_opt.documents import encode_model, make_folder
+from jigsaw_opt.documents.file_bytes import unpacked_head
+from jigsaw_opt.documents.files import exists
+from jigsaw_opt.problem import Link, Slot, TaskGraphBlock
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
-from tests.refusals import refused
+from tests.refusals import misuse, refuses
 
 PAIR = Path(__file__).parents[1] / "data" / "pair.json"
 BODY = Segment("body", {"v100": 300}, {"v100": 600}, 1_000_000, 40_000_000)
@@ -46,10 +51,6 @@ def refusal(builder: InstanceBuilder) -> InvalidInputError:
     return caught.value
 
 
-def refusals(builder: InstanceBuilder) -> list[str]:
-    return refused(refusal(builder))
-
-
 def problems(builder: InstanceBuilder) -> list[str]:
     return [f"{problem.path}: {problem.message}" for problem in refusal(builder).problems]
 
@@ -61,88 +62,42 @@ def test_the_example_is_built_as_it_is_read() -> None:
     assert builder.build() == load_instance(PAIR)
 
 
-def test_every_bundled_instance_can_be_built_anew_and_is_valid() -> None:
-    for name in names("tiny"):
-        instance = load(name)
-        builder = InstanceBuilder(instance.name, horizon=instance.horizon, objective=instance.objective)
-        builder.add_cluster(instance.cluster)
-        builder.add_models(instance.models)
-        for job in instance.jobs:
-            builder.add_job(
-                job.name,
-                model=job.model,
-                workers=job.workers,
-                iterations=job.iterations,
-                release_us=job.release_us,
-                weight=job.weight,
-                depth=job.depth,
-            )
-        assert builder.build() == instance == replace(instance)
-
-
-def test_a_job_may_have_guarantees_and_may_move() -> None:
-    shape = TaskGraph((Slot("one"),), (TaskGraphBlock("F", ("one",), {"v100": 1}),))
-    builder = begun()
-    builder.add_job("a", model="net", workers=1, iterations=1, deadline_us=7, restart_us=0)
-    builder.add_task_graph_job("b", shape, iterations=1, deadline_us=0, pace_us=9, restart_us=-1)
-    told = [line.partition(": ")[0] for line in problems(builder)]
-    assert told == ["$.jobs[1].deadline_us", "$.jobs[1].restart_us", "$.jobs[1].pace_us"]
-
-
-def test_routes_may_keep_policies() -> None:
-    builder = begun()
-    builder.add_route_policy("shortest", RoutePolicy(via=(("nowhere",),)))
-    builder.add_job("a", model="net", workers=1, iterations=1, route_policy="shortes")
-    told = problems(builder)
-    assert [line.partition(": ")[0] for line in told] == [
-        "$.cluster.route_policies.shortest.via[0][0]",
-        "$.jobs[0].route_policy",
-    ]
-    assert told[1].endswith('no route policy is called "shortes"')
-
-
 def test_all_problems_come_at_once_with_their_paths() -> None:
+    shape = TaskGraph((Slot("one"),), (TaskGraphBlock("F", ("one",), {"v100": 1}),))
     builder = begun()
     builder.add_server("s0", gpu_type="v100", gpus=-1, gpu_memory=1, fabric_bandwidth=1)
     builder.add_link("l", ("s0", "s9"), bandwidth=0)
-    builder.add_job("a", model="nett", workers=-2, iterations=True)
-    builder.add_job("a", model="net", workers=1, iterations=1, depth=FreeDepth(mean_depth="x"))
+    builder.add_route_policy("shortest", RoutePolicy(via=(("nowhere",),)))
+    builder.add_model("net", [BODY])
+    builder.add_job("a", model="nett", workers=-2, iterations=True, route_policy="shortes")
+    builder.add_job("a", model="net", workers=1, iterations=1, depth=FreeDepth(mean_depth="x"), restart_us=0)
+    builder.add_task_graph_job("b", shape, iterations=1, deadline_us=0, pace_us=9, restart_us=-1)
     told = problems(builder)
     for part in (
+        "$.models.net: duplicate key",
         '$.cluster.servers[1].name: duplicate name "s0"',
         "$.cluster.servers[1].gpus: must be an integer",
         '$.cluster.links[0].ends[1]: no server or switch is called "s9"',
         "$.cluster.links[0].bandwidth: must be an integer",
+        "$.cluster.route_policies.shortest.via[0][0]: ",
         '$.jobs[0].model: no model is called "nett"',
         "$.jobs[0].workers: must be an integer",
         "$.jobs[0].iterations: must be an integer",
+        '$.jobs[0].route_policy: no route policy is called "shortes"',
         '$.jobs[1].name: duplicate name "a"',
         "$.jobs[1].depth.mean_depth: ",
+        "$.jobs[2].deadline_us: ",
+        "$.jobs[2].restart_us: ",
+        "$.jobs[2].pace_us: ",
     ):
-        assert any(line.startswith(part) for line in told), part
-
-
-def test_a_model_that_is_added_twice_is_a_duplicate_key() -> None:
-    builder = begun()
-    builder.add_model("net", [BODY])
-    builder.add_job("a", model="net", workers=1, iterations=1)
-    assert refusals(builder) == ["duplicate-field $.models.net"]
-
-
-@pytest.mark.parametrize(
-    "wrong", [None, 1.0, "2", Decimal(2), [2], object()], ids=["none", "float", "text", "decimal", "list", "object"]
-)
-def test_what_is_no_integer_is_a_problem_and_no_type_error(wrong: Any) -> None:
-    builder = begun()
-    builder.add_job("a", model="net", workers=wrong, iterations=1)
-    assert all(line.startswith("$.jobs[0].workers: ") for line in problems(builder))
+        assert any(line.startswith(part) for line in told), (part, told)
 
 
 def test_values_of_the_wrong_type_are_problems() -> None:
     builder = InstanceBuilder("wrong", horizon="endless")  # type: ignore[arg-type]
     builder.add_model("m", ["segment"])  # type: ignore[list-item]
     builder.add_models({3: Model((BODY,))})  # type: ignore[dict-item]
-    builder.add_job("a", model=5, workers=1, iterations=1, depth="deep")  # type: ignore[arg-type]
+    builder.add_job("a", model=5, workers=1.0, iterations=Decimal(2), depth="deep")  # type: ignore[arg-type]
     places = {line.partition(": ")[0] for line in problems(builder)}
     assert places >= {
         "$.horizon",
@@ -151,6 +106,8 @@ def test_values_of_the_wrong_type_are_problems() -> None:
         '$.models["3"]',
         "$.jobs[0].model",
         "$.jobs[0].depth",
+        "$.jobs[0].workers",
+        "$.jobs[0].iterations",
     }
 
 
@@ -195,9 +152,68 @@ def test_models_are_taken_whole() -> None:
     builder.add_model("changed", tree, state_factor=5)
     builder.add_job("a", model="file", workers=1, iterations=1)
     models = builder.build().models
-    assert models == {
-        "object": whole,
-        "file": whole,
-        "report": whole,
-        "changed": replace(whole, state_factor=5),
-    }
+    assert models == {"object": whole, "file": whole, "report": whole, "changed": replace(whole, state_factor=5)}
+
+
+@pytest.fixture
+def rack() -> Instance:
+    """Two servers at a switch, and two jobs of which one keeps a policy."""
+    builder = InstanceBuilder("rack")
+    for name in ("s0", "s1"):
+        builder.add_server(name, gpu_type="v", gpus=1, gpu_memory=100, fabric_bandwidth=1)
+    builder.add_switch("tor")
+    for k in range(2):
+        builder.add_link(f"up{k}", (f"s{k}", "tor"), bandwidth=100)
+    builder.add_route_policy("short", RoutePolicy(max_links=2))
+    builder.add_model("net", [Segment("x", {"v": 1}, {"v": 2}, 4, 1)])
+    builder.add_job("a", model="net", workers=2, iterations=1, route_policy="short")
+    builder.add_job("b", model="net", workers=1, iterations=1)
+    return builder.build()
+
+
+def test_a_cluster_is_taken_over_whole(rack: Instance) -> None:
+    assert (rack.cluster.switches, rack.cluster.route_policies) == (("tor",), {"short": RoutePolicy(max_links=2)})
+    builder = InstanceBuilder("rack")
+    builder.add_route_policy("other", RoutePolicy(avoid=("tor",)))
+    builder.add_cluster(rack.cluster)
+    builder.add_models(rack.models)
+    builder.add_job("b", model="net", workers=1, iterations=1)
+    policies = {"other": RoutePolicy(avoid=("tor",)), "short": RoutePolicy(max_links=2)}
+    assert builder.build().cluster == replace(rack.cluster, route_policies=policies)
+
+
+def test_a_link_gets_another_bandwidth(rack: Instance) -> None:
+    changed = change_bandwidth(rack, "up1", 7)
+    assert changed.cluster.links == (rack.cluster.links[0], Link("up1", ("s1", "tor"), 7))
+    assert replace(changed, cluster=rack.cluster) == rack
+    with refuses("unknown-name $.cluster.links"):
+        change_bandwidth(rack, "up2", 7)
+    with refuses('out-of-range Link("up1").bandwidth'):
+        change_bandwidth(rack, "up1", 0)
+
+
+def test_a_job_leaves_and_its_model_stays(rack: Instance) -> None:
+    left = remove_job(rack, "a")
+    assert ([job.name for job in left.jobs], left.models) == (["b"], rack.models)
+    with refuses("unknown-name $.jobs"):
+        remove_job(rack, "c")
+    with refuses("wrong-count $.jobs"):
+        remove_job(left, "b")
+
+
+def test_a_name_too_long_for_any_file_leads_to_none(tmp_path: Path) -> None:
+    assert exists(tmp_path)
+    assert not exists(tmp_path / ("x" * 5000))
+    assert not exists(tmp_path / "none")
+
+
+def test_the_head_of_a_damaged_archive_is_empty() -> None:
+    packed = gzip.compress(b"words " * 100)
+    assert unpacked_head(packed, 5) == b"words"
+    assert unpacked_head(b"words of no archive", 5) == b"words"
+    assert unpacked_head(packed[:4] + b"\xff" * 20, 5) == b""
+
+
+def test_standard_output_is_no_folder() -> None:
+    with misuse("unwritable output"):
+        make_folder(Path("-"), ["a.json"])

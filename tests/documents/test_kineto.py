@@ -13,9 +13,10 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance, read_layers
 from jigsaw_opt.documents.file_bytes import unpacked
-from jigsaw_opt.documents.readers import read_kineto, read_kineto_layers
+from jigsaw_opt.documents.readers import read_kineto_layers
 from jigsaw_opt.errors import InvalidInputError
-from tests.refusals import carries, refused, refuses
+from jigsaw_opt.problem.measured.layers import MeasuredLayer
+from tests.refusals import carries, refused, refuses, require_data
 
 FILE = Path(__file__).parents[1] / "data" / "trace.kineto.json"
 CASES = FILE.parent / "cases" / "kineto"
@@ -75,10 +76,55 @@ def problems(text: str, **options: Any) -> list[str]:
     return [str(problem) for problem in refusal(text, **options).problems]
 
 
+def read(*events: Event, **options: Any) -> tuple[tuple[MeasuredLayer, ...], list[str]]:
+    """Layers of a trace, and what is told of it."""
+    told: list[str] = []
+    return read_kineto_layers(trace(*events), source="t", tell=told.append, **options), told
+
+
+AGAIN = [
+    event("a", 80, 5, "user_annotation"),
+    event("aten::linear", 81, 3, Sequence_number=14),
+    event("b", 85, 5, "user_annotation"),
+    event("aten::mm", 86, 3),
+]
+AROUND = [
+    event("train", 0.1, 79, "user_annotation"),
+    event("data", 0.2, 0.6, "user_annotation"),
+    event("aten::to", 0.3, 0.4, Sequence_number=10),
+    event("backward", 26, 32, "user_annotation"),
+    event("aten::ones_like", 27, 1),
+]
+OTHERS: list[Any] = [{"ph": "X", "cat": []}, {"ph": []}, 3, event("x", 1, 1, "Trace"), {"ph": "M", "cat": "cpu_op"}]
+
+
+@pytest.mark.parametrize(
+    ("extra", "layers", "told"),
+    [
+        (OTHERS, [], []),
+        (AGAIN, [], []),
+        (AGAIN, ["[ab]"], []),
+        (AROUND, [], []),
+        ([event("cudaDeviceSynchronize", 85, 3, "cuda_runtime")], [], []),
+        ([event("ProfilerStep#2", 200, 50, "user_annotation")], [], ["1", "2 profiled", "backward"]),
+    ],
+    ids=["other kinds", "again", "again, named", "around both passes", "an idle device", "a step without passes"],
+)
+def test_what_changes_no_layer(extra: list[Event], layers: list[str], told: list[str]) -> None:
+    found, heard = read(*step(1, 0), *extra, layers=layers)
+    assert found == read_kineto_layers(trace(*step(1, 0)))
+    require_data(heard[0], *told)
+
+
 def test_forward_is_the_sum_of_the_operations_in_the_annotation() -> None:
     events = json.loads(FILE.read_text())["traceEvents"]
     layers = {layer.name: layer for layer in read_kineto_layers(FILE.read_bytes())}
-    assert list(layers) == ["layer:a", "layer:b", "layer:head"]
+    assert {name: layer.parameter_bytes for name, layer in layers.items()} == {
+        "layer:a": 4 * (64 + 1) * 128,
+        "layer:b": 4 * (128 + 1) * 128,
+        "layer:head": 4 * (128 + 1) * 10,
+    }
+    assert layers["layer:a"].activation_bytes == 4 * 32 * (64 + 128)  # what linear and relu read
     for name in ("layer:a", "layer:b"):
         sums = []
         for span in (one for one in events if one["name"] == name):
@@ -92,27 +138,6 @@ def test_forward_is_the_sum_of_the_operations_in_the_annotation() -> None:
         assert layers[name].forward_us == round(median(sums))
 
 
-def test_all_of_the_backward_pass_and_the_step_of_the_optimiser_is_given_out() -> None:
-    events = json.loads(FILE.read_text())["traceEvents"]
-    steps = [one for one in events if one["name"].startswith("ProfilerStep#")]
-    shares = {}
-    for layer in read_kineto_layers(FILE.read_bytes()):
-        shares[layer.name] = layer.backward_us
-    totals = []
-    for mark in steps:
-        inside = [one for one in events if mark["ts"] <= one["ts"] < mark["ts"] + mark["dur"]]
-        nodes = sum(one["dur"] for one in inside if one["name"].startswith(NODE))
-        totals.append(nodes + sum(one["dur"] for one in inside if one["name"] == "aten::add_"))
-    assert len(steps) == 3
-    assert min(totals) - 2 <= sum(shares.values()) <= max(totals) + 2  # medians of parts lie between those of sums
-
-
-def test_parameters_are_those_of_the_shapes() -> None:
-    layers = read_kineto_layers(FILE.read_bytes())
-    assert [layer.parameter_bytes for layer in layers] == [4 * (64 + 1) * 128, 4 * (128 + 1) * 128, 4 * (128 + 1) * 10]
-    assert layers[0].activation_bytes == 4 * 32 * (64 + 128)  # what linear and relu read
-
-
 def test_median_of_the_steps() -> None:
     a, b = read_kineto_layers(trace(*step(1, 0), *step(2, 200, 0.5), *step(3, 400, 1.75)))
     assert (a.name, a.forward_us, a.parameter_bytes) == ("a", 4, 10)
@@ -121,16 +146,15 @@ def test_median_of_the_steps() -> None:
 
 
 def test_the_scatter_of_a_layer_over_the_steps_is_kept_and_told() -> None:
-    told: list[str] = []
-    a, b = read_kineto_layers(trace(*step(1, 0), *step(2, 200, 0.5), *step(3, 400, 1.75)), source="t", tell=told.append)
+    (a, b), told = read(*step(1, 0), *step(2, 200, 0.5), *step(3, 400, 1.75))
     for layer in (a, b):
         for time, ends in ((layer.forward_us, layer.forward_range_us), (layer.backward_us, layer.backward_range_us)):
             assert ends is not None and ends[0] <= time <= ends[1]
     assert a.forward_range_us == (2, 7)
     (about,) = [one for one in told if "medians of 3 steps" in one]
     assert '"a" scatters most, 14 to 19 us' in about
-    (alone, _), none = read_kineto_layers(trace(*step(1, 0)), tell=told.append), len(told)
-    assert alone.forward_range_us is None and not [one for one in told[none:] if "medians" in one]
+    (alone, _), told = read(*step(1, 0))
+    assert alone.forward_range_us is None and not [one for one in told if "medians" in one]
 
 
 def test_kernels_count_where_there_are_some_and_communication_does_not() -> None:
@@ -152,17 +176,6 @@ def test_kernels_count_where_there_are_some_and_communication_does_not() -> None
     events[7]["args"]["External id"] = 77
     a, b = read_kineto_layers(trace(*events, *kernels))
     assert (a.forward_us, a.backward_us, b.forward_us, b.backward_us) == (100, 0, 250, 400)
-
-
-def test_communication_counts_on_no_device() -> None:
-    shared = [
-        event(NODE + GRADIENT, 56, 3, tid=2),
-        event("aten::mul", 56.5, 1, tid=2),
-        event("c10d::allreduce_", 58, 1, tid=2),
-    ]
-    a, b = read_kineto_layers(trace(*step(1, 0), *shared))
-    alone, other = read_kineto_layers(trace(*step(1, 0)))
-    assert (a.backward_us, b.backward_us) == (alone.backward_us + 1, other.backward_us)
 
 
 def modules() -> list[Event]:
@@ -214,20 +227,6 @@ def test_a_trace_of_today_has_the_parameters_of_its_network(tmp_path: Path) -> N
     named = read_kineto_layers(file.read_bytes(), layers=patterns)
     assert len(named) == 4 and named[0] == layers[0]
     assert sum(one.parameter_bytes for one in named) == sum(one.parameter_bytes for one in layers)
-
-
-def test_segments_are_merged_and_times_are_of_the_type() -> None:
-    model = read_kineto(FILE.read_bytes(), "cpu", segments=2)
-    assert model.gpu_types == ("cpu",)
-    layers = read_kineto_layers(FILE.read_bytes())
-    assert len(model.segments) == 2
-    assert sum(segment.forward_us["cpu"] for segment in model.segments) == sum(layer.forward_us for layer in layers)
-    assert model.state_bytes == 4 * sum(layer.parameter_bytes for layer in layers)
-
-
-def test_events_of_other_kinds_are_left_aside() -> None:
-    odd: list[Any] = [{"ph": "X", "cat": []}, {"ph": []}, 3, event("x", 1, 1, "Trace"), {"ph": "M", "cat": "cpu_op"}]
-    assert read_kineto_layers(trace(*odd, *step(1, 0))) == read_kineto_layers(trace(*step(1, 0)))
 
 
 def test_every_problem_of_events() -> None:
@@ -292,7 +291,7 @@ def test_a_trace_without_a_layer_names_what_it_has() -> None:
     assert carries(found, '"x*"', '"y"') and '"a" (1 times)' in found
 
 
-def test_compressed_traces_within_a_limit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_compressed_traces_within_a_limit() -> None:
     packed = (CASES / "t_rf.json.gz").read_bytes()
     assert read_kineto_layers(packed) == read_kineto_layers(gzip.decompress(packed))
     for broken in (packed[: len(packed) // 2], packed[:40] + b"xxxx" + packed[44:]):
@@ -301,66 +300,30 @@ def test_compressed_traces_within_a_limit(capsys: pytest.CaptureFixture[str], tm
     with refuses("too-large t"):
         unpacked(gzip.compress(bytes(10**6)), "t", 1000)
     assert unpacked(gzip.compress(bytes(1000)), "t", 1000) == bytes(1000)
-    assert (
-        main(["convert", "kineto", str(CASES / "t_rf.json.gz"), "--gpu-type", "v100", "-o", str(tmp_path / "i")]) == 0
-    )
-    assert carries(capsys.readouterr().err, "belong", "layer")
-    assert main(["convert", "pipedream", str(CASES / "t_rf.json.gz"), "--gpu-type", "v100"]) == 3
-    assert carries(capsys.readouterr().err, "PyTorch", "profiler")
 
 
-def test_a_name_that_is_no_utf8_is_replaced_and_told() -> None:
+LINEAR = "Linear_0 Linear_1 Linear_2"
+
+
+@pytest.mark.parametrize(("case", "names"), [("t_rf", "A B C"), ("t_rf+dl", "A B C"), ("t_stack", LINEAR)])
+def test_layers_of_recorded_traces(case: str, names: str) -> None:
+    """Annotations of the framework are no layers, and work between modules is the layer's before."""
     told: list[str] = []
-    layers = read_kineto_layers((CASES / "t_badutf8.json.gz").read_bytes(), source="t", tell=told.append)
-    assert layers == read_kineto_layers((CASES / "t_stack.json.gz").read_bytes())
-    assert carries(told[0], "t: replaced", "UTF-8", "2 times")
-
-
-def case(name: str) -> tuple[list[tuple[str, int, int]], str]:
-    """Name, forward time and activations of the layers of a case, and what is told of it."""
-    told: list[str] = []
-    layers = read_kineto_layers((CASES / f"{name}.json.gz").read_bytes(), tell=told.append)
-    return [(one.name, one.forward_us, one.activation_bytes) for one in layers], "\n".join(told)
-
-
-def test_a_batch_that_is_converted_before_the_model_is_no_part_of_it() -> None:
-    for name in ("none", "pre"):
-        (first, *one), (second, *other) = case(name)[0]
-        assert (first, second) == ("layer1", "layer2")
-        assert 39 <= one[0] <= 116 and 39 <= other[0] <= 116
-        assert (one[1], other[1]) == (16_384, 9_472)
-    assert carries(case("pre")[1], "34287", "35326 us", "3 steps", "97.1 %")
-    assert carries(case("pre")[1], "aten::div", "22000", "aten::to", "7538")
-
-
-def test_annotations_of_the_framework_are_no_layers() -> None:
-    for name in ("t_rf", "t_rf+dl"):
-        layers, told = case(name)
-        assert [(layer, activations) for layer, _, activations in layers] == [
-            ("A", 131_072),
-            ("B", 131_072),
-            ("C", 68_096),
-        ]
-    assert carries(told, "_SingleProcessDataLoaderIter.__next__", "661")
-
-
-def test_work_between_modules_with_a_gradient_is_the_layer_s_before() -> None:
-    layers = read_kineto_layers((CASES / "t_stack.json.gz").read_bytes())
-    assert [
-        (one.name, one.forward_us, one.backward_us, one.parameter_bytes, one.activation_bytes) for one in layers
-    ] == [
-        ("Linear_0", 114, 146, 263_168, 131_072),
-        ("Linear_1", 75, 198, 263_168, 131_072),
-        ("Linear_2", 52, 83, 10_280, 68_096),
-    ]
+    layers = read_kineto_layers((CASES / f"{case}.json.gz").read_bytes(), tell=told.append)
+    assert [one.name for one in layers] == names.split()
+    assert [one.activation_bytes for one in layers] == [131_072, 131_072, 68_096]
+    if case == "t_rf+dl":
+        assert carries(told, "_SingleProcessDataLoaderIter.__next__", "661")
+    if case == "t_stack":
+        assert [(one.forward_us, one.backward_us) for one in layers] == [(114, 146), (75, 198), (52, 83)]
+        assert [one.parameter_bytes for one in layers] == [263_168, 263_168, 10_280]
 
 
 def test_what_has_no_node_outside_all_layers_is_left_out() -> None:
     before = event("aten::to", 0, 1, Sequence_number=10)
     after = [event("metric", 80, 9, "user_annotation"), event("aten::eq", 81, 7, Sequence_number=14)]
-    told: list[str] = []
-    events = [*step(1, 0), before, *after]
-    assert read_kineto_layers(trace(*events), source="t", tell=told.append) == read_kineto_layers(trace(*step(1, 0)))
+    layers, told = read(*step(1, 0), before, *after)
+    assert layers == read_kineto_layers(trace(*step(1, 0)))
     assert told == [
         "t: 8 of 51 us of work in 1 steps (15.7 %) belong to no layer and are left out: metric 7, aten::to 1",
         "t: bytes of activations are estimated from shapes; `jigsaw profile` measures them",
@@ -368,25 +331,10 @@ def test_what_has_no_node_outside_all_layers_is_left_out() -> None:
 
 
 def test_what_is_named_takes_its_own_work_alone() -> None:
-    told: list[str] = []
-    (only,) = read_kineto_layers(trace(*step(1, 0)), layers=["a"], tell=told.append)
-    assert (only.name, only.forward_us, only.backward_us) == (
-        "a",
-        4,
-        10 + 1 + 1,
-    )  # the loss follows b, which has 60 of 70 bytes
+    (only,), told = read(*step(1, 0), layers=["a"])
+    # The loss follows b, which has 60 of 70 bytes.
+    assert (only.name, only.forward_us, only.backward_us) == ("a", 4, 10 + 1 + 1)
     assert "21 of 43 us" in told[0] and carries(told[0], "8", "7", "aten::loss", "3")
-
-
-@pytest.mark.parametrize("layers", [[], ["[ab]"]])
-def test_a_model_that_runs_again_after_its_backward_pass_is_not_counted(layers: list[str]) -> None:
-    again = [
-        event("a", 80, 5, "user_annotation"),
-        event("aten::linear", 81, 3, Sequence_number=14),
-        event("b", 85, 5, "user_annotation"),
-        event("aten::mm", 86, 3),
-    ]
-    assert read_kineto_layers(trace(*step(1, 0), *again), layers=layers) == read_kineto_layers(trace(*step(1, 0)))
 
 
 def test_a_frozen_layer_is_one_where_it_is_named_or_in_the_model() -> None:
@@ -399,17 +347,6 @@ def test_a_frozen_layer_is_one_where_it_is_named_or_in_the_model() -> None:
     rest = [one for one in modules() if one["name"] != net["name"]]
     found = read_kineto_layers(trace(*rest, *module, frozen[1], net))
     assert [one.name for one in found] == ["f", "Linear_0", "Linear_1"]
-
-
-def test_spans_around_both_passes_and_around_the_backward_pass_are_no_layers() -> None:
-    around = [
-        event("train", 0.1, 79, "user_annotation"),
-        event("data", 0.2, 0.6, "user_annotation"),
-        event("aten::to", 0.3, 0.4, Sequence_number=10),
-        event("backward", 26, 32, "user_annotation"),
-        event("aten::ones_like", 27, 1),
-    ]
-    assert read_kineto_layers(trace(*around, *step(1, 0))) == read_kineto_layers(trace(*step(1, 0)))
 
 
 def test_a_loss_beside_the_model_leaves_its_layers() -> None:
@@ -465,10 +402,8 @@ def test_backward_passes_of_a_step_are_added_up() -> None:
         for one in step(1, 100)[1:]
     ]
     first = [one for one in step(1, 0)[1:] if not one["name"].startswith("Optimizer") and one["name"] != "aten::add_"]
-    told: list[str] = []
-    mark = event("ProfilerStep#1", 0, 200, "user_annotation")
     once = read_kineto_layers(trace(*step(1, 0)))
-    twice = read_kineto_layers(trace(mark, *first, *second), tell=told.append)
+    twice, told = read(event("ProfilerStep#1", 0, 200, "user_annotation"), *first, *second)
     assert carries(told[0], "2 backward", "passes")
     for one, both in zip(once, twice, strict=True):
         assert both.forward_us == 2 * one.forward_us
@@ -483,25 +418,15 @@ def test_without_marks_a_step_ends_with_the_optimiser_s() -> None:
     assert read_kineto_layers(trace(*events)) == read_kineto_layers(trace(*marked))
 
 
-def test_steps_without_both_passes_are_left_out() -> None:
-    told: list[str] = []
-    empty = event("ProfilerStep#2", 200, 50, "user_annotation")
-    assert read_kineto_layers(trace(*step(1, 0), empty), tell=told.append) == read_kineto_layers(trace(*step(1, 0)))
-    assert carries(told[0], "1", "2 profiled", "backward")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("reentrant", [False, True])
-@pytest.mark.parametrize("annotated", [False, True])
-def test_layers_that_are_computed_again(tmp_path: Path, annotated: bool, reentrant: bool) -> None:
+def test_layers_that_are_computed_again(tmp_path: Path, reentrant: bool) -> None:
     torch = pytest.importorskip("torch")
     from torch.utils.checkpoint import checkpoint
 
     parts = {name: torch.nn.Linear(32, size) for name, size in (("A", 32), ("B", 32), ("C", 8))}
 
     def layer(name: str, batch: Any) -> Any:
-        if not annotated:
-            return parts[name](batch).relu()
         with torch.profiler.record_function(name):
             return parts[name](batch).relu()
 
@@ -518,9 +443,7 @@ def test_layers_that_are_computed_again(tmp_path: Path, annotated: bool, reentra
 
     network, file = Network(), tmp_path / "trace.json.gz"
     optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, with_stack=not annotated
-    ) as profiler:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
         for _ in range(2):
             network(torch.randn(16, 32, requires_grad=reentrant)).sum().backward()
             optimiser.step()
@@ -535,60 +458,30 @@ def test_what_wraps_operations_without_a_number_reads_nothing_itself() -> None:
     events = step(1, 0)
     events[2]["args"] |= {"Input Dims": [[7, 5]], "Input type": ["float"]}
     region = event("Torch-Compiled Region: 0/0", 1.5, 5)
-    told: list[str] = []
-    assert read_kineto_layers(trace(*events, region), tell=told.append)[0].activation_bytes == 4 * 7 * 5
-    assert len(told) == 1 and carries(told[0], "activations", "estimated")
+    (a, _), (line,) = read(*events, region)
+    assert a.activation_bytes == 4 * 7 * 5 and carries(line, "activations", "estimated")
     events[2]["name"] = "CompiledFunction"
-    assert read_kineto_layers(trace(*events, region), source="t", tell=told.append)[0].activation_bytes == 4 * 7 * 5
-    _, line, _ = told
+    (a, _), (line, _) = read(*events, region)
+    assert a.activation_bytes == 4 * 7 * 5
     assert line.startswith('t: "a" run compiled: activations count what the compiled function reads alone')
 
 
 def test_an_optimiser_that_steps_now_and_then_counts_with_its_mean() -> None:
     every = [one for k in (1, 2, 3) for one in step(k, 200 * k)]
     without = [one for one in every if not one["name"].startswith(("Optimizer", "aten::add_"))]
-    told: list[str] = []
     once = read_kineto_layers(trace(*step(4, 800)))
-    seldom = read_kineto_layers(trace(*without, *step(4, 800)), tell=told.append)
+    seldom, told = read(*without, *step(4, 800))
     assert sum(one.backward_us for one in once) - sum(one.backward_us for one in seldom) in (5, 6)
     assert any(carries(line, "3", "4 steps", "Optimizer.step") for line in told)
-
-
-def test_an_optimiser_within_the_backward_pass_ends_no_step() -> None:
-    inside = event("Optimizer.step#SGD.step", 42.7, 0.2, "user_annotation", 2)
-    unmarked = [
-        one for one in (*step(1, 0), *step(2, 200)) if not one["name"].startswith(("ProfilerStep", "Optimizer"))
-    ]
-    (problem,) = problems(trace(*unmarked, inside, {**inside, "ts": 242.7}))
-    assert carries(problem, "2 backward", "schedule=torch.profiler.schedule")
-
-
-def test_a_second_loss_after_the_backward_pass_is_one_more_pass() -> None:
-    again = [
-        event("aten::pow", 58, 1, Sequence_number=14),
-        event(NODE + "PowBackward", 59, 1, tid=2, Sequence_number=14),
-        event(NODE + "MmBackward", 60, 4, tid=2, Sequence_number=12),
-        event(NODE + "AddmmBackward", 64, 4, tid=2, Sequence_number=11),
-    ]
-    told: list[str] = []
-    events = [one for one in step(1, 0) if not one["name"].startswith(("Optimizer", "aten::add_"))]
-    read_kineto_layers(trace(*events, *again), tell=told.append)
-    assert carries(told[0], "2 backward", "passes")
 
 
 def test_a_model_beside_a_loss_counts_for_what_it_holds() -> None:
     around = [event("forward", 0.5, 20, "user_annotation"), event("loss", 21, 5, "user_annotation")]
     found = read_kineto_layers(trace(*around, *step(1, 0)))
     assert [one.name for one in found] == ["a", "b", "loss"]
-    told: list[str] = []
-    found = read_kineto_layers(trace(*around, *modules()), tell=told.append)
+    found, told = read(*around, *modules())
     assert [one.name for one in found] == ["forward", "loss"]
     assert carries(told[1], '"forward"', "--layers", '"Net_0"', '"Linear_0"')
-
-
-def test_a_trace_without_a_backward_pass_says_only_that() -> None:
-    (problem,) = problems(trace(event("a", 0, 9, "user_annotation"), event("aten::mm", 1, 3)))
-    assert problem == "t: no node of a backward pass (profile training steps, each with its backward pass)"
 
 
 def test_stated_parameters_need_no_shapes() -> None:
@@ -610,50 +503,36 @@ def test_what_a_layer_sends_is_what_the_next_one_reads() -> None:
 
 
 def test_times_of_a_pass_are_without_the_optimiser() -> None:
-    told: list[str] = []
-    once = read_kineto_layers(trace(*step(1, 0), *step(2, 100)), of_a_pass=True, tell=told.append)
+    once, told = read(*step(1, 0), *step(2, 100), of_a_pass=True)
     assert [(one.forward_us, one.backward_us) for one in once] == [(4, 10 + 1), (10, 2 + 8 + 1)]
     assert any(carries(one, "7 us", "Optimizer.step") for one in told)
 
 
-def test_times_of_a_pass_are_means_over_those_of_a_step() -> None:
-    one, other = step(1, 0)[1:-2], step(2, 100)[1:-2]
-    mark = event("ProfilerStep#1", 0, 300, "user_annotation")
-    told: list[str] = []
-    found = read_kineto_layers(trace(mark, *one, *other), of_a_pass=True, tell=told.append)
-    assert [(each.forward_us, each.backward_us) for each in found] == [(4, 10 + 1), (10, 2 + 8 + 1)]
-    assert any(carries(each, "2 backward", "passes") for each in told)
-
-
-def test_a_layer_profile_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "layers.json"
-    convert = ["convert", "kineto", str(FILE), "--gpu-type", "v100", "--to", "layers"]
-    assert main([*convert, "--batch", "32", "--state-factor", "3", "-o", str(path)]) == 0
+def test_an_instance_a_model_and_a_layer_profile_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    convert = ["convert", "kineto", str(FILE), "--gpu-type", "v100"]
+    instance, model, layers = tmp_path / "i.json", tmp_path / "m.json", tmp_path / "l.json"
+    assert main([*convert, "--segments", "2", "-o", str(instance)]) == 0
+    whole = load_instance(instance).models["trace"]
+    assert (len(whole.segments), whole.gpu_types) == (2, ("v100",))
+    assert main([*convert, "--only-model", "-o", str(model)]) == 0
+    assert [one["name"] for one in json.loads(model.read_bytes())["segments"]] == ["layer:a", "layer:b", "layer:head"]
+    profile = [*convert, "--to", "layers"]
+    assert main([*profile, "--batch", "32", "--state-factor", "3", "-o", str(layers)]) == 0
     assert carries(capsys.readouterr().err, "backward", "gradients")
-    found = read_layers(path.read_bytes())
+    found = read_layers(layers.read_bytes())
     assert (found.gpu_type, found.batch, found.state_factor, found.is_chain) == ("v100", 32, 3, True)
     assert found.layers == read_kineto_layers(FILE.read_bytes(), of_a_pass=True)
-    assert main([*convert, "--segments", "2", "--only-model"]) == 2
-    told = capsys.readouterr().err
-    assert carries(told, "leave", "--only-model") and carries(told, "leave", "--segments")
-    assert main([*convert[:-2], "--state-factor", "3"]) == 2
-    assert carries(capsys.readouterr().err, "--state-factor", "--to")
-
-
-def test_an_instance_and_a_model_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    convert = ["convert", "kineto", str(FILE), "--gpu-type", "v100"]
-    instance, model, own = tmp_path / "i.json", tmp_path / "m.json", tmp_path / "own.json"
-    assert main([*convert, "--segments", "2", "-o", str(instance)]) == 0
-    assert len(load_instance(instance).models["trace"].segments) == 2
-    assert main([*convert, "--only-model", "-o", str(model)]) == 0
-    words = ["new", "--profile", f"net={model}", "--job", "a:net:2:5", "-o", str(own)]
-    assert main(words) == 0
-    assert [one.name for one in load_instance(own).models["net"].segments] == ["layer:a", "layer:b", "layer:head"]
-    capsys.readouterr()
-    assert main([*convert, "--parameters", "x=1"]) == 3
-    assert carries(capsys.readouterr().err, "parameters", '"x"')
-    assert main([*convert, "--parameters", "x"]) == 2
-    assert main(["convert", "pipedream", str(FILE), "--gpu-type", "v100", "--layers", "a", "--parameters", "a=1"]) == 2
-    told = capsys.readouterr().err
-    assert carries(told, "--layers", "kineto") and carries(told, "--parameters", "kineto")
-    assert main(["convert", "kineto", str(FILE), str(FILE), "--gpu-type", "v100", "--only-model"]) == 2
+    pipedream = ["convert", "pipedream", *convert[2:]]
+    for words, code, told in (
+        ([*profile, "--segments", "2", "--only-model"], 2, ["--only-model"]),
+        ([*convert, "--state-factor", "3"], 2, ["--state-factor", "--to"]),
+        ([*convert, "--parameters", "x=1"], 3, ["parameters", '"x"']),
+        ([*convert, "--parameters", "x"], 2, ["--parameters"]),
+        ([*convert, "--activations", "x"], 2, ["--activations", "LAYER=BYTES"]),
+        ([*pipedream, "--layers", "a", "--parameters", "a=1"], 2, ["--layers", "kineto"]),
+        ([*convert[:2], str(FILE), *convert[2:], "--only-model"], 2, []),
+    ):
+        assert main(words) == code
+        require_data(capsys.readouterr().err, *told)

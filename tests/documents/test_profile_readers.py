@@ -216,15 +216,10 @@ def test_published_graphs_cost_what_the_table_says(shared_data: Path, name: str)
             assert sum(s.parameter_bytes for s in model.segments[k:]) == int(row["grad_bytes"])
     assert shared or len(cuts) <= 3  # the table of gnmt has hardly any cut, and edges jump over those
     assert is_valid(model)
-
-
-@pytest.mark.parametrize("name", PIPEDREAM + DAPPLE)
-def test_published_graphs_in_few_segments(shared_data: Path, name: str) -> None:
-    text, _ = published(shared_data, name)
-    full, few = read_pipedream(text, "v100"), read_pipedream(text, "v100", segments=4)
-    assert len(few.segments) == min(4, len(full.segments))
+    few = read_pipedream(text, "v100", segments=4)
+    assert len(few.segments) == min(4, len(model.segments))
     for field in ("forward_us", "backward_us", "parameter_bytes", "activation_bytes"):
-        assert total(few, field) == total(full, field)
+        assert total(few, field) == total(model, field)
 
 
 # DeepPool

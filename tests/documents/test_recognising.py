@@ -1,20 +1,24 @@
-"""A file that is given to the wrong reader: what it looks like, and what takes it."""
+"""Files of other programs: what they look like, what takes them, and faults of their JSON that are mended."""
 
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jigsaw_opt.cli import main
+from jigsaw_opt.documents.readers.kineto.foreign_json import parsed_foreign
 from jigsaw_opt.documents.readers.traces.registry import READERS
 from jigsaw_opt.documents.recognising import FORMS, expecting, likely_form
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.rules.schemas import schema
 from jigsaw_opt.simulation.inputs.cluster_files import FORMATS
+from tests.refusals import refuses
 
 DATA = Path(__file__).parents[1] / "data"
 KINDS = ("instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers")
@@ -86,16 +90,10 @@ SIMULATE = ("simulate", "--policy", "fifo", "-o", "none", "--cluster")
             "looks like jobs of Slurm (sacct -P), not pods of Alibaba's GPU trace"
             f" (it is taken by jigsaw simulate --workload slurm:{DATA / 'jobs.sacct.txt'})",
         ),
-        ((*SIMULATE, "2x4", "--workload", f"slurm:{DATA / 'jobs.kubernetes.json'}"), "--workload kubernetes:"),
         ((*SIMULATE, "2x4", "--workload", DATA / "pair.json"), "looks like an instance, not a workload in CSV"),
         ((*SIMULATE, DATA / "cluster.sinfo.txt", "--workload", "day"), "it is taken by --cluster sinfo:"),
-        ((*SIMULATE, DATA / "cluster.graphml", "--workload", "day"), "it is taken by --cluster graphml:"),
         ((*SIMULATE, f"sinfo:{DATA / 'pair.json'}", "--workload", "day"), f"--cluster {DATA / 'pair.json'})"),
         (("solve", DATA / "llama.config.json"), "it is taken by jigsaw convert huggingface "),
-        (
-            ("convert", "kineto", DATA / "llama.config.json", "--gpu-type", "a100"),
-            "looks like a config.json of a model, not a trace of the PyTorch profiler",
-        ),
         (
             ("convert", "deeppool", DATA / "trace.kineto.json", "--gpu-type", "a100", "--batch", "4"),
             "looks like a trace of the PyTorch profiler, not a profile of DeepPool",
@@ -105,7 +103,6 @@ SIMULATE = ("simulate", "--policy", "fifo", "-o", "none", "--cluster")
             ("partition", DATA / "pair.json", "--machines", "2", "--bandwidth", "1"),
             "looks like an instance, not a layer profile or a profile of PipeDream or a model of an instance",
         ),
-        (("solve", DATA / "jobs.sacct.txt"), "looks like jobs of Slurm (sacct -P), not an instance"),
         (("check", DATA / "pair.json", DATA / "pair.json"), "looks like an instance, not a plan or a phased plan"),
     ],
 )
@@ -125,3 +122,81 @@ def test_validate_says_that_a_result_file_is_one(tmp_path: Path, capsys: pytest.
     ((problem,),) = (file["problems"] for file in json.loads(capsys.readouterr().out))
     assert (problem["code"], problem["path"]) == ("unknown-format", str(rows))
     assert f"--against {rows}" in problem["hint"]
+
+
+def read(text: bytes) -> tuple[Any, list[str]]:
+    told: list[str] = []
+    return parsed_foreign(text, "t", lambda tree, report: None, told.append), told
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "told"),
+    [
+        (b'{"a": "x\xffy", "b": [1]}', "x\ufffdy", "no UTF-8 (1 times)"),
+        (b'{"a": "x\x01\n\ty", "b": [1]}', "x\ufffd\ufffd\ufffdy", "a control character (3 times)"),
+        (b'{"a": "C:\\Users\\new", "b": [1]}', "C:\ufffdUsers\new", "a lone backslash (1 times)"),
+        (b'{"a": "x\\u12", "b": [1]}', "x\ufffdu12", "a lone backslash (1 times)"),
+        (b'{"a": "dir\\", "b": [1]}', "dir\ufffd", "a lone backslash (1 times)"),
+        (b'{"b": [1], "a": "dir\\"}', "dir\ufffd", "a lone backslash (1 times)"),
+        (b'{"a": "x\\ud800y", "b": [1]}', "x\ufffdy", "half a surrogate pair (1 times)"),
+        (b'\xef\xbb\xbf{"a": "x", "b": [1]}', "x", "a byte order mark (1 times)"),
+        (b'{"a": "\xff\\ud83d\\ude00\\"q\\"", "b": [1]}', '\ufffd\U0001f600"q"', "no UTF-8 (1 times)"),
+    ],
+)
+def test_faults_in_strings_are_replaced_and_told(text: bytes, value: str, told: str) -> None:
+    assert read(text) == ({"a": value, "b": [1]}, [f"t: replaced: {told}"])
+
+
+@pytest.mark.parametrize(
+    ("number", "value"),
+    [("inf", math.inf), ("-inf", -math.inf), ("-infinity", -math.inf), ("7,757576", 7.757576), ("-0,5e-05", -0.5e-05)],
+)
+def test_a_number_as_c_prints_it_is_mended_and_told(number: str, value: float) -> None:
+    for text in (f'{{"a": {number}, "b": [1,5]}}', f'{{"b": [1,5], "a": {number} }}'):
+        assert read(text.encode()) == (
+            {"a": value, "b": [1, 5]},
+            ["t: replaced: a number that is none of JSON (1 times)"],
+        )
+
+
+@pytest.mark.parametrize("number", ["nan", "-nan"])
+def test_what_is_no_number_to_c_is_none_here(number: str) -> None:
+    tree, told = read(f'{{"a": {number}}}'.encode())
+    assert math.isnan(tree["a"]) and told == ["t: replaced: a number that is none of JSON (1 times)"]
+
+
+def test_what_is_right_stays_as_it_is() -> None:
+    tree = {"a": 'say "x", y: \\', "\ufffd": "\U0001f600\n", "b": {"c": [1.5, None]}}
+    assert read(json.dumps(tree, ensure_ascii=False).encode()) == (tree, [])
+
+
+def test_keys_that_stand_twice_are_told() -> None:
+    assert read(b'{"a": 1, "a": 2}') == (
+        {"a": 2},
+        ["t: 1 keys stand more than once in an object: the last of each counts"],
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a": ',
+        b'{"a": "x',
+        b'{"a": "\xff", ]',
+        b"[]",
+        b"",
+        b'{"a" "b"}',
+        b'{"a": \x01}',
+        b'{"a": 1,2,3}',
+        b'{"a": in}',
+    ],
+)
+def test_all_else_is_refused(text: bytes) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        read(text)
+    assert len(caught.value.problems) == 1
+
+
+def test_where_a_string_begins_that_never_ends() -> None:
+    with refuses("not-json t", naming=["line 1", "column 7"]):
+        read(b'{"a": "x')

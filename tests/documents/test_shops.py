@@ -1,8 +1,7 @@
-"""Job shops of the literature in and out: what fits, and why the rest is refused."""
+"""Job shops of the literature in and out, and solution files of engines: what fits, and why the rest is refused."""
 
 from __future__ import annotations
 
-import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +11,18 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_instance, encode_instance
 from jigsaw_opt.documents.job_shops import jsplib_text, read_jsplib
+from jigsaw_opt.documents.readers.solutions import read_solution
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Edge, Instance, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
+from tests.refusals import carries, require_data
 
 DATA = Path(__file__).parents[1] / "data" / "cases"
 # The optimum is 11: machine 1 works 2 + 4 + 5 without a pause.
 SHOP = "# three jobs\n3 2\n0 3 1 2\n1 4 0 1\n1 5 0 1\n"
-# Fisher and Thompson (1963), 6 × 6, whose optimum is 55; and Lawrence (1984), 10 × 5, whose optimum is 666.
+# Fisher and Thompson (1963), 6 × 6, whose optimum is 55.
 FT06 = """\
 6 6
 2  1  0  3  1  6  3  7  5  3  4  6
@@ -31,22 +32,6 @@ FT06 = """\
 2  9  1  3  4  5  5  4  0  3  3  1
 1  3  3  3  5  9  0 10  4  4  2  1
 """
-LA01 = """\
-10 5
-1 21 0 53 4 95 3 55 2 34
-0 21 3 52 4 16 2 26 1 71
-3 39 4 98 1 42 2 31 0 12
-1 77 0 55 4 79 2 66 3 77
-0 83 3 34 2 64 1 19 4 37
-1 54 2 43 4 79 0 92 3 62
-3 69 4 77 1 87 2 87 0 93
-2 38 0 60 1 41 3 24 4 83
-3 17 1 49 4 25 0 44 2 98
-4 77 3 79 2 43 1 75 0 96
-"""
-SECOND_HEADER = [("file:29", "duplicate-name")]
-UNFIT_15 = [("file:15", "does-not-fit")]
-LOST = [("file", "missing-field"), ("file", "unknown-name")]
 
 
 def shop_of(instance: Instance) -> TaskGraphJob:
@@ -73,9 +58,8 @@ def test_a_job_shop_is_a_chain_of_blocks_a_job() -> None:
     assert optimum(instance) == 11
 
 
-@pytest.mark.parametrize(("text", "makespan"), [(FT06, 55), (LA01, 666)], ids=["ft06", "la01"])
-def test_classic_job_shops_have_their_known_optimum(text: str, makespan: int) -> None:
-    assert optimum(read_jsplib(text, "file", "classic")) == makespan
+def test_a_classic_job_shop_has_its_known_optimum() -> None:
+    assert optimum(read_jsplib(FT06, "file", "classic")) == 55
 
 
 def test_operations_without_a_duration_need_no_machine() -> None:
@@ -97,11 +81,6 @@ def test_jobs_may_visit_some_of_the_machines_only() -> None:
     text = jsplib_text(instance)
     assert text.splitlines()[1:] == ["2 3", "2 0 0 3 1 2", "1 4 0 1 2 6"]
     assert read_jsplib(text, "file", "few").jobs[0].shape.edges != () and optimum(read_jsplib(text, "file")) == 11
-
-
-def test_many_operations_without_a_duration_take_no_longer_each() -> None:
-    shop = read_jsplib("1 100000\n" + " ".join(f"{k} {int(k == 7)}" for k in range(3000)), "file", "empty")
-    assert [block.name for block in shop_of(shop).shape.blocks] == ["0.7"]
 
 
 @pytest.mark.parametrize(
@@ -148,20 +127,6 @@ def test_what_is_no_shop_is_refused_with_its_reasons(name: str, path: str) -> No
     assert (path, "does-not-fit") in [(problem.path, problem.code) for problem in caught.value.problems]
 
 
-def test_a_shop_may_be_packed_by_gzip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plain, packed, broken = tmp_path / "s.txt", tmp_path / "s.txt.gz", tmp_path / "b.txt.gz"
-    plain.write_text(SHOP)
-    packed.write_bytes(gzip.compress(SHOP.encode()))
-    broken.write_bytes(packed.read_bytes()[:-9])
-    told = []
-    for path in (plain, packed):
-        assert main(["convert", "jsplib", str(path)]) == 0
-        told.append(capsys.readouterr().out)
-    assert told[0] == told[1] != ""
-    assert main(["convert", "jsplib", str(broken)]) == 3
-    assert f"{broken}: cannot be unpacked" in capsys.readouterr().err
-
-
 def test_shops_go_in_and_out_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shop, instance, out = tmp_path / "three.txt", tmp_path / "three.json", tmp_path / "out.txt"
     shop.write_text(SHOP)
@@ -174,9 +139,74 @@ def test_shops_go_in_and_out_on_the_command_line(tmp_path: Path, capsys: pytest.
         assert json.loads(instance.read_text())["name"] == name
     capsys.readouterr()
     assert main(["convert", "jsplib", str(shop), str(shop), "--gpu-type", "v100", "--to", "layers"]) == 2
-    told = capsys.readouterr().err
-    assert (
-        all(f"{each} does not go with jsplib" in told for each in ("--gpu-type", "--to")) and "takes one file" in told
-    )
-    assert main(["convert", "kineto", str(shop)]) == 2
-    assert "give --gpu-type" in capsys.readouterr().err
+    require_data(capsys.readouterr().err, "--gpu-type", "--to", "one file")
+
+
+HIGHS = """Model status
+Optimal
+
+# Primal solution values
+Feasible
+Objective 12.5
+# Columns 3
+x 1
+y 0
+end_0_0 2.5e1
+# Rows 1
+r 7
+
+# Dual solution values
+Feasible
+# Columns 3
+x 9
+"""
+SCIP_TEXT = (
+    "solution status: optimal solution found\nobjective value:    12.5\nx    1 \t(obj:0)\nend_0_0    25 \t(obj:3)\n"
+)
+CBC = "Optimal - objective value 12.50000000\n      0 x    1    0\n**    7 end_0_0   25   0\n"
+GUROBI_TEXT = "# Solution for model jigsaw\n# Objective value = 12.5\nx 1\nend_0_0 25\n"
+
+
+@pytest.mark.parametrize(
+    ("engine", "text"),
+    [
+        ("HiGHS", HIGHS),
+        ("SCIP", SCIP_TEXT),
+        ("SCIP", SCIP_TEXT.split("\n", 1)[1]),
+        ("CBC", CBC),
+        ("Gurobi", GUROBI_TEXT),
+    ],
+)
+def test_formats_are_known_by_their_content(engine: str, text: str) -> None:
+    for content in (text, text.encode(), text.replace("\n", "\r\n")):
+        found = read_solution(content)
+        assert (found.engine, found.objective, found.complete) == (engine, 12.5, engine == "HiGHS")
+        assert {name: value for name, value in found.values.items() if value} == {"x": 1, "end_0_0": 25}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Model status\nInfeasible\n\n# Primal solution values\nNone\n", "HiGHS says 'no solution: Infeasible'"),
+        ("Model status\n", "HiGHS says 'no solution'"),
+        ("solution status: infeasible\nno solution available\n", "SCIP says 'infeasible no solution available'"),
+        ("Infeasible - objective value 0.0\n 0 x 1 0\n", "CBC says 'Infeasible'"),
+        (
+            "Stopped on time (no integer solution - continuous used) - objective value 3\n 0 x 1 0\n",
+            "CBC says 'Stopped",
+        ),
+        ("# Solution for model m\n# Objective value = 3\n", "Gurobi lists no column"),
+        ("", "HiGHS .raw, of write_solution_style 0., SCIP, CBC and Gurobi"),
+        ("{}", "is no solution file"),
+    ],
+)
+def test_files_without_a_solution_are_told_by_name(text: str, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        read_solution(text, "x.sol")
+
+
+def test_every_wrong_line_is_listed() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        read_solution(GUROBI_TEXT + "x 2\ny\nz nan\nw none\n", "x.sol")
+    assert [problem.path for problem in caught.value.problems] == [f"x.sol:{line}" for line in (5, 6, 7, 8)]
+    assert carries(caught.value.problems[0].message, "'x'", "stands")

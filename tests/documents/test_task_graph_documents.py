@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from test_wrong_documents import GONE, changed
 
-from jigsaw_opt import Instance, InstanceBuilder, InvalidInputError, TaskGraph, TaskGraphJob, solve
-from jigsaw_opt.cli import main
+from jigsaw_opt import Instance, InstanceBuilder, InvalidInputError, TaskGraph, TaskGraphJob
 from jigsaw_opt.documents import canonical_json, decode_instance, encode_instance, instance_sha256, schema
 from jigsaw_opt.problem import Edge, MemoryInterval, Slot, TaskGraphBlock, TaskGraphTransfer
-from tests.refusals import carries, misuse, refuses
+from tests.documents.test_wrong_documents import GONE, changed
+from tests.refusals import refuses
 from tests.work import lines_executed
 
 PIPE: dict[str, Any] = {
@@ -121,15 +119,11 @@ def the_shape(instance: Instance) -> TaskGraph:
 
 @pytest.mark.parametrize(("path", "value", "place", "code"), STRUCTURAL + MEANT)
 def test_one_mistake_gives_one_problem(path: tuple[str | int, ...], value: object, place: str, code: str) -> None:
+    tree = changed(path, value, PIPE)
     with refuses(f"{code} {place}", naming=[f'"{path[-1]}"'] if value is GONE else []):
-        decode_instance(json.dumps(changed(path, value, PIPE)))
-
-
-@pytest.mark.parametrize(("path", "value", "place", "code"), STRUCTURAL)
-def test_the_schema_refuses_it_too(path: tuple[str | int, ...], value: object, place: str, code: str) -> None:
-    validator = Draft202012Validator(schema("instance"))
-    validator.validate(PIPE)
-    assert not validator.is_valid(changed(path, value, PIPE))
+        decode_instance(json.dumps(tree))
+    if (path, value, place, code) in STRUCTURAL:
+        assert not Draft202012Validator(schema("instance")).is_valid(tree)
 
 
 def test_all_mistakes_are_reported_at_once_and_those_of_every_cycle() -> None:
@@ -148,11 +142,6 @@ def test_a_cycle_over_lags_is_none_and_an_operation_may_wait_for_itself_in_the_i
     tree = changed((*SHAPE, "edges", 2), ["F0", "F0", 1], PIPE)
     assert Edge("F0", "F0", 1) in the_shape(decode_instance(json.dumps(tree))).edges
     assert instance_sha256(decode_instance(json.dumps(tree))) != instance_sha256(decode_instance(json.dumps(PIPE)))
-
-
-def test_a_cyclic_instance_has_no_release() -> None:
-    tree = changed((*JOB, "release_us"), 3, PIPE) | {"horizon": "cyclic", "objective": "period"}
-    assert [problem.partition(": ")[0] for problem in problems(tree)] == ["$.jobs[0].release_us"]
 
 
 def test_canonical_form_letter_by_letter() -> None:
@@ -197,6 +186,7 @@ def test_a_shape_is_built_in_python_as_it_is_read() -> None:
         holds=(MemoryInterval("F0", "F0", bytes=5), MemoryInterval("F0", "all", bytes=5, slot="s0")),
     )
     instance = built(shape)
+    Draft202012Validator(schema("instance")).validate(PIPE)
     assert instance == decode_instance(json.dumps(PIPE)) == decode_instance(encode_instance(instance))
     assert instance.task_graph_jobs == (TaskGraphJob("pipe", shape, iterations=1),)
     assert replace(instance) == instance
@@ -221,17 +211,6 @@ def test_what_is_wrong_with_a_built_shape_has_its_path() -> None:
     ]
 
 
-def test_what_takes_data_parallel_jobs_alone_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    instance = decode_instance(json.dumps(PIPE))
-    with misuse("unsupported instance", naming=["'ilp'", "'pipes'", "'pipe'"]):
-        solve(instance, "ilp")
-    path = tmp_path / "pipes.json"
-    path.write_bytes(encode_instance(instance))
-    assert main(["solve", str(path), "--solver", "ilp"]) == 2
-    assert carries(capsys.readouterr().err, "task", "graph")
-    assert main(["validate", str(path)]) == 0
-
-
 def long_chain(count: int) -> TaskGraph:
     return TaskGraph(
         tuple(Slot(f"s{k}") for k in range(100)),
@@ -250,12 +229,6 @@ def test_work_is_linear_in_the_size_of_a_shape() -> None:
 
 
 def test_a_cycle_of_many_operations_is_found() -> None:
-    shape = long_chain(10_000)
-    with pytest.raises(InvalidInputError, match=r"\(10000 operations\)"):
-        replace(shape, edges=(*shape.edges, Edge("b9999", "b0")))
-
-
-@pytest.mark.slow
-def test_what_is_written_has_no_more_values_in_its_bytes_than_what_is_read_may_have() -> None:
-    large = built(long_chain(70_000))
-    assert decode_instance(encode_instance(large)) == large
+    shape = long_chain(2_000)
+    with pytest.raises(InvalidInputError, match=r"\(2000 operations\)"):
+        replace(shape, edges=(*shape.edges, Edge("b1999", "b0")))

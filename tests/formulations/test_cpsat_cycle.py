@@ -1,12 +1,17 @@
-"""The cyclic model against brute force and against what can be worked out by hand."""
+"""The cyclic models against brute force and against what can be worked out by hand."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from itertools import product
+from random import Random
 
-from jigsaw_opt.checking import check
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, StaircaseDepth
+import pytest
+from ortools.sat.python import cp_model
+
+from jigsaw_opt.formulations.cpsat_cyclic_timing import CyclicIteration, CyclicTask, CyclicTiming, build
 from jigsaw_opt.solvers.cpsat import search as cpsat_search
+from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve
@@ -16,22 +21,7 @@ from tests.random_instances import random_instance
 EXACT = Options(threads=1, work_limit=30)
 
 
-def cyclic(
-    jobs: tuple[Job, ...], servers: tuple[Server, ...], links: tuple[Link, ...] = (), payload: int = 0
-) -> Instance:
-    segments = (Segment("body", {"v": 3}, {"v": 4}, payload, 0), Segment("head", {"v": 1}, {"v": 2}, 0, 0))
-    return Instance("cyclic", Cluster(servers, (), links), {"m": Model(segments)}, jobs, "cyclic", "period")
-
-
-def least_period(instance: Instance) -> int:
-    result = solve(instance, "cpsat", EXACT)
-    assert result.status == Status.OPTIMAL
-    assert result.plan is not None and result.objective is not None
-    assert check(instance, result.plan) == ()
-    return result.objective
-
-
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_agrees_with_brute_force(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = random_instance(seed, "cyclic", "period", 6)
     if seed % 2:  # from the model alone, without the heuristic's plan
@@ -42,22 +32,106 @@ def test_agrees_with_brute_force(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert result.status == (Status.INFEASIBLE if best is None else Status.OPTIMAL)
 
 
-def test_a_lone_worker_repeats_its_iterations() -> None:
-    assert least_period(cyclic((Job("a", "m", 1, 3),), (Server("s", "v", 1, 1, 1),))) == 30
+NOTHING: dict[int, list[tuple[int, int]]] = {}
 
 
-def test_jobs_on_one_gpu_add_up() -> None:
-    assert least_period(cyclic((Job("a", "m", 1, 1), Job("b", "m", 1, 2)), (Server("s", "v", 1, 1, 1),))) == 30
+def timings_of(
+    tasks: list[CyclicTask],
+    period: int,
+    machines: dict[int, list[tuple[int, int]]] = NOTHING,
+    links: dict[int, list[tuple[int, int]]] = NOTHING,
+) -> list[CyclicTiming] | None:
+    model = build(tasks, period, machines, links)
+    solver = new_solver()
+    solver.parameters.max_deterministic_time = 5
+    status = solver.solve(model.proto)
+    assert status in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.INFEASIBLE)
+    return None if status == cp_model.INFEASIBLE else model.plan(solver.value)
 
 
-def test_a_stairs_pair_leaves_a_hole_for_another_job() -> None:
-    # The pair takes 10 and 6 units; a lone worker of 10 follows the shallow worker: 16 on that GPU.
-    jobs = (Job("pair", "m", 2, 1, depth=StaircaseDepth()), Job("lone", "m", 1, 1))
-    assert least_period(cyclic(jobs, (Server("s", "v", 2, 1, 1),))) == 16
+def require_rules(tasks: list[CyclicTask], timings: list[CyclicTiming], period: int) -> None:
+    taken: dict[tuple[str, int], list[int]] = {}
+
+    def take(kind: str, number: int, start: int, size: int) -> None:
+        taken.setdefault((kind, number), []).extend(moment % period for moment in range(start, start + size))
+
+    for task, timing in zip(tasks, timings, strict=True):
+        barrier = min(timing.blocks[0])
+        begin = barrier
+        for iteration, blocks, moves in zip(task.iterations, timing.blocks, timing.transfers, strict=True):
+            assert min(blocks) >= barrier
+            for machine, block, ready, size in zip(
+                task.machines, blocks, iteration.ready, iteration.sizes, strict=True
+            ):
+                take("machine", machine, block, size)
+                barrier = max(barrier, block + size)
+                assert all(move >= block + after for move, after in zip(moves, ready, strict=True) if after)
+            moment = 0
+            for move, duration in zip(moves, iteration.exchange, strict=True):
+                assert move >= moment
+                moment = move + duration
+                for link in task.links:
+                    take("link", link, move, duration)
+            barrier = max(barrier, moment)
+        assert barrier <= timing.end <= begin + period
+    assert all(len(moments) == len(set(moments)) for moments in taken.values())
 
 
-def test_compute_and_transfers_of_two_pairs_interleave() -> None:
-    # Each pair computes for 10 on both GPUs and sends for 10 over the link: the pairs take turns.
-    servers = (Server("s", "v", 1, 1000, 1), Server("t", "v", 1, 1000, 1))
-    jobs = (Job("a", "m", 2, 1), Job("b", "m", 2, 1))
-    assert least_period(cyclic(jobs, servers, (Link("st", ("s", "t"), 1_000_000),), payload=10)) == 20
+def pair(size: int, ready: int, exchange: int) -> list[CyclicTask]:
+    return [CyclicTask([0], [0], [CyclicIteration([[ready]], [size], [exchange])])] * 2
+
+
+def test_what_others_take_is_left_to_them() -> None:
+    tasks = pair(2, 2, 6)
+    for begin in range(14):
+        end = begin + 2
+        busy = [(begin, end)] if end <= 14 else [(begin, 14), (0, end - 14)]
+        found = timings_of(tasks, 14, links={0: busy})
+        assert found is not None
+        require_rules(tasks, found, 14)
+        inside = {moment % 14 for moment in range(begin, end)}
+        used = {(move + k) % 14 for timing in found for (move,) in timing.transfers for k in range(6)}
+        assert not inside & used
+        assert timings_of(tasks, 13, links={0: [(b % 13, b % 13 + 1) for b in range(begin, end)]}) is None
+    assert timings_of(pair(5, 3, 4), 10, machines={0: [(3, 4)]}) is None
+
+
+def test_random_jobs_keep_every_rule_and_the_least_period_is_that_of_all_starts_tried() -> None:
+    draw = Random(1)
+    reached = 0
+    for _ in range(12):
+        tasks = []
+        for _ in range(2):
+            sizes = [draw.randint(1, 3) for _ in range(2)]
+            ready = [[draw.randint(0, size) for _ in range(1)] for size in sizes]
+            tasks.append(CyclicTask([0, 1], [0], [CyclicIteration(ready, sizes, [draw.randint(1, 3)])]))
+        period = next(t for t in range(1, 30) if timings_of(tasks, t) is not None)
+        found = timings_of(tasks, period)
+        assert found is not None
+        require_rules(tasks, found, period)
+        assert period == next(t for t in range(1, 30) if possible(tasks, t))
+        reached += period > max(sum(task.iterations[0].sizes[m] for task in tasks) for m in range(2))
+    assert reached
+
+
+def possible(tasks: list[CyclicTask], period: int) -> bool:
+    """By trying all starts of two jobs of one iteration, two machines and one bucket."""
+    first, second = (list(occupied(task, period)) for task in tasks)
+    return any(
+        not one & {(what, (moment + shift) % period) for what, moment in other}
+        for one, other, shift in product(first, second, range(period))
+    )
+
+
+def occupied(task: CyclicTask, period: int) -> Iterator[set[tuple[str, int]]]:
+    """What the job may take, by the moments of its blocks and its transfer from its beginning on."""
+    (it,) = task.iterations
+    for a, b, move in product(range(period), repeat=3):
+        least = max((start + after for start, (after,) in zip((a, b), it.ready, strict=True) if after), default=0)
+        ends = (a + it.sizes[0], b + it.sizes[1], move + it.exchange[0])
+        if move >= least and max(ends) <= period:
+            yield {
+                (what, moment)
+                for what, start, end in zip(("a", "b", "link"), (a, b, move), ends, strict=True)
+                for moment in range(start, end)
+            }

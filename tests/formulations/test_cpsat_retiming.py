@@ -72,34 +72,6 @@ def tasks_of(
     return tasks
 
 
-def busy_of(
-    operations: Operations, plan: Timetable, jobs: Sequence[int]
-) -> tuple[cpsat_retiming.Busy, cpsat_retiming.Busy]:
-    """What all other jobs take of GPUs and links, cut at the end of a period."""
-    gpus: dict[int, list[tuple[int, int]]] = {}
-    links: dict[int, list[tuple[int, int]]] = {}
-    for index, job in enumerate(plan.jobs):
-        if index in jobs:
-            continue
-        places = gpus_of(operations, job)
-        channel = operations.routes.channel(Counter(s for s, _ in places))
-        assert channel is not None
-        for iteration in job.iterations:
-            for (s, k), block in zip(places, iteration.blocks, strict=True):
-                gpus.setdefault(1000 * s + k, []).extend(around(block.start_us, block.end_us, plan.period_us))
-            for link in channel.links:
-                for move in iteration.transfers:
-                    links.setdefault(link, []).extend(around(move.start_us, move.end_us, plan.period_us))
-    return gpus, links
-
-
-def around(start: int, end: int, period: int | None) -> list[tuple[int, int]]:
-    if start == end or period is None:
-        return [(start, end)] if start < end else []
-    low, high = start % period, start % period + end - start
-    return [(low, min(high, period))] + ([(0, high - period)] if high > period else [])
-
-
 def timed(model: cpsat_retiming.CpSatRetiming) -> list[cpsat_retiming.RetimedTiming] | None:
     """The best timing, or None where it is proven that there is none."""
     from ortools.sat.python import cp_model
@@ -174,92 +146,11 @@ def test_the_best_placement_timed_anew_gives_the_optimum(horizon: Horizon, objec
                 continue  # Retiming keeps all jobs in memory.
             longer = best if horizon == "cyclic" else best + 50
             assert retimed(instance, places, longer) == best
+            if horizon == "cyclic":  # every longer period is possible
+                assert retimed(instance, places, best + 7) == best + 7
             if best > 1:
                 assert retimed(instance, places, best - 1) is None
     assert feasible >= 10
-
-
-@pytest.mark.parametrize("seed", [0, 2, 4, 5, 8])
-def test_every_longer_period_is_possible(seed: int) -> None:
-    instance = random_instance(seed, "cyclic", "period", operations=10)
-    found = best_places(instance)
-    assert found is not None
-    places, best = found
-    for more in (1, 3, 100):
-        assert retimed(instance, places, best + more) == best + more
-
-
-@pytest.mark.parametrize(("horizon", "objective"), GOALS)
-def test_parts_keep_to_what_stays(horizon: Horizon, objective: Objective) -> None:
-    tried = 0
-    for seed in range(12):
-        instance = random_instance(seed, horizon, objective, operations=16)
-        operations = compile_instance(instance)
-        plan = greedy_timetable(operations)
-        for index in range(len(operations.jobs)) if plan is not None and len(operations.jobs) > 1 else ():
-            assert plan is not None
-            before = passed(instance, plan)
-            plan = part_timed_anew(operations, plan, index)
-            assert passed(instance, plan) <= before
-            tried += 1
-    assert tried >= 8
-
-
-def part_timed_anew(operations: Operations, plan: Timetable, index: int) -> Timetable:
-    """The plan with one job timed anew; it may stay as it was, so there is a solution."""
-    places = [gpus_of(operations, job) for job in plan.jobs]
-    end = job_end(plan.jobs[index])
-    limit = plan.period_us or end * (
-        operations.jobs[index].weight if operations.objective == "weighted_completion" else 1
-    )
-    [task] = tasks_of(operations, places, [index], plan.period_us or end)
-    model = cpsat_retiming.build([task], frame_of(operations, limit), *busy_of(operations, plan, [index]))
-    timings = timed(model)
-    assert timings is not None
-    [it] = timings
-    [anew] = assemble(
-        replace(operations, jobs=(operations.jobs[index],)),
-        [JobDecision(places[index], it.levels, it.blocks, it.transfers)],
-    )
-    return Timetable((*plan.jobs[:index], anew, *plan.jobs[index + 1 :]), plan.period_us)
-
-
-def lone(rule: Depth, iterations: int = 2, workers: int = 3, memory: tuple[int, ...] = (1000,) * 3) -> Instance:
-    """One job of three levels on servers of one GPU each, with a slow link between neighbours."""
-    servers = tuple(Server(f"s{k}", "v", 1, size, MICRO) for k, size in enumerate(memory))
-    links = tuple(Link(f"l{k}", (f"s{k}", f"s{k + 1}"), MICRO) for k in range(len(memory) - 1))
-    segments = tuple(Segment(f"g{k}", {"v": 1}, {"v": 2 + k}, 6, 2) for k in range(3))
-    jobs = (Job("a", "m", workers, iterations, depth=rule),)
-    return Instance("lone", Cluster(servers, (), links), {"m": Model(segments, state_factor=1)}, jobs)
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [FreeDepth(), FreeDepth(2), FreeDepth(1, 0), FreeDepth(1, "3/4"), FreeDepth(1, None, 0), FreeDepth(2, 0, 1)],
-)
-def test_free_depth_is_as_shallow_as_its_rule_admits(rule: FreeDepth) -> None:
-    instance = lone(rule)
-    found = best_places(instance)
-    assert found is not None
-    places, best = found
-    assert retimed(instance, places, best + 50) == best
-
-
-def test_a_mean_depth_above_one_is_infeasible() -> None:
-    places = [[(0, 0), (1, 0), (2, 0)]]
-    assert retimed(lone(FreeDepth(1, 2)), places, 1000) is None
-
-
-def test_memory_decides_who_goes_deep() -> None:
-    # 18 bytes of state; three levels ask for 4, 6 and 6 more.
-    instance = lone(StaircaseDepth(), memory=(22, 1000, 22))
-    assert retimed(instance, [[(0, 0), (1, 0), (2, 0)]], 1000) is None
-    roomy = lone(StaircaseDepth(), memory=(22, 1000, 1000))
-    operations, places = compile_instance(roomy), [[(0, 0), (1, 0), (2, 0)]]
-    timings = timed(cpsat_retiming.build(tasks_of(operations, places, [0], 1000), frame_of(operations, 1000), {}, {}))
-    assert timings is not None
-    assert [row[0] for row in timings[0].levels] == [1, 1]
-    assert [sorted(row) for row in timings[0].levels] == [[1, 2, 3], [1, 2, 3]]
 
 
 @pytest.mark.parametrize("rule", [StaircaseDepth(), FreeDepth(1, 0)])
@@ -274,15 +165,6 @@ def test_empty_buckets_without_latency_take_no_link(rule: Depth) -> None:
     places = [[(0, 0), (1, 0)], [(0, 1), (1, 1)]]
     assert retimed(instance, places, 100) == 12
     assert retimed(replace(instance, objective="weighted_completion"), places, 100) == 8 + 12
-
-
-def test_levels_may_skip_segments() -> None:
-    instance = lone(StaircaseDepth(), iterations=1, workers=2, memory=(1000, 1000))
-    skipping = replace(instance, models={"m": replace(instance.models["m"], levels=(2, 3))})
-    places = [[(0, 0), (1, 0)]]
-    found = best_places(skipping)
-    assert found is not None
-    assert retimed(skipping, places, 100) == found[1]
 
 
 def test_a_hint_is_a_solution() -> None:

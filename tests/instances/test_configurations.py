@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import load_instance, read_layers
+from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.instances import profile
 from jigsaw_opt.instances.architectures import gpt2
@@ -73,65 +72,46 @@ def problems(tree: dict[str, Any], tokens: int = 512) -> list[str]:
     return [str(problem) for problem in refusal(tree, tokens).problems]
 
 
-@pytest.mark.parametrize(
-    ("name", "tree", "parameters"),
-    [
-        ("GPT-2", GPT2, 124_439_808),
-        ("BERT-base", BERT, 109_482_240),
-        ("Llama-2-7B", LLAMA_2, 6_738_415_616),
-        ("Llama-3-8B", LLAMA_3, 8_030_261_248),
-        ("Mistral-7B", {**LLAMA_3, "model_type": "mistral", "vocab_size": 32000}, 7_241_732_096),
-        ("Qwen2.5-0.5B", QWEN, 494_032_768),
-        (
-            "RoBERTa-base",
-            {
-                **BERT,
-                "model_type": "roberta",
-                "vocab_size": 50265,
-                "max_position_embeddings": 514,
-                "type_vocab_size": 1,
-            },
-            124_645_632,
-        ),
-        ("Pythia-160M", {**BERT, "model_type": "gpt_neox", "vocab_size": 50304}, 162_322_944),
-    ],
-)
-def test_known_numbers_of_parameters(name: str, tree: dict[str, Any], parameters: int) -> None:
-    assert read(tree).parameters == parameters, name
+def case(name: str, **changes: Any) -> dict[str, Any]:
+    tree: dict[str, Any] = json.loads((CASES / f"{name}.json").read_text())
+    return {**tree, **changes}
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "parameters"),
+    ("tree", "parameters"),
     [
-        ("pythia-70m", {}, 70_426_624),
-        ("pythia-70m", {"attention_bias": False}, 70_414_336),
-        ("llama-3.1-70b", {}, 70_553_706_496),
+        (GPT2, 124_439_808),
+        (BERT, 109_482_240),
+        (LLAMA_2, 6_738_415_616),
+        (LLAMA_3, 8_030_261_248),
+        (QWEN, 494_032_768),
+        ({**BERT, "model_type": "gpt_neox", "vocab_size": 50304}, 162_322_944),  # Pythia-160M
+        (case("pythia-70m"), 70_426_624),
+        (case("pythia-70m", attention_bias=False), 70_414_336),
+        (case("llama-3.1-70b"), 70_553_706_496),
         # Those below are of transformers 5.24.0 on the meta device.
-        ("mixtral-8x7b", {}, 46_702_792_704),
-        ("qwen3-8b", {}, 8_190_735_360),
-        ("gemma2", {}, 2_614_341_888),
-        ("opt-1.3b", {}, 1_315_758_080),
-        ("t5-base", {}, 222_903_552),
-        ("vit-base", {}, 86_389_248),
+        (case("mixtral-8x7b"), 46_702_792_704),
+        (case("qwen3-8b"), 8_190_735_360),
+        (case("gemma2"), 2_614_341_888),
+        (case("opt-1.3b"), 1_315_758_080),
+        (case("t5-base"), 222_903_552),
+        (case("vit-base"), 86_389_248),
     ],
+    ids=lambda value: value["model_type"] if isinstance(value, dict) else "",
 )
-def test_configurations_with_known_numbers(name: str, changes: dict[str, Any], parameters: int) -> None:
-    tree = json.loads((CASES / f"{name}.json").read_text())
-    assert read({**tree, **changes}).parameters == parameters
+def test_known_numbers_of_parameters(tree: dict[str, Any], parameters: int) -> None:
+    assert read(tree).parameters == parameters
 
 
 @pytest.mark.parametrize(
     ("tree", "parameters"),
     [
         ({"model_type": "t5", "architectures": ["T5EncoderModel"]}, 35_330_816),
-        ({"model_type": "t5", "architectures": ["T5ForSequenceClassification"]}, 60_770_306),
         ({"model_type": "t5", "tie_word_embeddings": False}, 60_506_624),
-        ({"model_type": "whisper", "tie_word_embeddings": False}, 57_676_800),
         ({"model_type": "distilbert"}, 66_362_880),
         ({"model_type": "xlm-roberta"}, 109_482_240),
         ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, 109_514_298),
         ({"model_type": "bert", "architectures": ["BertForMaskedLM"], "tie_word_embeddings": False}, 132_985_716),
-        ({"model_type": "bert", "architectures": ["BertForPreTraining"]}, 110_106_428),
         ({"model_type": "roberta", "architectures": ["RobertaForSequenceClassification"]}, 124_646_402),
         ({"model_type": "qwen3", "num_key_value_heads": None, "architectures": ["Qwen3Model"]}, 11_427_131_392),
         ({"model_type": "qwen3_moe", "head_dim": 128, "num_hidden_layers": 2}, 1_868_573_184),
@@ -139,7 +119,6 @@ def test_configurations_with_known_numbers(name: str, changes: dict[str, Any], p
         ({"model_type": "qwen2_moe"}, 14_315_784_192),
         ({"model_type": "gemma"}, 8_537_680_896),
         ({"model_type": "vit", "head_dim": 32}, 72_219_648),
-        ({"model_type": "vit", "num_labels": 0, "architectures": ["ViTForImageClassification"]}, 85_798_656),
         (
             {
                 "model_type": "vit",
@@ -149,15 +128,6 @@ def test_configurations_with_known_numbers(name: str, changes: dict[str, Any], p
                 "architectures": ["ViTForImageClassification"],
             },
             86_292_481,
-        ),
-        (
-            {
-                "model_type": "llama",
-                "num_labels": 5,
-                "num_hidden_layers": 1,
-                "architectures": ["LlamaForTokenClassification"],
-            },
-            333_479_941,
         ),
     ],
 )
@@ -247,26 +217,6 @@ def test_what_would_be_another_network_is_refused() -> None:
     assert refusals({"model_type": "qwen3_moe", "mlp_only_layers": "all"}) == ["wrong-type c: $.mlp_only_layers"]
 
 
-def test_names_of_other_types_of_networks_and_of_training_are_no_news() -> None:
-    whisper = {
-        "model_type": "whisper",
-        "architectures": ["WhisperForConditionalGeneration"],
-        "num_hidden_layers": 4,
-        "encoder_layers": 4,
-        "forced_decoder_ids": [[1, 50259]],
-        "begin_suppress_tokens": [220, 50257],
-        "encoder_layerdrop": 0.1,
-        "max_length": 448,
-        "mask_time_prob": 0.05,
-        "init_std": 0.02,
-    }
-    assert read(whisper, None).notes == ()
-    t5 = {"model_type": "t5", "n_positions": 512, "task_specific_params": {"a": {}}, "output_past": True}
-    assert read(t5).notes == ()
-    chinese = {"pooler_fc_size": 768, "pooler_num_fc_layers": 3, "pooler_size_per_head": 128, "pooler_type": "first"}
-    assert read({**BERT, **chinese, "pooler_num_attention_heads": 12, "_num_labels": 3}).notes == ()
-
-
 def test_what_is_not_read_is_told() -> None:
     harmless = {"rope_theta": 1e6, "rms_norm_eps": 1e-5, "bos_token_id": 1, "use_cache": True, "hidden_act": "silu"}
     assert read({**LLAMA_3, **harmless}).notes == ()
@@ -319,9 +269,7 @@ def test_every_problem_with_its_path() -> None:
         "out-of-range c: $.vocab_size",
         "wrong-type c: $.attention_bias",
     ]
-    assert problems({"model_type": "mamba"}) == [
-        f'c: $.model_type: is one of {", ".join(MODEL_TYPES)}, not "mamba"',
-    ]
+    assert problems({"model_type": "mamba"}) == [f'c: $.model_type: is one of {", ".join(MODEL_TYPES)}, not "mamba"']
     assert problems({"model_type": ["bert"]})[0].endswith("not a list")
     assert refusals(GPT2, 2048) == ["contradiction c: $.n_positions"]
     assert refusals({**GPT2, "hidden_size": 1024}) == ["contradiction c: $.hidden_size"]
@@ -331,11 +279,6 @@ def test_models_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     convert = ["convert", "huggingface", str(FILE), "--batch", "4", "--gpu-type"]
     model, own, slow = tmp_path / "m.json", tmp_path / "own.json", tmp_path / "slow.json"
     assert main([*convert, "a100", "--only-model", "-o", str(model)]) == 0
-    marked, same = tmp_path / "marked.json", tmp_path / "same.json"
-    marked.write_bytes(BOM_UTF8 + FILE.read_bytes())
-    convert_marked = [*convert[:2], str(marked), *convert[3:], "a100", "--only-model", "-o", str(same)]
-    assert main(convert_marked) == 0
-    assert same.read_bytes() == model.read_bytes()
     assert f"{FILE}: counted as LlamaForCausalLM, " in capsys.readouterr().err
     words = ["--cluster", "1x4:a100", "--profile", f"llama={model}", "--job", "a:llama:4:5"]
     assert main(["new", *words, "-o", str(own)]) == 0
@@ -349,23 +292,8 @@ def test_models_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     capsys.readouterr()
     assert main([*convert, "other"]) == 2
     assert carries(capsys.readouterr().err, "sheet", "'other'")
-    assert main(["convert", "huggingface", str(FILE), "--gpu-type", "a100"]) == 2
-    assert main([*convert, "a100", "--tokens", "0"]) == 2
-    assert main([*convert, "a100", "--segments", "0"]) == 2
     assert main(["convert", "kineto", str(FILE), "--gpu-type", "a100", "--tokens", "5"]) == 2
     assert carries(capsys.readouterr().err, "--tokens", "huggingface")
-
-
-def test_layers_of_the_command_line(tmp_path: Path) -> None:
-    path = tmp_path / "layers.json"
-    convert = ["convert", "huggingface", str(FILE), "--batch", "4", "--gpu-type", "a100", "--to", "layers"]
-    assert main([*convert, "-o", str(path)]) == 0
-    graph, tree = read_layers(path.read_bytes()), json.loads(FILE.read_text())
-    names = ["embeddings", *(f"layer{at}" for at in range(tree["num_hidden_layers"])), "output"]
-    assert [layer.name for layer in graph.layers] == names
-    assert (graph.gpu_type, graph.batch, graph.state_factor, graph.is_chain) == ("a100", 4, 8, True)
-    assert {layer.output_bytes for layer in graph.layers[:-1]} == {2 * 4 * 512 * tree["hidden_size"]}
-    assert sum(layer.parameter_bytes for layer in graph.layers) == 2 * read_configuration(FILE.read_bytes()).parameters
 
 
 def test_every_layer_of_a_decoder_reads_what_comes_out_of_the_encoder() -> None:
@@ -393,8 +321,3 @@ def test_what_is_assumed_is_told_and_more_tokens_than_positions_are() -> None:
     read_model(tree, {"a100": GPU_TYPES["a100"]}, 1, source="t", tell=told.append)
     assert carries(told[-1], "512 tokens", "positions", "40 %")
     assert not any("max_position_embeddings" in line for line in told)
-
-
-def test_a_width_that_cannot_be_read_says_nothing_of_heads() -> None:
-    (problem,) = problems({"model_type": "llama", "hidden_size": "2048", "num_attention_heads": 7})
-    assert "hidden_size" in problem

@@ -1,4 +1,4 @@
-"""Families: reproducible, of the guaranteed size and load, and with a plan by construction."""
+"""Families: reproducible, of the size, load and variety that their page promises, with a plan by construction."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import decode_instance, encode_instance, instance_sha256
 from jigsaw_opt.instances import generate
+from jigsaw_opt.instances.crowded import crowded, shortened
 from jigsaw_opt.instances.families import Draft, HiddenPlace, draft
+from jigsaw_opt.instances.gpus import server as gpu_server
 from jigsaw_opt.instances.recipes import FAMILIES
-from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations, Plan, compile_instance
+from jigsaw_opt.instances.topologies import TOPOLOGIES
+from jigsaw_opt.problem import Channel, Cluster, Instance, OperationGraph, Operations, Plan, Routes, compile_instance
+from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.compiled.timetable import JobDecision, assemble, objective_of
+from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
+from jigsaw_opt.solvers.bounds import lower_bound
 from tests.refusals import misuse
 
 GPUS = {"tiny": (2, 4), "server": (8, 16), "rack": (32, 64), "pod": (256, 256), "cluster": (1024, 1024)}
@@ -61,18 +67,6 @@ def test_tight_memory_has_no_byte_to_spare_in_any_server(family: str, seed: int)
         servers = (*cluster.servers[:index], less, *cluster.servers[index + 1 :])
         smaller = Draft(replace(made.instance, cluster=replace(cluster, servers=servers)), made.places)
         assert {violation.rule for violation in check(smaller.instance, _serial_plan(smaller))} == {"memory"}
-
-
-def test_same_seed_same_instance_and_another_seed_another() -> None:
-    rounds = len(FAMILIES["tiny"])
-    first, again, other = (instance_sha256(generate("tiny", seed)) for seed in (3, 3, 3 + rounds))
-    assert first == again != other
-
-
-def test_recipes_can_be_changed() -> None:
-    instance = generate("server", 0, servers=3, gpus=2, load=300, topology="star", name="mine")
-    assert instance.name == "server-mine-0"
-    assert (instance.cluster.gpu_count, sum(job.workers for job in instance.jobs)) == (6, 18)
 
 
 def test_changes_that_do_not_go_with_the_recipe_still_give_a_valid_instance() -> None:
@@ -160,3 +154,94 @@ def _gpu_work(made: Draft) -> float:
 def test_sizes_are_judged_before_anything_is_drawn(changes: dict[str, int]) -> None:
     with misuse("too-large", naming=["1,000,000 GPUs"]):
         generate("rack", 1, **changes)
+
+
+SEEDS = range(1000, 1024)
+RECIPES = {seed: crowded(seed, {}) for seed in SEEDS}
+
+
+def gpus(seed: int) -> int:
+    return RECIPES[seed].servers * RECIPES[seed].gpus
+
+
+@pytest.fixture(scope="module")
+def instances() -> list[Instance]:
+    return [generate("crowded", seed) for seed in SEEDS if gpus(seed) <= 64]
+
+
+def test_the_largest_size_has_all_its_gpus_and_workers() -> None:
+    instance = generate("crowded", next(seed for seed in SEEDS if gpus(seed) == 1024))
+    assert instance.cluster.gpu_count == 1024
+    assert 2048 <= sum(job.workers for job in instance.jobs) <= 6144
+
+
+def test_workers_iterations_types_and_memory_are_as_varied_as_the_page_says(instances: list[Instance]) -> None:
+    loads = [sum(job.workers for job in instance.jobs) / instance.cluster.gpu_count for instance in instances]
+    assert min(loads) < 2.5
+    assert max(loads) > 5.5
+    assert all(1.9 < load <= 6 for load in loads)
+    cases = {(RECIPES[seed].objective, gpus(seed)) for seed in SEEDS}
+    assert len(cases) == len(SEEDS) and {size for _, size in cases} == {8 << k for k in range(8)}
+    assert {type(depth) for depth in RECIPES[1000].depths} == {FullDepth, StaircaseDepth, FreeDepth}
+    assert all({job.depth for job in each.jobs} == set(RECIPES[1000].depths) for each in instances)
+    assert {job.iterations for instance in instances for job in instance.jobs} == set(range(1, 13))
+    assert {len({server.gpu_type for server in instance.cluster.servers}) for instance in instances} == {1, 2, 3}
+    assert {recipe.spare_memory for recipe in RECIPES.values()} == {5, 10, 25, 50, 100}
+
+
+def alone_us(instance: Instance) -> int:
+    """Least time of the job that takes longest on an empty cluster."""
+    operations = compile_instance(instance)
+    sites = (critical.sites(operations, job, critical.usable_gpus(operations, job)) for job in operations.jobs)
+    return max(critical.least_span_us(job, where) for job, where in zip(operations.jobs, sites, strict=True))
+
+
+def test_the_load_is_what_bounds(instances: list[Instance]) -> None:
+    for instance in instances:
+        bound = lower_bound(compile_instance(replace(instance, objective="makespan", horizon="finite")))
+        assert "critical path" not in bound.reason, instance.name
+        assert alone_us(instance) <= 0.85 * bound.value, instance.name
+
+
+def test_same_seed_and_size_same_instance() -> None:
+    first, again = (instance_sha256(generate("crowded", 1013)) for _ in range(2))
+    other = instance_sha256(generate("crowded", 1013 + 24))
+    small, small_again = (generate("crowded", 1013, servers=2, gpus=2) for _ in range(2))
+    assert first == again != other
+    assert small == small_again
+    assert small.cluster.gpu_count == 4
+    assert decode_instance(encode_instance(small)) == small
+
+
+def test_the_longest_job_loses_iterations_down_to_one() -> None:
+    instance = generate("crowded", 1008)
+    cut_down, short = shortened(instance, 0)
+    before, after = ([job.iterations for job in made.jobs] for made in (instance, cut_down))
+    assert not short
+    assert min(after) == 1
+    assert sum(after) < sum(before)
+    assert all(fewer <= more for fewer, more in zip(after, before, strict=True))
+    assert shortened(instance, 10_000) == (instance, True)
+
+
+def _cluster(topology: str, count: int) -> Cluster:
+    return TOPOLOGIES[topology]([gpu_server(f"s{i}", "v100", 2) for i in range(count)], 1000, 3)
+
+
+@pytest.mark.parametrize(
+    ("topology", "count", "hops"),
+    [("star", 5, 2), ("line", 4, 3), ("ring", 4, 1), ("ring", 2, 1), ("tree", 2, 4), ("tree", 16, 4)],
+)
+def test_hops_between_the_first_and_the_last_server(topology: str, count: int, hops: int) -> None:
+    route = Routes(_cluster(topology, count)).between(0, count - 1)
+    assert route is not None
+    assert len(route) == hops
+
+
+def test_racks_hold_eight_servers_and_share_a_faster_uplink() -> None:
+    cluster = _cluster("tree", 32)
+    assert cluster.switches == ("rack0", "rack1", "rack2", "rack3", "spine")
+    routes = Routes(cluster)
+    assert len(routes.between(0, 7) or ()) == 2
+    assert len(routes.between(7, 8) or ()) == 4
+    assert {link.bandwidth for link in cluster.links if "spine" in link.ends} == {4000}

@@ -48,27 +48,14 @@ def test_roofline_is_the_slower_of_arithmetic_and_memory() -> None:
     assert v100.layer_us(1, 0) == Fraction(1, 50 * 10**6)
 
 
-def test_backward_costs_twice_the_forward_up_to_rounding() -> None:
-    for segment in profile("resnet50", 64, ["a100"], 6).segments:
-        assert abs(segment.backward_us["a100"] - 2 * segment.forward_us["a100"]) <= 2
-
-
 def test_layers_are_units_whose_weights_take_a_share_of_the_backward_pass() -> None:
     gpu, units = GPU_TYPES["v100"], ARCHITECTURES["vgg16"]()
     found = estimate_layers(units, 4, "v100", gpu)
     segments = profile("vgg16", 4, ["v100"], len(units)).segments
-    assert [
-        (each.name, each.forward_us, each.backward_us, each.parameter_bytes, each.activation_bytes) for each in found
-    ] == [
-        (
-            segment.name,
-            segment.forward_us["v100"],
-            segment.backward_us["v100"],
-            segment.parameter_bytes,
-            segment.activation_bytes,
-        )
-        for segment in segments
-    ]
+    for each, segment in zip(found, segments, strict=True):
+        assert (each.name, each.parameter_bytes) == (segment.name, segment.parameter_bytes)
+        assert (each.forward_us, each.backward_us) == (segment.forward_us["v100"], segment.backward_us["v100"])
+        assert each.activation_bytes == segment.activation_bytes
     dense = [Unit("dense", (linear(1000, 1000, 1000),)), Unit("tokens", (embedding(5, 1000, 1000),))]
     one, table = estimate_layers([*dense, Unit("attention", (attention(64, 4, 100),))], 4, "v100", gpu)[:2]
     assert one.weight_us == one.forward_us and one.output_bytes == 2 * 4 * 1000 * 1000
@@ -93,10 +80,6 @@ def test_every_number_of_segments_shares_out_all_units(name: str) -> None:
         assert sum(model.bucket_bytes()) * 4 == model.state_bytes
     halves = profile(name, 64, ["v100"], 2).segments
     assert min(s.forward_us["v100"] for s in halves) > max(s.forward_us["v100"] for s in halves) / 3
-
-
-def test_executor_block_says_how_to_build_the_model() -> None:
-    assert profile("vgg16", 32, ["v100"], 4).executor == {"zoo": "vgg16", "arguments": {}, "batch_size": 32}
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,6 @@ def test_a_record_is_optimal_only_when_both_values_meet() -> None:
     assert merge(OLD, _run(700, 700)).optimal
 
 
-def test_values_of_another_instance_are_dropped() -> None:
-    stale = replace(OLD, instance_sha256="0" * 64)
-    assert merge(stale, _run(1000, 100)).objective == 1000
-
-
 @pytest.mark.parametrize("run", [_run(None, 901), _run(499, 0)])
 def test_runs_that_contradict_each_other_are_refused(run: BestKnown) -> None:
     with pytest.raises(JigsawError, match="disagree"):
@@ -157,9 +152,3 @@ def test_an_installed_package_is_never_changed(
     assert main(["--plan", str(plan)]) == 2
     assert f"{tmp_path} is no clone of the repository" in caplog.text
     assert not any(tmp_path.iterdir())
-
-
-def test_best_plans_have_the_best_known_bound() -> None:
-    plan, known = best_plan("tiny/042"), best_known("tiny/042")
-    assert plan is not None and known is not None
-    assert (plan.objective, plan.bound, plan.status) == (known.objective, known.bound, "optimal")

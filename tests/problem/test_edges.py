@@ -1,4 +1,4 @@
-"""What rarely happens: nothing joins the servers of a job, links are gone, plug-ins are none, jobs move."""
+"""Activity networks, and what rarely happens: nothing joins servers, links are gone, plug-ins are none, jobs move."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jigsaw_opt.instances import load, names
 from jigsaw_opt.problem import (
     Block,
     Cluster,
@@ -34,16 +35,90 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.problem.clock import Clock, halting, limited
 from jigsaw_opt.problem.cluster import Channel, Routes
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
-from jigsaw_opt.problem.compiled.timetable import JobDecision, assemble, lateness_us, objective_of
-from jigsaw_opt.problem.data_table import DataTable
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.task_graph import Precedence, compile_task_graph
+from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, lateness_us, objective_of
 from jigsaw_opt.problem.depth import chosen_depth, depth_class, staircase
 from jigsaw_opt.problem.measured.layers import MeasuredLayer
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.rules.schemas import depth_schema
-from jigsaw_opt.problem.task_graph import TaskGraph
+from jigsaw_opt.problem.task_graph import MemoryInterval, TaskGraph
 from jigsaw_opt.problem.workload import TraceJob, job_problems
+from jigsaw_opt.solvers.greedy.heuristic import timetables
 from tests.refusals import misuse, refuses
+
+SMALL = [name for name in names() if name.startswith(("tiny/", "server/"))]
+
+
+def network_of(operations: Operations, plan: Timetable) -> tuple[ActivityNetwork, list[int]]:
+    """All jobs of a plan, and the start of every activity there."""
+    number = {
+        operations.cluster.gpu_name(s, k): (s, k)
+        for s, each in enumerate(operations.cluster.servers)
+        for k in range(each.gpus)
+    }
+    network, starts = ActivityNetwork(operations.routes, operations.horizon), []
+    for graph, job in zip(operations.jobs, plan.jobs, strict=True):
+        levels = [[block.level for block in iteration.blocks] for iteration in job.iterations]
+        network.add_data_parallel(graph, [number[name] for name in job.gpus], levels)
+        for iteration in job.iterations:
+            starts += [block.start_us for block in (*iteration.blocks, *iteration.transfers)]
+    return network, starts
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_list_schedules_of_bundled_instances_are_as_early_as_their_order_lets_them(name: str) -> None:
+    operations = compile_instance(load(name))
+    # The first trials hold no job back.
+    plan = next(timetables(operations), None)
+    if plan is None:
+        pytest.skip("the first order of greedy finds no placement")
+    network, starts = network_of(operations, plan)
+    ends = [block.end_us for job in plan.jobs for i in job.iterations for block in (*i.blocks, *i.transfers)]
+    assert [s + each.duration_us for s, each in zip(starts, network.activities, strict=True)] == ends
+    period = plan.period_us or 0
+    for before, after, periods, offset in network.waits:
+        length = network.activities[before].duration_us if offset is None else offset
+        assert starts[after] + periods * period >= starts[before] + length
+    if operations.horizon == "finite":
+        order = sorted(range(len(starts)), key=lambda number: (starts[number], number))
+        assert network.earliest(order) == starts
+
+
+def pipe(barrier: str = "none", iterations: int = 1) -> TaskGraphJob:
+    """Two stages, forward and backward, with the activations held on the first one."""
+    blocks = (
+        TaskGraphBlock("F0", ("a",), {"v": 10}),
+        TaskGraphBlock("F1", ("b",), {"v": 10}),
+        TaskGraphBlock("B1", ("b",), {"v": 20}),
+        TaskGraphBlock("B0", ("a",), {"v": 20}),
+    )
+    transfers = (TaskGraphTransfer("act", 1, "a", "b"),)
+    edges = (Edge("F0", "act"), Edge("act", "F1"), Edge("F1", "B1"), Edge("B1", "B0"), Edge("B0", "F0", 1))
+    holds = (MemoryInterval("F0", "B0", 500),)
+    return TaskGraphJob(
+        "pipe", TaskGraph((Slot("a", 7), Slot("b")), blocks, transfers, edges, barrier, holds), iterations
+    )  # type: ignore[arg-type]
+
+
+def test_edges_reach_over_iterations_and_periods() -> None:
+    graph = compile_task_graph(pipe(iterations=2))
+    finite, cyclic = (set(graph.precedences(horizon)) for horizon in ("finite", "cyclic"))
+    assert Precedence((0, 3), (1, 0), 0) in finite
+    assert cyclic - finite == {Precedence((1, 3), (0, 0), 1)} | {Precedence((1, k), (0, k), 1) for k in range(5)}
+
+
+def test_a_barrier_leaves_out_what_follows_from_edges() -> None:
+    slot = set(compile_task_graph(pipe("slot", 2)).precedences("finite")) - set(
+        compile_task_graph(pipe("none", 2)).precedences("finite")
+    )
+    assert slot == {Precedence((0, 2), (1, 1), 0), Precedence((0, 0), (1, 3), 0)}
+    job = set(compile_task_graph(pipe("job", 2)).precedences("finite")) - set(
+        compile_task_graph(pipe("none", 2)).precedences("finite")
+    )
+    assert job == set()
+
 
 SERVERS = tuple(Server(f"s{k}", "v", 2, 1000, 10**6) for k in range(3))
 MODEL = Model((Segment("one", {"v": 3}, {"v": 5}, 10, 1),))
@@ -140,10 +215,7 @@ def test_power_caps_are_refused_by_whoever_keeps_none() -> None:
 
 @pytest.mark.parametrize(
     ("cuts", "found"),
-    [
-        (["x"], ["wrong-count Model.executor.cuts"]),
-        (["x", "x"], ["duplicate-name Model.executor.cuts[1]"]),
-    ],
+    [(["x"], ["wrong-count Model.executor.cuts"]), (["x", "x"], ["duplicate-name Model.executor.cuts[1]"])],
 )
 def test_a_training_is_divided_once_between_each_two_levels(cuts: list[str], found: list[str]) -> None:
     segments = tuple(replace(MODEL.segments[0], name=name) for name in "abc")
@@ -218,12 +290,6 @@ def test_what_is_wrong_with_a_job_of_a_trace() -> None:
         "wrong-type foreground",
         "contradiction gpus",
     ]
-
-
-def test_a_table_is_equal_to_tables_alone() -> None:
-    table = DataTable(("a",), [(1,)])
-    assert table == DataTable(("a",), [(1,)]) and table != DataTable(("b",), [(1,)])
-    assert table != [(1,)]
 
 
 def test_the_gradient_of_the_input_takes_what_that_of_the_weights_leaves() -> None:

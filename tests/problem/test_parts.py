@@ -1,4 +1,4 @@
-"""Instances and their parts check themselves when they are made."""
+"""Instances and plans check themselves and their parts when they are made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -20,18 +20,23 @@ from jigsaw_opt import (
     Job,
     Link,
     Model,
+    Options,
+    Plan,
     Segment,
     Server,
+    UsageError,
     instance_sha256,
+    instances,
+    solve,
 )
 from jigsaw_opt.documents import decode_instance, encode_instance, load_instance
-from jigsaw_opt.problem.depth import DepthPlugin, LevelRule
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
+from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Phase, PhaseGroup
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.rules.keyed import altered
 from tests.random_instances import with_route_policies
 from tests.random_task_graphs import random_mixed_instance
-from tests.refusals import refused
+from tests.refusals import misuse, refused
 
 SERVER = Server("s0", "v100", 2, 10**9, 10**9)
 MODEL = Model((Segment("body", {"v100": 10}, {"v100": 20}, 100, 10), Segment("head", {"v100": 1}, {"v100": 2}, 10, 1)))
@@ -112,10 +117,7 @@ def test_an_instance_knows_what_its_jobs_name() -> None:
         (lambda each: replace(each, models={"net": SERVER}), "wrong-type $.models.net"),
         (lambda each: replace(each, jobs=("a",)), "wrong-type $.jobs[0]"),
         (lambda each: replace(each, jobs={1}), "wrong-type $.jobs"),
-        (
-            lambda each: Job("a", "net", 1, 1, depth={"rule": "full"}),
-            'wrong-type Job("a").depth',
-        ),
+        (lambda each: Job("a", "net", 1, 1, depth={"rule": "full"}), 'wrong-type Job("a").depth'),
     ],
 )
 def test_parts_are_objects_of_their_class(make: Callable[[Instance], object], expected: str, pair: Instance) -> None:
@@ -136,21 +138,6 @@ def test_an_instance_made_by_hand_is_the_one_that_is_read(tmp_path: Path) -> Non
     read = load_instance(tmp_path / "i.json")
     assert made == read and repr(made) == repr(read) and instance_sha256(made) == instance_sha256(read)
     assert hash(made.jobs[0]) == hash(read.jobs[0])
-
-
-def test_a_rule_that_documents_cannot_name_stays(pair: Instance) -> None:
-    class Own(DepthPlugin):
-        rule = "not registered"
-        __dataclass_fields__: ClassVar[dict[str, Any]] = {}
-
-        def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
-            return LevelRule.fixed((deepest,) * workers, iterations)
-
-        def broken(self, levels: Any, deepest: int) -> None:
-            return None
-
-    rule = Own()
-    assert replace(pair.data_parallel[0], depth=rule).depth is rule
 
 
 def test_what_is_altered_within_is_not_checked_again() -> None:
@@ -179,3 +166,59 @@ def test_equal_instances_have_one_hash() -> None:
         other = replace(drawn, name="other")
         assert other != drawn and {drawn: 1, other: 2}[again] == 1
         assert hash(pickle.loads(pickle.dumps(drawn))) == hash(drawn)
+
+
+JOBS = (JobPlan("j", ("s/0",), (Iteration((Block(1, 0, 10),), ()),)),)
+
+
+def phased(*phases: Phase) -> Plan:
+    return Plan("long", "", "feasible", 40, 30, (PhaseGroup(phases),))
+
+
+def test_a_plan_without_a_period_is_one_phase_once_and_one_with_a_period_for_ever() -> None:
+    listed, cyclic = (Plan.of_jobs("i", "", "feasible", 10, 5, period, JOBS) for period in (None, 10))
+    assert listed.groups == (PhaseGroup((Phase(0, None, 1, JOBS),)),)
+    assert cyclic.groups == (PhaseGroup((Phase(0, 10, None, JOBS),)),)
+    assert listed.with_period(10) == cyclic and cyclic.with_period(None) == listed
+    assert (listed.jobs, listed.period_us, listed.is_phased) == (JOBS, None, False)
+    assert (cyclic.jobs, cyclic.period_us, cyclic.is_phased) == (JOBS, 10, False)
+    assert listed.with_jobs(()).jobs == ()
+    assert listed.groups[0].phases[0].end_us == 10
+
+
+def test_a_phased_plan_has_no_single_list_of_jobs() -> None:
+    plan = phased(Phase(0, 10, 4, JOBS))
+    assert plan.is_phased and phased().is_phased and plan.groups[0].phases[0].end_us == 40
+    for get in (lambda: plan.jobs, lambda: plan.period_us, lambda: plan.data_parallel, lambda: plan.with_jobs(())):
+        with misuse("unsupported", "unsupported", naming=["'long'", "phases", "--solver search"]):
+            get()
+
+
+@pytest.mark.parametrize("phase", [(0, None, 2), (0, None, None), (5, None, 1), (5, 10, None)])
+def test_a_phase_that_is_not_counted_begins_at_0_and_takes_place_once_or_for_ever(
+    phase: tuple[int, int | None, int | None],
+) -> None:
+    with pytest.raises(UsageError):
+        Phase(*phase, JOBS)
+
+
+@pytest.mark.parametrize("other", [Phase(0, None, 1, JOBS), Phase(0, 10, None, JOBS)])
+def test_each_of_several_phases_has_a_number_of_repetitions(other: Phase) -> None:
+    with misuse("missing-field", naming=["period", "repetitions"]):
+        phased(Phase(0, 10, 4, JOBS), other)
+
+
+def test_endless_phases_have_no_end_and_single_ones_no_period() -> None:
+    with pytest.raises(UsageError, match="for ever"):
+        _ = Phase(0, 10, None, JOBS).end_us
+    with pytest.raises(UsageError, match="have a period"):
+        _ = Phase(0, None, 1, JOBS).cycle_us
+
+
+def test_plans_and_results_are_shown_on_one_line() -> None:
+    cyclic = Plan.of_jobs("i", "", "feasible", 10, 5, 10, JOBS)
+    assert repr(cyclic) == "<Plan of 'i': 1 job, period 10, gap 50.00 %>"
+    assert repr(replace(cyclic.with_period(None), bound=10)) == "<Plan of 'i': 1 job, objective 10, gap 0.00 %>"
+    assert repr(phased(Phase(0, 10, 4, JOBS))) == "<Plan of 'long': 1 job, 1 phase, objective 40, gap 25.00 %>"
+    result = replace(solve(instances.load("tiny/000"), "greedy", Options(threads=1)), objective=10, bound=8, seconds=1)
+    assert repr(result) == "<Result feasible: objective 10, bound 8, gap 20.00 %, stopped by completed after 1.00 s>"

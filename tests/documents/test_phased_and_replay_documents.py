@@ -1,4 +1,4 @@
-"""A replay document is read back as it was written, and every problem of a broken one is listed."""
+"""Documents of phased plans and of replays: read, written, and every problem with its path."""
 
 from __future__ import annotations
 
@@ -9,15 +9,96 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import load_document, load_replay, schema
+from jigsaw_opt.documents import (
+    decode_instance,
+    decode_plan,
+    encode_plan,
+    instance_sha256,
+    load_document,
+    load_plan,
+    load_replay,
+    save_instance,
+    save_plan,
+    schema,
+)
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, plan_sha256
 from jigsaw_opt.errors import InvalidInputError
-from jigsaw_opt.problem import Phase, Plan
+from jigsaw_opt.problem import Instance, Phase, Plan
 from jigsaw_opt.problem.measured.replay import Baseline, MeasuredPhase, MeasuredRestart, Replay, ReplaySummary
 from jigsaw_opt.problem.measured.times import MeasuredJob, MeasuredOperation, MeasuredStep
-from tests.refusals import misuse, refuses
+from tests.documents.test_wrong_documents import GONE, changed
+from tests.refusals import carries, misuse, refuses
+from tests.test_worked_example import document
 from tests.views.test_replay_view import SUMMARY, carried_out
+
+TREE = json.loads(document("Phased plans"))
+PHASE_PATH = "$.groups[0].phases[0]"
+
+
+@pytest.fixture(scope="module")
+def long() -> Instance:
+    """Job `a` of the worked example, 100000 iterations of it."""
+    worked = decode_instance(document("Instance"))
+    return replace(worked, name="long", jobs=(replace(worked.jobs[0], iterations=100000),))
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return decode_plan(document("Phased plans"))
+
+
+def test_the_plan_of_the_page_is_correct(long: Instance, plan: Plan) -> None:
+    assert plan.instance_sha256 == instance_sha256(long)
+    assert check(long, plan) == ()
+    assert Draft202012Validator(schema("phased-plan")).is_valid(TREE)
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path, plan: Plan) -> None:
+    path = tmp_path / "p.json"
+    save_plan(plan, path)
+    assert load_plan(path) == load_document(path) == decode_plan(encode_plan(plan)) == plan
+
+
+@pytest.mark.parametrize(
+    ("steps", "value", "place"),
+    [
+        (("format",), "jigsaw-phased-plan/2", "$.format"),
+        (("period_us",), None, "$.period_us"),
+        (("groups",), [], "$.groups"),
+        (("groups",), GONE, "$"),
+        (("groups", 0, "phases"), [], "$.groups[0].phases"),
+        (("groups", 0, "name"), "x", "$.groups[0].name"),
+        (("groups", 0, "phases", 0, "jobs"), [], f"{PHASE_PATH}.jobs"),
+        (("groups", 0, "phases", 0, "start_us"), -1, f"{PHASE_PATH}.start_us"),
+        (("groups", 0, "phases", 0, "period_us"), 0, f"{PHASE_PATH}.period_us"),
+        (("groups", 0, "phases", 0, "repeats"), 0, f"{PHASE_PATH}.repeats"),
+        (("groups", 0, "phases", 0, "repeats"), 1.0, f"{PHASE_PATH}.repeats"),
+        (("groups", 0, "phases", 0, "jobs", 0, "gpus", 0), "s0", f"{PHASE_PATH}.jobs[0].gpus[0]"),
+        (("solver",), {"x": float("inf")}, "$.solver.x"),
+    ],
+)
+def test_every_problem_has_its_path(steps: tuple[str | int, ...], value: object, place: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        decode_plan(json.dumps(changed(steps, value, TREE)))
+    assert [problem.path for problem in caught.value.problems] == [place]
+
+
+def test_commands_take_both_kinds_or_refuse_one_by_name(
+    tmp_path: Path, long: Instance, plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    instance, path = tmp_path / "i.json", tmp_path / "p.json"
+    save_instance(long, instance)
+    save_plan(plan, path)
+    assert main(["check", str(instance), str(path)]) == 0
+    assert main(["validate", str(instance), str(path)]) == 0
+    assert main(["shifts", str(instance), "--plan", str(path)]) == 3
+    assert carries(capsys.readouterr().err, "finite", "horizon")
+    save_plan(replace(plan, objective=plan.objective + 1), path)
+    assert main(["check", str(instance), str(path)]) == 7
+    assert carries(capsys.readouterr().out, "objective", "docs/specification.md#objective")
+    assert main(["failures", str(instance), str(path)]) == 7
 
 
 def with_summary(replay: Replay, summary: ReplaySummary) -> Replay:
@@ -74,11 +155,7 @@ def test_the_hash_is_that_of_what_is_carried_out(pair_plan: Plan) -> None:
 def test_a_problem_is_named_with_its_place(
     pair_plan: Plan, path: tuple[str | int, ...], value: object, place: str
 ) -> None:
-    tree = json.loads(encode_replay(carried_out(pair_plan, 1, (0,))))
-    inner = tree
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = value
+    tree = changed(path, value, json.loads(encode_replay(carried_out(pair_plan, 1, (0,)))))
     with pytest.raises(InvalidInputError) as caught:
         decode_replay(json.dumps(tree))
     assert [problem.path for problem in caught.value.problems] == [place]
