@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import permutations, product
 
 from jigsaw_opt.problem import Cluster, Instance, OperationGraph, Operations, compile_instance
@@ -41,6 +42,7 @@ class Operation:
     draws: dict[str, int] = field(default_factory=dict)  # watts by power cap
 
 
+@cache
 def optimum(instance: Instance) -> int | None:
     """Best objective, or None where no plan exists."""
     operations = compile_instance(instance)

@@ -68,7 +68,7 @@ def agrees(instance: Instance, result: Result, best: int | None) -> str:
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_data_parallel_jobs_agree_with_brute_force(horizon: Horizon, objective: Objective, solver: str) -> None:
     found: Counter[str] = Counter()
-    for seed in range(300, 330):
+    for seed in range(300, 315):
         free = random_instance(seed, horizon, objective, operations=6)
         best = optimum(free)
         if best is None:
@@ -78,12 +78,12 @@ def test_data_parallel_jobs_agree_with_brute_force(horizon: Horizon, objective: 
         guaranteed = optimum(instance)
         found[agrees(instance, solved(instance, solver), guaranteed)] += 1
         found["other"] += guaranteed is not None and guaranteed > best
-    assert found["infeasible"] > 2 and found["optimal"] > 2
+    assert found["infeasible"] and found["optimal"]
     assert found["other"] or horizon == "cyclic" or objective == "makespan"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("solver", "seeds"), [("cpsat", range(300, 312)), ("auto", range(314, 320))])
+@pytest.mark.parametrize(("solver", "seeds"), [("cpsat", range(300, 306)), ("auto", range(314, 320))])
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_task_graph_jobs_agree_with_brute_force(
     horizon: Horizon, objective: Objective, solver: str, seeds: range
@@ -105,7 +105,7 @@ def test_task_graph_jobs_agree_with_brute_force(
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_whatever_is_found_keeps_what_was_guaranteed(horizon: Horizon, objective: Objective, solver: str) -> None:
     found: Counter[Status] = Counter()
-    for seed in range(400, 412):
+    for seed in range(400, 406):
         free = random_instance(seed, horizon, objective, operations=14)
         plain = solve(replace(free, objective="makespan") if horizon == "finite" else free, "greedy")
         if plain.objective is None:
@@ -133,14 +133,14 @@ def test_the_integer_program_agrees_with_brute_force(objective: Objective, monke
     pytest.importorskip("highspy")
     monkeypatch.setattr(ilp, "offer_greedy", lambda solve_state, operations, seed: False)
     found: Counter[str] = Counter()
-    for seed in range(500, 525):
+    for seed in range(500, 512):
         free = random_instance(seed, "finite", objective, operations=6)
         about = optimum(replace(free, objective="makespan"))
         if about is not None:
             instance = with_guarantees(free, Random(seed), about)
             result = solve(instance, "ilp", Options(threads=1))
             found[agrees(instance, result, optimum(instance))] += 1
-    assert found["infeasible"] > 2 and found["optimal"] > 2
+    assert found["infeasible"] and found["optimal"]
 
 
 @pytest.mark.slow

@@ -244,10 +244,10 @@ def test_sizes_beyond_the_engine_stay_open(count: int) -> None:
 @pytest.mark.slow
 def test_agrees_with_brute_force_on_whether_there_is_a_plan() -> None:
     feasible = 0
-    for seed in range(120):
+    for seed in range(40):
         instance = random_instance(seed, operations=7)
         part, exists = compile_instance(instance), optimum(instance) is not None
         assert placement_feasible(part) is exists, seed
         assert not (exists and certain_causes(part)), seed
         feasible += exists
-    assert 40 < feasible < 115
+    assert 12 < feasible < 39

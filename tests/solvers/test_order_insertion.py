@@ -53,7 +53,7 @@ def drawn_orders(count: int, seed: int, number: int) -> list[list[int]]:
 @pytest.mark.parametrize("goal", FINITE, ids=lambda goal: goal[1])
 def test_plans_are_correct(goal: tuple[Horizon, Objective]) -> None:
     inserted = 0
-    for seed in range(80):
+    for seed in range(30):
         instance = random_instance(seed, *goal, operations=24)
         table = table_of(instance)
         insertion = OrderInsertion(table)
@@ -62,7 +62,7 @@ def test_plans_are_correct(goal: tuple[Horizon, Objective]) -> None:
             if value < insertion.infinity:
                 require_correct(instance, insertion.timetable(), value)
                 inserted += 1
-    assert inserted >= 100
+    assert inserted >= 35
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 4, 6, 7, 9, 10])

@@ -84,7 +84,7 @@ def test_a_second_search_follows_where_the_exact_model_does_not_fit_or_has_had_i
 
     monkeypatch.setattr(driver, "Driver", Recorded)
     monkeypatch.setattr(cpsat_search, "fits", lambda solve_state, operations: fits)
-    result = run(load("server/oversubscribed"), workers, work_limit=0.1, time_limit=time_limit)
+    result = run(load("server/oversubscribed"), workers, work_limit=0.02, time_limit=time_limit)
     assert len(set(draws)) == len(draws) == searches
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
 

@@ -68,7 +68,7 @@ def test_plans_of_changed_random_instances_are_correct_and_keep_placements(
     horizon: Horizon, objective: Objective
 ) -> None:
     found = 0
-    for seed in range(20):
+    for seed in range(7):
         instance = random_instance(seed, horizon, objective, operations=14)
         plan = old_plan(instance)
         for after in changed(instance, seed) if plan is not None else ():
@@ -84,14 +84,14 @@ def test_plans_of_changed_random_instances_are_correct_and_keep_placements(
                 assert (result.status is Status.OPTIMAL) == (result.objective == result.bound)
                 for job in result.plan.jobs:
                     assert fix.placements.get(job.name, job.gpus) == job.gpus
-    assert found >= 60
+    assert found >= 20
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 def test_what_has_started_stays_and_nothing_else_starts_before(objective: Objective) -> None:
     found = 0
-    for seed in range(25):
+    for seed in range(8):
         instance = random_instance(seed, "finite", objective, operations=14)
         plan = old_plan(instance)
         for after in changed(instance, seed) if plan is not None else ():
@@ -111,7 +111,7 @@ def test_what_has_started_stays_and_nothing_else_starts_before(objective: Object
             names = {job.name for job in after.jobs}
             past = {what: at for what, at in everything_before(plan, moment).items() if what[0] in names}
             assert everything_before(result.plan, moment) == past
-    assert found >= 40
+    assert found >= 12
 
 
 @pytest.mark.parametrize(("family", "seed"), [("server", 2), ("server", 5)])

@@ -87,8 +87,8 @@ def test_plans_of_random_instances_are_correct(horizon: Horizon, objective: Obje
 
 @pytest.mark.slow
 def test_plans_with_extreme_numbers_are_correct() -> None:
-    found = sum(searched(extreme_instance(seed), 0.01).plan is not None for seed in range(40))
-    assert found >= 20
+    found = sum(searched(extreme_instance(seed), 0.01).plan is not None for seed in range(12))
+    assert found >= 6
 
 
 @pytest.mark.slow

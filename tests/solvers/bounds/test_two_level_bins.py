@@ -86,7 +86,7 @@ def test_jobs_that_have_room_in_one_rack_are_left_to_the_links_of_servers() -> N
 @pytest.mark.slow
 def test_no_bound_exceeds_the_optimum() -> None:
     compared = 0
-    for seed in range(60):
+    for seed in range(24):
         draw = Random(seed)
         kinds = tuple(draw.choice(("fs", "ff", "ss")) for _ in range(2))
         jobs = [draw.choice(("fast", "anywhere")) for _ in range(2)]
@@ -98,7 +98,7 @@ def test_no_bound_exceeds_the_optimum() -> None:
         found = raised(two_level_packing(instance), lower_bound(compile_instance(instance)).value)
         assert all(value <= best for value in found), (seed, found, best)
         compared += bool(found)
-    assert compared >= 5
+    assert compared >= 2
 
 
 def test_the_best_content_of_a_rack_is_never_underestimated() -> None:
