@@ -11,129 +11,89 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jigsaw_opt import instances as instances
-    from jigsaw_opt import scheduling as scheduling
-    from jigsaw_opt.checking import Violation as Violation
-    from jigsaw_opt.checking import check as check
-    from jigsaw_opt.documents import InstanceBuilder as InstanceBuilder
-    from jigsaw_opt.documents import add_job as add_job
-    from jigsaw_opt.documents import change_bandwidth as change_bandwidth
-    from jigsaw_opt.documents import instance_sha256 as instance_sha256
-    from jigsaw_opt.documents import load_instance as load_instance
-    from jigsaw_opt.documents import load_plan as load_plan
-    from jigsaw_opt.documents import remove_job as remove_job
-    from jigsaw_opt.documents import save_instance as save_instance
-    from jigsaw_opt.documents import save_plan as save_plan
-    from jigsaw_opt.errors import InfeasibleError as InfeasibleError
-    from jigsaw_opt.errors import InvalidInputError as InvalidInputError
-    from jigsaw_opt.errors import JigsawError as JigsawError
-    from jigsaw_opt.errors import Problem as Problem
-    from jigsaw_opt.errors import UsageError as UsageError
+    from jigsaw_opt import instances, scheduling
+    from jigsaw_opt.checking import Violation, check
+    from jigsaw_opt.documents import (
+        InstanceBuilder,
+        add_job,
+        change_bandwidth,
+        instance_sha256,
+        load_instance,
+        load_plan,
+        remove_job,
+        save_instance,
+        save_plan,
+    )
+    from jigsaw_opt.errors import InfeasibleError, InvalidInputError, JigsawError, Problem, UsageError
     from jigsaw_opt.executor.following import following as following
     from jigsaw_opt.executor.partial import PartialBackprop as PartialBackprop
     from jigsaw_opt.executor.profiling import profile as profile
-    from jigsaw_opt.executor.replay.request import ReplayRequest as ReplayRequest
-    from jigsaw_opt.executor.run_plan import run_plan as run_plan
-    from jigsaw_opt.problem.cluster import Cluster as Cluster
-    from jigsaw_opt.problem.cluster import Link as Link
-    from jigsaw_opt.problem.cluster import Server as Server
-    from jigsaw_opt.problem.instance import Instance as Instance
-    from jigsaw_opt.problem.job import FreeDepth as FreeDepth
-    from jigsaw_opt.problem.job import FullDepth as FullDepth
-    from jigsaw_opt.problem.job import Job as Job
-    from jigsaw_opt.problem.job import StaircaseDepth as StaircaseDepth
-    from jigsaw_opt.problem.measured.replay import Replay as Replay
-    from jigsaw_opt.problem.model import Model as Model
-    from jigsaw_opt.problem.model import Segment as Segment
-    from jigsaw_opt.problem.plan import Plan as Plan
-    from jigsaw_opt.problem.task_graph import TaskGraph as TaskGraph
-    from jigsaw_opt.problem.task_graph import TaskGraphJob as TaskGraphJob
-    from jigsaw_opt.problem.workload import TraceJob as TraceJob
-    from jigsaw_opt.problem.workload import Workload as Workload
-    from jigsaw_opt.scheduling.live.plan_change import PlanChange as PlanChange
-    from jigsaw_opt.scheduling.live.scheduler import LiveScheduler as LiveScheduler
-    from jigsaw_opt.simulation.simulate import SimulationResult as SimulationResult
-    from jigsaw_opt.simulation.simulate import simulate as simulate
-    from jigsaw_opt.solvers.options import Options as Options
-    from jigsaw_opt.solvers.params import SearchParams as SearchParams
-    from jigsaw_opt.solvers.registry import Solver as Solver
-    from jigsaw_opt.solvers.resolve import Fix as Fix
-    from jigsaw_opt.solvers.resolve import placements_of as placements_of
-    from jigsaw_opt.solvers.result import Conflict as Conflict
-    from jigsaw_opt.solvers.result import Event as Event
-    from jigsaw_opt.solvers.result import Report as Report
-    from jigsaw_opt.solvers.result import Result as Result
-    from jigsaw_opt.solvers.result import Status as Status
-    from jigsaw_opt.solvers.result import StoppedBy as StoppedBy
-    from jigsaw_opt.solvers.session import Session as Session
-    from jigsaw_opt.solvers.solve import solve as solve
-    from jigsaw_opt.solvers.solving import Solving as Solving
-    from jigsaw_opt.solvers.solving import solve_async as solve_async
-    from jigsaw_opt.solvers.solving import solving as solving
-    from jigsaw_opt.views.html import picture as picture
+    from jigsaw_opt.executor.replay.request import ReplayRequest
+    from jigsaw_opt.executor.run_plan import run_plan
+    from jigsaw_opt.problem.cluster import Cluster, Link, Server
+    from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.job import FreeDepth, FullDepth, Job, StaircaseDepth
+    from jigsaw_opt.problem.measured.replay import Replay
+    from jigsaw_opt.problem.model import Model, Segment
+    from jigsaw_opt.problem.plan import Plan
+    from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
+    from jigsaw_opt.problem.workload import TraceJob, Workload
+    from jigsaw_opt.scheduling.live.plan_change import PlanChange
+    from jigsaw_opt.scheduling.live.scheduler import LiveScheduler
+    from jigsaw_opt.simulation.simulate import SimulationResult, simulate
+    from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.solvers.params import SearchParams
+    from jigsaw_opt.solvers.registry import Solver
+    from jigsaw_opt.solvers.resolve import Fix, placements_of
+    from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
+    from jigsaw_opt.solvers.session import Session
+    from jigsaw_opt.solvers.solve import solve
+    from jigsaw_opt.solvers.solving import Solving, solve_async, solving
+    from jigsaw_opt.views.html import picture
 
 __version__ = "0.2.0"
 
-_HOMES = {
-    "Cluster": "problem.cluster",
-    "Conflict": "solvers.result",
-    "InfeasibleError": "errors",
-    "Event": "solvers.result",
-    "Fix": "solvers.resolve",
-    "FreeDepth": "problem.job",
-    "FullDepth": "problem.job",
-    "Instance": "problem.instance",
-    "InstanceBuilder": "documents",
-    "InvalidInputError": "errors",
-    "JigsawError": "errors",
-    "Job": "problem.job",
-    "Link": "problem.cluster",
-    "LiveScheduler": "scheduling.live.scheduler",
-    "Model": "problem.model",
-    "Options": "solvers.options",
-    "PartialBackprop": "executor.partial",
-    "Plan": "problem.plan",
-    "PlanChange": "scheduling.live.plan_change",
-    "Problem": "errors",
-    "Replay": "problem.measured.replay",
-    "ReplayRequest": "executor.replay.request",
-    "Report": "solvers.result",
-    "Result": "solvers.result",
-    "SearchParams": "solvers.params",
-    "Segment": "problem.model",
-    "Server": "problem.cluster",
-    "Session": "solvers.session",
-    "TaskGraph": "problem.task_graph",
-    "TaskGraphJob": "problem.task_graph",
-    "SimulationResult": "simulation.simulate",
-    "Solver": "solvers.registry",
-    "Solving": "solvers.solving",
-    "StaircaseDepth": "problem.job",
-    "Status": "solvers.result",
-    "StoppedBy": "solvers.result",
-    "TraceJob": "problem.workload",
-    "UsageError": "errors",
-    "Violation": "checking",
-    "Workload": "problem.workload",
-    "add_job": "documents",
-    "change_bandwidth": "documents",
-    "check": "checking",
-    "following": "executor.following",
-    "instance_sha256": "documents",
-    "load_instance": "documents",
-    "load_plan": "documents",
-    "picture": "views.html",
-    "placements_of": "solvers.resolve",
-    "profile": "executor.profiling",
-    "remove_job": "documents",
-    "run_plan": "executor.run_plan",
-    "save_instance": "documents",
-    "save_plan": "documents",
-    "simulate": "simulation.simulate",
-    "solve": "solvers.solve",
-    "solve_async": "solvers.solving",
-    "solving": "solvers.solving",
+_NAMES = {
+    "checking": ("Violation", "check"),
+    "documents": (
+        "InstanceBuilder",
+        "add_job",
+        "change_bandwidth",
+        "instance_sha256",
+        "load_instance",
+        "load_plan",
+        "remove_job",
+        "save_instance",
+        "save_plan",
+    ),
+    "errors": ("InfeasibleError", "InvalidInputError", "JigsawError", "Problem", "UsageError"),
+    "executor.following": ("following",),
+    "executor.partial": ("PartialBackprop",),
+    "executor.profiling": ("profile",),
+    "executor.replay.request": ("ReplayRequest",),
+    "executor.run_plan": ("run_plan",),
+    "problem.cluster": ("Cluster", "Link", "Server"),
+    "problem.instance": ("Instance",),
+    "problem.job": ("FreeDepth", "FullDepth", "Job", "StaircaseDepth"),
+    "problem.measured.replay": ("Replay",),
+    "problem.model": ("Model", "Segment"),
+    "problem.plan": ("Plan",),
+    "problem.task_graph": ("TaskGraph", "TaskGraphJob"),
+    "problem.workload": ("TraceJob", "Workload"),
+    "scheduling.live.plan_change": ("PlanChange",),
+    "scheduling.live.scheduler": ("LiveScheduler",),
+    "simulation.simulate": ("SimulationResult", "simulate"),
+    "solvers.options": ("Options",),
+    "solvers.params": ("SearchParams",),
+    "solvers.registry": ("Solver",),
+    "solvers.resolve": ("Fix", "placements_of"),
+    "solvers.result": ("Conflict", "Event", "Report", "Result", "Status", "StoppedBy"),
+    "solvers.session": ("Session",),
+    "solvers.solve": ("solve",),
+    "solvers.solving": ("Solving", "solve_async", "solving"),
+    "views.html": ("picture",),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 """The module of each name."""
 _NEED_TORCH = ("PartialBackprop", "following", "profile")
 """Names that cannot be had without the extra ``torch``, so that ``import *`` leaves them out."""

@@ -38,7 +38,7 @@ def typed_names() -> dict[str, str]:
         alias.name: node.module or ""
         for node in imports
         for alias in node.names
-        if (node.module or "").startswith("jigsaw_opt") and alias.asname == alias.name
+        if (node.module or "").startswith("jigsaw_opt") and alias.asname in (None, alias.name)
     }
 
 

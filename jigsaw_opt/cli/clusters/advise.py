@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, inputs_of, parts_of, seeds_of, tell_reading
 from jigsaw_opt.cli.common.options import warn_of_policies
+from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_json, print_table
 from jigsaw_opt.cli.common.sweeping import configure_engine, engine_of, reporter
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.system.interrupts import interrupt_flag
+from jigsaw_opt.text import json_text
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.advice import Advice, Advisor
@@ -73,12 +76,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate what has no row yet, write the page, print the answer; a signal meanwhile skips the rest."""
-    from jigsaw_opt.cli.common.output import ended, goes_on_from, note
     from jigsaw_opt.documents import make_folder, require_writable
     from jigsaw_opt.sweeps.advice import Advisor
     from jigsaw_opt.sweeps.record import Record
     from jigsaw_opt.sweeps.simulations import is_row
-    from jigsaw_opt.system.interrupts import interrupt_flag
 
     folder, limit_s = arguments.output, _limit_s(arguments.time_limit)
     began = time.monotonic()
@@ -130,10 +131,8 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _tell(arguments: argparse.Namespace, advisor: Advisor, advice: Advice) -> None:
-    from jigsaw_opt.cli.common.output import flush, note, print_json
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.sweeps.advice_words import advice_document
-    from jigsaw_opt.text import json_text
     from jigsaw_opt.views.sweep_page import advice_html
 
     document = advice_document(advisor, advice)
@@ -148,7 +147,6 @@ def _tell(arguments: argparse.Namespace, advisor: Advisor, advice: Advice) -> No
 
 
 def _print(advisor: Advisor, advice: Advice) -> None:
-    from jigsaw_opt.cli.common.output import print_table
     from jigsaw_opt.sweeps.advice_words import (
         assumed,
         calibration,

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, inputs_of, parts_of, tell_reading
 from jigsaw_opt.cli.clusters.simulate_sweep import configure_sweep, run_simulations
 from jigsaw_opt.cli.common.options import warn_of_policies
+from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_json, print_table
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.system.interrupts import interrupt_flag
+from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.engine.simulation import Simulation
@@ -61,12 +64,10 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate, write the results, print the summary; a signal while it is under way leaves a snapshot instead."""
-    from jigsaw_opt.cli.common.output import goes_on_from
     from jigsaw_opt.documents import make_folder
     from jigsaw_opt.simulation.inputs.reading import read_setting
     from jigsaw_opt.simulation.results.folder import RESULTS, SNAPSHOT, alone_in, begin, require_place
     from jigsaw_opt.simulation.simulate import result_of
-    from jigsaw_opt.system.interrupts import interrupt_flag
 
     folder = arguments.output
     until_us = _until_us(arguments.until)
@@ -91,9 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _finish(result: SimulationResult, arguments: argparse.Namespace) -> None:
-    from jigsaw_opt.cli.common.output import flush, note
     from jigsaw_opt.simulation.results.folder import RESULTS, write_results
-    from jigsaw_opt.text import counted
     from jigsaw_opt.views.simulation_report import simulation_html
 
     policy = arguments.policy[0]
@@ -166,7 +165,6 @@ def _looking(interrupted: Callable[[], bool], show: Callable[[], None] | None) -
 
 
 def _put_aside(simulation: Simulation, folder: Path) -> int:
-    from jigsaw_opt.cli.common.output import ended
     from jigsaw_opt.simulation.results.folder import put_aside
 
     setting = simulation.setting
@@ -182,7 +180,6 @@ def _put_aside(simulation: Simulation, folder: Path) -> int:
 def _print(result: SimulationResult, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from jigsaw_opt.cli.common.output import print_json, print_table
     from jigsaw_opt.simulation.results.tables import summary_tree
 
     if as_json:

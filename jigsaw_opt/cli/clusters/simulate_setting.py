@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.output import note
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -138,8 +139,6 @@ def parts_of(arguments: argparse.Namespace, workload: str, policy: str, seed: in
 
 def tell_reading(settings: Iterable[Setting], waiting: Sequence[TraceJob] = ()) -> None:
     """Say on standard error what was left out of each workload, what else was decided, and what is not read, once."""
-    from jigsaw_opt.cli.common.output import note
-
     told: dict[str, None] = {}
     policies: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for one in settings:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.clusters.simulate_setting import inputs_of, seeds_of, tell_reading
 from jigsaw_opt.cli.common.options import warn_of_policies
+from jigsaw_opt.cli.common.output import goes_on_from, note, print_table
 from jigsaw_opt.cli.common.sweeping import Rows, configure_engine, engine_of, run_sweep
 from jigsaw_opt.errors import UsageError
 
@@ -37,7 +38,6 @@ def run_simulations(arguments: argparse.Namespace, base: Mapping[str, Any]) -> i
 
     `base`: the other arguments of `simulations`, by name.
     """
-    from jigsaw_opt.cli.common.output import goes_on_from
     from jigsaw_opt.documents import exists, make_folder
     from jigsaw_opt.simulation.results.folder import require_place
     from jigsaw_opt.sweeps.folder import ROWS, TABLES
@@ -63,7 +63,6 @@ def run_simulations(arguments: argparse.Namespace, base: Mapping[str, Any]) -> i
 
 
 def _draw(rows: Rows, tasks: Sequence[SweepTask], path: Path) -> None:
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
     from jigsaw_opt.sweeps.bench.summary import grouped
@@ -82,8 +81,6 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _print(cells: Rows) -> None:
-    from jigsaw_opt.cli.common.output import print_table
-
     heads = ("workload", "policy", "runs", "errors", *_SHOWN)
     print_table(heads, ([_shown(cell.get(head)) for head in heads] for cell in cells), heads[2:])
 

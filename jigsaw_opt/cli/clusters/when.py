@@ -6,6 +6,9 @@ import argparse
 from collections.abc import Iterator
 
 from jigsaw_opt.cli.clusters.simulate_setting import add_cluster, add_columns, add_speeds
+from jigsaw_opt.cli.common.output import ended, note, print_json
+from jigsaw_opt.system.interrupts import interrupt_flag
+from jigsaw_opt.text import counted
 
 HELP = "say when a waiting job will start"
 EXAMPLE = "jigsaw when slurm:sacct.txt 4711 --cluster 16x8:a100 --policy backfill:default_limit=24"
@@ -69,13 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from jigsaw_opt.cli.clusters.simulate_setting import tell_reading
-    from jigsaw_opt.cli.common.output import ended, note, print_json
     from jigsaw_opt.simulation.inputs.reading import read_setting
     from jigsaw_opt.simulation.prediction.past_questions import past_answers
     from jigsaw_opt.simulation.prediction.predicting import predict_starts
     from jigsaw_opt.simulation.prediction.trace_queue import queue_at, time_in, waiting_job
-    from jigsaw_opt.system.interrupts import interrupt_flag
-    from jigsaw_opt.text import counted
 
     setting = read_setting(
         arguments.queue,
@@ -120,7 +120,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _remarks(samples: int, answers: int, silent: int) -> Iterator[str]:
     """Yield sentences on simulations that are too few, and on questions of the past that tell nothing."""
     from jigsaw_opt.scheduling.start_prediction import FEWEST_ANSWERS, FEWEST_SAMPLES
-    from jigsaw_opt.text import counted
 
     if samples < FEWEST_SAMPLES:
         few = counted(samples, "simulation")

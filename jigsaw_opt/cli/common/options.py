@@ -6,7 +6,9 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.output import note
 from jigsaw_opt.cli.common.parser import add_threads
+from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem import Instance, Plan
@@ -53,9 +55,6 @@ def warn_of_levels(instance: Instance, plan: Plan) -> None:
 
 
 def _warn(subject: str, names: Iterable[str | None]) -> None:
-    from jigsaw_opt.cli.common.output import note
-    from jigsaw_opt.text import named
-
     if bent := [name for name in names if name is not None]:
         note(f"{subject} {named(bent)}: {_MAY_FALL}")
 

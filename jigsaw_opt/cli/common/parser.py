@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jigsaw_opt import __version__
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.text import nearest, printable, suggestion
 
 __all__ = ["Parser", "add_threads", "file_or_stdout", "parser_of", "require_none"]
@@ -81,8 +82,6 @@ def add_threads(parser: argparse._ActionsContainer, told: str) -> None:
 
 def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
     """Refuse options that say nothing here."""
-    from jigsaw_opt.errors import UsageError
-
     values = {name: getattr(arguments, name) for name in names}
     given = [
         f"--{name.replace('_', '-')}" for name, value in values.items() if value is not None and value is not False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.common.output import note
 from jigsaw_opt.errors import CheckFailedError
 from jigsaw_opt.text import counted
 
@@ -49,7 +50,6 @@ def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
 
 def layer_graph(data: bytes, source: str, gpu_type: str | None) -> LayerGraph:
     """Return the layers that a text states, as `read_layers` does, and tell which sizes it does not know."""
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.documents import read_layers
 
     graph = read_layers(data, source, gpu_type)

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from jigsaw_opt.cli.common.output import ended, flush, note, print_json
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.system.interrupts import interrupt_flag
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.folder import SweepKind
@@ -66,9 +68,7 @@ def run_sweep(
     picture: Callable[[Rows], None] = lambda _rows: None,
 ) -> int:
     """Run what has no row yet, write the tables, print the summary; a signal meanwhile skips the rest of the tasks."""
-    from jigsaw_opt.cli.common.output import ended, flush, note, print_json
     from jigsaw_opt.sweeps.folder import ROWS, TABLES, sweep_into
-    from jigsaw_opt.system.interrupts import interrupt_flag
 
     folder, show_row = arguments.output, reporter(arguments, line)
     with interrupt_flag() as interrupted:
@@ -97,8 +97,6 @@ def reporter(
 
     `line`: makes the line from a row.
     """
-    from jigsaw_opt.cli.common.output import note
-
     quiet = arguments.quiet or not (getattr(arguments, "verbose", False) or sys.stderr.isatty())
 
     def report(row: Mapping[str, Any], finished: int, count: int) -> None:

@@ -6,6 +6,8 @@ import argparse
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
+from jigsaw_opt.cli.common.parser import parser_of
+
 HELP = "print a script that completes commands in bash, zsh or fish"
 _NOTES = {
     "bash": 'eval "$(jigsaw completion bash)" in ~/.bashrc',
@@ -45,7 +47,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the script."""
     from jigsaw_opt.cli import COMMANDS
-    from jigsaw_opt.cli.common.parser import parser_of
 
     actions = parser_of(COMMANDS)._actions
     commands = next(action.choices for action in actions if isinstance(action, argparse._SubParsersAction))

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.options import add_depth, warn_of_spb
+from jigsaw_opt.cli.common.output import emit, note, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
+from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError
+from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
     from jigsaw_opt.instances.gpus import GpuType
@@ -159,9 +162,7 @@ def _configure_jobs(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read every profile, make the instance, write it."""
-    from jigsaw_opt.cli.common.output import emit, require_output
     from jigsaw_opt.documents import encode_instance, encode_layers, encode_model
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.instances.gpus import type_name
     from jigsaw_opt.instances.measured import MeasuredSetting, instance_of, instance_of_task_graph
 
@@ -203,10 +204,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _shop(arguments: argparse.Namespace) -> Instance:
     """Return the instance of a shop, which takes no option that describes GPUs or jobs."""
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.documents.job_shops import read_jsplib
-    from jigsaw_opt.errors import Problem, UsageError
 
     own = {"command", "debug", "default_of", "format", "profiles", "name", "output", "run"}
     given = [name for name, value in vars(arguments).items() if name not in own and value != arguments.default_of(name)]
@@ -223,8 +222,6 @@ def _shop(arguments: argparse.Namespace) -> Instance:
 
 def _check_options(arguments: argparse.Namespace) -> None:
     """Refuse options that the format does not have, and formats without an option that they need."""
-    from jigsaw_opt.errors import Problem, UsageError
-
     owned = (
         *((option, "kineto") for option in ("layers", "parameters", "activations")),
         *((option, "huggingface") for option in _ESTIMATE),
@@ -273,10 +270,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 def _task_graph(arguments: argparse.Namespace) -> TaskGraph:
     """Return the task graph of the traces, each of which is one rank's."""
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.documents.readers.chakra.reading import read_chakra
-    from jigsaw_opt.errors import Problems
 
     problems, traces = Problems(), dict[str, bytes]()
     for path in arguments.profiles:
@@ -288,8 +283,6 @@ def _task_graph(arguments: argparse.Namespace) -> TaskGraph:
 
 def _models(arguments: argparse.Namespace) -> dict[str, Model]:
     """Return models of the profiles, called after their files; every file's problems are collected."""
-    from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
-
     models: dict[str, Model] = {}
     problems: list[Problem] = []
     for path in arguments.profiles:
@@ -325,7 +318,6 @@ def _layers(arguments: argparse.Namespace) -> LayerGraph:
     """Return the layers of the only profile."""
     from dataclasses import replace
 
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.documents.readers import read_deeppool_layers, read_kineto_layers, read_layer_graph
     from jigsaw_opt.instances.configurations import read_estimated_layers
     from jigsaw_opt.problem.measured.layers import LayerGraph, chain_edges
@@ -351,9 +343,6 @@ def _layers(arguments: argparse.Namespace) -> LayerGraph:
 
 def _tell_unknown(graph: LayerGraph, source: str) -> None:
     """Say what the profile has not been told of its layers."""
-    from jigsaw_opt.cli.common.output import note
-    from jigsaw_opt.text import named
-
     if any(layer.weight_us is None for layer in graph.layers):
         note(f"{source}: it is not known how much of the backward passes goes into the gradients of weights")
     if unknown := [layer.name for layer in graph.layers[:-1] if layer.output_bytes is None]:
@@ -372,9 +361,7 @@ def _stated(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _read(data: bytes, source: str, arguments: argparse.Namespace) -> Model:
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.documents.readers import read_deeppool, read_kineto, read_pipedream
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.instances.configurations import read_model
 
     gpu_type = arguments.gpu_type
@@ -399,7 +386,6 @@ def _gpu(arguments: argparse.Namespace) -> GpuType:
     """Return figures of the GPU: those given, and for others those of its data sheet."""
     from dataclasses import replace
 
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.instances.gpus import GPU_TYPES, GpuType, data_sheet
 
     peak, bandwidth = arguments.peak_flops, arguments.memory_bandwidth
@@ -418,8 +404,6 @@ def _gpu(arguments: argparse.Namespace) -> GpuType:
 
 def _sizes(option: str, words: Sequence[str]) -> dict[str, int]:
     """Return the bytes by layer that an option states."""
-    from jigsaw_opt.errors import UsageError
-
     stated: dict[str, int] = {}
     for word in words:
         name, _, size = word.rpartition("=")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from jigsaw_opt.cli.common.output import emit, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
 
 HELP = "generate an instance of a family"
@@ -26,7 +27,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Generate and write."""
-    from jigsaw_opt.cli.common.output import emit, require_output
     from jigsaw_opt.documents import encode_instance
     from jigsaw_opt.instances.sources import SIZES, generated
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.output import print_json, print_table
+
 if TYPE_CHECKING:
     from jigsaw_opt.instances import BestKnown
 
@@ -21,8 +23,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one row an instance."""
-    from jigsaw_opt.cli.common.output import print_json, print_table
-
     rows = _rows(arguments.set)
     if arguments.json:
         print_json(rows)

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jigsaw_opt.cli.clusters.simulate_setting import add_too_wide
 from jigsaw_opt.cli.common.options import add_depth, warn_of_spb
+from jigsaw_opt.cli.common.output import answer, emit, note, print_json, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.text import named, readable
 
 if TYPE_CHECKING:
     from jigsaw_opt.errors import Problem
@@ -80,9 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the words, or ask for them; make the instance; write it and tell what was assumed."""
-    from jigsaw_opt.cli.common.output import emit, require_output
     from jigsaw_opt.documents import encode_instance
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.simulation.inputs.own_jobs import own_instance
 
     if arguments.json and arguments.output is None:
@@ -102,8 +103,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _tell(assumed: Sequence[Assumption], as_json: bool) -> None:
     from dataclasses import asdict
 
-    from jigsaw_opt.cli.common.output import note, print_json
-
     if as_json:
         print_json({"assumed": [asdict(one) for one in assumed]})
         return
@@ -113,8 +112,6 @@ def _tell(assumed: Sequence[Assumption], as_json: bool) -> None:
 
 def _ask(arguments: argparse.Namespace) -> None:
     """Ask at a terminal for what was not given, where no job was."""
-    from jigsaw_opt.cli.common.output import answer
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.instances.architectures import ARCHITECTURES
 
     if arguments.job or arguments.jobs:
@@ -132,7 +129,6 @@ def _ask(arguments: argparse.Namespace) -> None:
 
 def _request(arguments: argparse.Namespace) -> OwnRequest:
     """Return the words as they were parsed."""
-    from jigsaw_opt.errors import InvalidInputError
     from jigsaw_opt.simulation.inputs.own_jobs import OwnRequest, own_job, with_deadlines
 
     problems: list[Problem] = []
@@ -164,9 +160,6 @@ def _request(arguments: argparse.Namespace) -> OwnRequest:
 
 def _unused(measured: Mapping[str, Any], models: Sequence[str]) -> Iterator[Problem]:
     """Yield profiles that no job has: their figures would be left out, and those of a data sheet taken instead."""
-    from jigsaw_opt.errors import Problem
-    from jigsaw_opt.text import named
-
     for name in measured:
         if name not in models:
             has = f"they have {named([*dict.fromkeys(models)])}"
@@ -175,8 +168,6 @@ def _unused(measured: Mapping[str, Any], models: Sequence[str]) -> Iterator[Prob
 
 def _read(read: Callable[[], Read], where: str, problems: list[Problem]) -> Read | None:
     """Return the value that is read; where it is wrong, add the problem and return None."""
-    from jigsaw_opt.errors import InvalidInputError, UsageError
-
     try:
         return read()
     except InvalidInputError as error:
@@ -187,7 +178,6 @@ def _read(read: Callable[[], Read], where: str, problems: list[Problem]) -> Read
 
 
 def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.documents.file_bytes import read_file
     from jigsaw_opt.documents.readers.traces.workload_csv import columns_of, decode_workload
     from jigsaw_opt.documents.recognising import expecting
@@ -195,7 +185,6 @@ def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
     from jigsaw_opt.problem.workload import MOST_GPUS
     from jigsaw_opt.simulation.inputs.own_jobs import jobs_of
     from jigsaw_opt.simulation.inputs.wide_jobs import why_too_wide, with_types_of, without_too_wide
-    from jigsaw_opt.text import readable
 
     cluster = _known_cluster(arguments.cluster or _CLUSTER)
     count = MOST_GPUS if cluster is None else cluster.gpu_count
@@ -234,7 +223,6 @@ def _why_not_all(job: TraceJob, types: Sequence[str]) -> str | None:
 
 def _known_cluster(words: str) -> Cluster | None:
     """Return a cluster; None where its words are wrong, which is told later."""
-    from jigsaw_opt.errors import InvalidInputError, UsageError
     from jigsaw_opt.simulation.inputs.cluster_files import cluster_in_words
 
     try:
@@ -247,8 +235,6 @@ def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
     """Return a measured model by its name; what it holds is checked with the instance."""
     from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.documents.parsing import parsed
-    from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.text import readable
 
     name, _, file = word.partition("=")
     if not name or not file or name in known:
@@ -261,7 +247,6 @@ def _link(file: str) -> tuple[int, int]:
     """Return bandwidth and latency, rounded to whole microseconds, of measured all-reduces."""
     from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.documents.parsing import parsed
-    from jigsaw_opt.text import readable
 
     found = parsed(read_text(file), readable(file), _require_link)["all_reduce"]
     return found["bandwidth"], round(found["latency_us"])

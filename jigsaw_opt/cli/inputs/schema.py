@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from jigsaw_opt.cli.common.output import print_json
+
 HELP = "print the JSON Schema of a document"
 
 
@@ -18,7 +20,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the schema."""
-    from jigsaw_opt.cli.common.output import print_json
     from jigsaw_opt.documents import schema
 
     print_json(schema(arguments.document))

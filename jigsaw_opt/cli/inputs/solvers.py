@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from jigsaw_opt.cli.common.output import print_json, print_table
+
 HELP = "list the solvers, or the policies of simulations"
 
 
@@ -25,7 +27,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _solvers(as_json: bool) -> int:
     """Print name, what it is, and whether its engine is installed."""
-    from jigsaw_opt.cli.common.output import print_json, print_table
     from jigsaw_opt.solvers.registry import loadable_solvers
 
     found = [(name, solver.display_name, solver.unavailable()) for name, solver in loadable_solvers().items()]
@@ -48,7 +49,6 @@ def _parameters() -> int:
 
 def _policies(as_json: bool) -> int:
     """Print name, what it does, and its options with their values, the default first."""
-    from jigsaw_opt.cli.common.output import print_json, print_table
     from jigsaw_opt.scheduling.policy import loadable_policies
 
     found = [(name, policy.display_name, policy.options) for name, policy in loadable_policies().items()]

@@ -6,6 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from jigsaw_opt.cli.common.output import print_json, print_problems
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.text import printable
+
 HELP = "validate instances, plans, replays, layer profiles and partitions"
 EXAMPLE = "jigsaw validate instance.json plan.json"
 
@@ -19,10 +23,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Validate all files and print what is wrong with each."""
     from dataclasses import asdict
-
-    from jigsaw_opt.cli.common.output import print_json, print_problems
-    from jigsaw_opt.errors import InvalidInputError, Problem
-    from jigsaw_opt.text import printable
 
     found: dict[Path, tuple[Problem, ...]] = {}
     for path in arguments.files:

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jigsaw_opt.cli.common.output import flush, goes_on_from, note, print_json, print_table
 from jigsaw_opt.cli.common.progress import add_progress
 from jigsaw_opt.cli.common.sweeping import Rows, configure_engine, engine_of, run_sweep
 from jigsaw_opt.cli.plans.bench_against import Gate, configure_gate
 from jigsaw_opt.cli.plans.check import CHECK_FAILED
-from jigsaw_opt.errors import Problems, UsageError
+from jigsaw_opt.errors import MissingEngineError, Problems, UsageError
 
 HELP = "measure solvers on instances"
 EXAMPLE = "jigsaw bench tiny --time-limits 10 -o results"
@@ -60,7 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Run what has no row yet, write the reports, print the summary; a signal meanwhile skips the rest of the runs."""
     from functools import partial
 
-    from jigsaw_opt.cli.common.output import goes_on_from
     from jigsaw_opt.cli.plans.bench_request import tasks_of
     from jigsaw_opt.documents import make_folder
     from jigsaw_opt.sweeps.bench.summary import MEASUREMENTS
@@ -107,7 +107,6 @@ def _better(folder: Path, name: str) -> Path:
 
 def _tell_wrong(rows: Rows, folder: Path, gate: Gate | None) -> int:
     """Say which best known values are out of date, and what contradicts them or other runs; return the exit code."""
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.sweeps.bench.known import beyond_known, contradictions
 
     placed = [(f"{_named(row)} in {folder}", row) for row in rows]
@@ -140,7 +139,6 @@ def _gate(arguments: argparse.Namespace, problems: Problems) -> Gate | None:
 
 def _compare(arguments: argparse.Namespace, problems: Problems, gate: Gate | None) -> int:
     """Judge the runs that are in the folder or file; no other is made, and of a folder the page is written anew."""
-    from jigsaw_opt.cli.common.output import flush, note, print_json
     from jigsaw_opt.documents import make_folder
     from jigsaw_opt.sweeps.bench.summary import is_row
     from jigsaw_opt.sweeps.folder import rows_path
@@ -184,9 +182,7 @@ def _named(row: Mapping[str, Any]) -> str:
 
 
 def _draw(rows: Rows, folder: Path, gate: Gate | None) -> None:
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.documents import write_atomically
-    from jigsaw_opt.errors import MissingEngineError
     from jigsaw_opt.sweeps.bench.summary import profiles
     from jigsaw_opt.views.image import gap_profile_png
 
@@ -200,7 +196,6 @@ def _draw(rows: Rows, folder: Path, gate: Gate | None) -> None:
 
 
 def _write_page(rows: Rows, folder: Path, gate: Gate | None) -> None:
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.views.bench_page import bench_html
 
@@ -210,8 +205,6 @@ def _write_page(rows: Rows, folder: Path, gate: Gate | None) -> None:
 
 
 def _print(cells: Rows, gate: Gate | None) -> None:
-    from jigsaw_opt.cli.common.output import print_table
-
     headers = ("set", "solver", "limit", "instances", "runs", "plans", "proven", "errors")
     measures = ("mean gap", "worst gap", "gap × s", "objective ratio", "s to objective", "time ratio")
     rows = [

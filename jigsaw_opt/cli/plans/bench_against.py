@@ -8,10 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.output import note, print_table
 from jigsaw_opt.cli.common.sweeping import Rows
 from jigsaw_opt.cli.plans.check import CHECK_FAILED
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
-from jigsaw_opt.text import named
+from jigsaw_opt.text import counted, named
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.bench.against import Against, Change
@@ -42,7 +43,6 @@ class Gate:
     """
 
     def __init__(self, folder: Path, level: float, measures: str | None) -> None:
-        from jigsaw_opt.cli.common.output import note
         from jigsaw_opt.sweeps.bench.against import COMPARED
         from jigsaw_opt.sweeps.bench.summary import is_row
         from jigsaw_opt.sweeps.folder import rows_path
@@ -91,9 +91,6 @@ class Gate:
 
     def tell(self) -> None:
         """Print what was judged: a table, and what limits it."""
-        from jigsaw_opt.cli.common.output import note, print_table
-        from jigsaw_opt.text import counted
-
         if self.judged is None:
             return
         heads = (

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 from jigsaw_opt.errors import InvalidInputError, MissingEngineError, Problem, Problems, UsageError
-from jigsaw_opt.text import nearest
+from jigsaw_opt.text import nearest, readable, suggestion
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.bench.trials import Entry
@@ -112,7 +112,6 @@ def _entries(source: str) -> list[Entry]:
     from jigsaw_opt.instances import load, names, sets
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.sweeps.bench.trials import Entry
-    from jigsaw_opt.text import readable, suggestion
 
     if exists(source):
         return [Entry("files", readable(source), instance_from(source))]

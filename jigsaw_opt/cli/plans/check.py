@@ -9,6 +9,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.common.output import note, print_json
+from jigsaw_opt.cli.common.source import of_another
+from jigsaw_opt.text import printable
+
 if TYPE_CHECKING:
     from jigsaw_opt.checking import Violation
 
@@ -28,11 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check and print."""
     from jigsaw_opt.checking import check
-    from jigsaw_opt.cli.common.output import note, print_json
-    from jigsaw_opt.cli.common.source import of_another
     from jigsaw_opt.documents import load_plan
     from jigsaw_opt.instances.sources import instance_from
-    from jigsaw_opt.text import printable
 
     instance, plan = instance_from(arguments.instance), load_plan(arguments.plan)
     violations, other = check(instance, plan), of_another(instance, plan)
@@ -52,8 +53,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print(violations: Sequence[Violation]) -> None:
     """Print each broken rule with where it stands, and below it every place that breaks it."""
-    from jigsaw_opt.text import printable
-
     for (rule, read), broken in groupby(violations, key=attrgetter("rule", "read")):
         print(f"{rule} ({read})")
         for violation in broken:

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.common.output import emit, print_json, require_output
+from jigsaw_opt.cli.common.source import checked_plan
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.text import named, suggestion
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
@@ -37,8 +40,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Work the explanations out and print them."""
-    from jigsaw_opt.cli.common.output import require_output
-
     folder = Path(arguments.instance)
     require_output(arguments.output, arguments.instance, arguments.plan)
     if arguments.output is not None and arguments.job is None:
@@ -61,10 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_simulation(folder: Path, job: str | None, as_json: bool) -> int:
-    from jigsaw_opt.cli.common.output import print_json
     from jigsaw_opt.cli.plans.explain_report import print_times
     from jigsaw_opt.simulation.results.job_times import job_times, times_as_json, why_not_ended
-    from jigsaw_opt.text import named, suggestion
 
     times = job_times(folder)
     if job is not None:
@@ -87,8 +86,6 @@ def _of_simulation(folder: Path, job: str | None, as_json: bool) -> int:
 
 
 def _of_plan(arguments: argparse.Namespace) -> int:
-    from jigsaw_opt.cli.common.output import emit, print_json
-    from jigsaw_opt.cli.common.source import checked_plan
     from jigsaw_opt.cli.plans.explain_report import as_json, print_job, print_overview
     from jigsaw_opt.solvers.explanation import explain
     from jigsaw_opt.solvers.explanation.changes import changes
@@ -113,7 +110,6 @@ def _of_plan(arguments: argparse.Namespace) -> int:
 
 
 def _of_phases(instance: Instance, plan: Plan, arguments: argparse.Namespace) -> int:
-    from jigsaw_opt.cli.common.output import emit, print_json
     from jigsaw_opt.cli.plans.explain_report import phases_as_json, print_phases_of_job, print_phases_overview
     from jigsaw_opt.solvers.explanation.stretches import explain_phases
 

@@ -7,7 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.common.output import emit, note, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
+from jigsaw_opt.cli.common.source import checked_plan, model_parts_of, picture_of
+from jigsaw_opt.errors import CheckFailedError, UsageError
+from jigsaw_opt.text import agreeing, counted, named
 
 if TYPE_CHECKING:
     from jigsaw_opt.planning.pipeline.torch_csv import CsvFormat
@@ -85,9 +89,6 @@ def _configure_stages(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the trace, the program, or the plan of its solution."""
-    from jigsaw_opt.cli.common.output import emit, require_output
-    from jigsaw_opt.errors import UsageError
-
     if arguments.to != "chakra":
         require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay, arguments.read_solution)
     planned = ("perfetto", "chakra", *_PIPELINES)
@@ -133,7 +134,6 @@ def _formats(names: Sequence[str]) -> str:
 
 
 def _trace(arguments: argparse.Namespace) -> bytes:
-    from jigsaw_opt.cli.common.source import checked_plan, picture_of
     from jigsaw_opt.views.perfetto import perfetto_trace
 
     return perfetto_trace(picture_of(*checked_plan(arguments.instance, arguments.plan), arguments.replay))
@@ -141,13 +141,9 @@ def _trace(arguments: argparse.Namespace) -> bytes:
 
 def _chakra(arguments: argparse.Namespace) -> int:
     """Write a trace for each GPU into the folder, as files whose names end in the rank."""
-    from jigsaw_opt.cli.common.output import emit, note
-    from jigsaw_opt.cli.common.source import checked_plan
     from jigsaw_opt.documents import exists, make_folder
     from jigsaw_opt.documents.readers.chakra.trace import encode_trace
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.chakra import chakra_traces
-    from jigsaw_opt.text import counted
 
     folder: Path | None = arguments.output
     if folder is None or (exists(folder) and not folder.is_dir()):
@@ -169,8 +165,6 @@ def _chakra(arguments: argparse.Namespace) -> int:
 
 
 def _torch_csv(arguments: argparse.Namespace) -> bytes:
-    from jigsaw_opt.cli.common.output import note
-    from jigsaw_opt.cli.common.source import checked_plan
     from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH, torch_schedule
 
     form: CsvFormat = arguments.format or "compute_only"
@@ -184,9 +178,6 @@ def _torch_csv(arguments: argparse.Namespace) -> bytes:
 
 
 def _tell_others(instance: Instance, pipeline: int) -> None:
-    from jigsaw_opt.cli.common.output import note
-    from jigsaw_opt.text import agreeing
-
     others = [job.name for number, job in enumerate(instance.jobs) if number != pipeline]
     if others:
         note(f"left out: {agreeing(len(others), 'job', 'jobs')} {', '.join(others)}; the file has the pipeline alone")
@@ -194,8 +185,6 @@ def _tell_others(instance: Instance, pipeline: int) -> None:
 
 def _recomputing(stages: Sequence[int]) -> str:
     """Return which stages compute activations again, as the beginning of a sentence."""
-    from jigsaw_opt.text import agreeing, named
-
     count = len(stages)
     verb = agreeing(count, "recomputes", "recompute")
     return f"{agreeing(count, 'stage', 'stages')} {named(list(map(str, stages)), count)} {verb}"
@@ -203,8 +192,6 @@ def _recomputing(stages: Sequence[int]) -> str:
 
 def _tell_recomputed(stages: Sequence[int], whole: int, framework: str) -> None:
     """Say how far the setting of a framework for all stages is from what the plan has."""
-    from jigsaw_opt.cli.common.output import note
-
     if stages:
         others = "" if len(stages) == whole else "; the other stages, which the plan has without, will take longer"
         note(
@@ -215,9 +202,6 @@ def _tell_recomputed(stages: Sequence[int], whole: int, framework: str) -> None:
 
 def _torchtitan(arguments: argparse.Namespace) -> bytes:
     """Return the configuration, when the schedule's file beside it is written."""
-    from jigsaw_opt.cli.common.output import emit, note, require_output
-    from jigsaw_opt.cli.common.source import checked_plan, model_parts_of
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.pipeline.torch_csv import torch_schedule
     from jigsaw_opt.planning.pipeline.torchtitan import KNOWN_TORCHTITAN, torchtitan_configuration, torchtitan_names
 
@@ -246,12 +230,9 @@ def _torchtitan(arguments: argparse.Namespace) -> bytes:
 def _megatron_layout(arguments: argparse.Namespace) -> bytes:
     from shlex import quote
 
-    from jigsaw_opt.cli.common.output import note
-    from jigsaw_opt.cli.common.source import checked_plan, model_parts_of
     from jigsaw_opt.planning.pipeline.megatron import MEGATRON_RECOMPUTES, megatron_layout
     from jigsaw_opt.planning.pipeline.recognising import pipeline_of, recomputed_stages
     from jigsaw_opt.problem.task_graph import TaskGraphJob
-    from jigsaw_opt.text import counted
 
     instance, plan = checked_plan(arguments.instance, arguments.plan)
     job, layout = pipeline_of(instance, plan)
@@ -271,8 +252,6 @@ def _megatron_layout(arguments: argparse.Namespace) -> bytes:
 
 def _kinds(text: str | None) -> list[tuple[str, str]]:
     """Return patterns of names with their kinds."""
-    from jigsaw_opt.errors import UsageError
-
     found = []
     for word in [] if text is None else text.split(","):
         pattern, _, kind = word.strip().rpartition("=")
@@ -287,7 +266,6 @@ def _kinds(text: str | None) -> list[tuple[str, str]]:
 
 
 def _program(arguments: argparse.Namespace) -> bytes:
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.solvers.ilp import MOST_EXPORTED, model_document
 
@@ -309,8 +287,6 @@ def _progress() -> Callable[[int, int], None]:
     """Return what says from time to time how many rows of a program are built, and when all of a long one are."""
     from time import monotonic
 
-    from jigsaw_opt.cli.common.output import note
-
     begun = told = monotonic()
 
     def report(rows: int, most: int) -> None:
@@ -326,14 +302,11 @@ def _progress() -> Callable[[int, int], None]:
 
 def _plan(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.checking import check
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.documents import encode_plan
     from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.documents.readers.solutions import read_solution
-    from jigsaw_opt.errors import CheckFailedError
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.solvers.ilp.solution import plan_of_solution
-    from jigsaw_opt.text import counted
 
     path, instance = arguments.read_solution, instance_from(arguments.instance)
     solution = read_solution(read_text(path), str(path))

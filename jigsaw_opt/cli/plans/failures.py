@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.output import emit, ended, print_json, print_table, require_output
+from jigsaw_opt.cli.common.source import checked_plan
 from jigsaw_opt.errors import InvalidInputError, Problem, Problems
 from jigsaw_opt.text import nearest
 
@@ -55,8 +57,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Work the effects out and print them."""
-    from jigsaw_opt.cli.common.output import emit, ended, print_json, print_table, require_output
-
     require_output(arguments.output, arguments.instance, arguments.plan)
     kinds, instance, plan, rest = _asked(arguments)
     options = _options(arguments)
@@ -87,7 +87,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Plan, RemainingWork | None]:
     """Return what the arguments say; everything that is wrong with them is told at once."""
-    from jigsaw_opt.cli.common.source import checked_plan
     from jigsaw_opt.solvers.resolve.remaining import remaining_at
 
     problems, read, rest = Problems(), None, None

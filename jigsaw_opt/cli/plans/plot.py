@@ -6,7 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.common.output import emit, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
+from jigsaw_opt.cli.common.source import checked_plan, picture_of
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.text import nearest
 
 if TYPE_CHECKING:
     from jigsaw_opt.views.image import ImageForm
@@ -37,10 +41,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the plan, draw it, write it."""
-    from jigsaw_opt.cli.common.output import emit, require_output
-    from jigsaw_opt.cli.common.source import checked_plan, picture_of
-    from jigsaw_opt.errors import UsageError
-
     require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay)
     form = arguments.to or _form(arguments.output)
     if form in _IMAGES and arguments.output is None:
@@ -58,9 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _with_foreground(picture: Picture, names: str) -> Picture:
     from dataclasses import replace
 
-    from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.text import nearest
-
     chosen = frozenset(name.strip() for name in names.split(","))
     known = [job.name for job in picture.instance.jobs]
     unknown = sorted(chosen.difference(known))
@@ -74,8 +71,6 @@ def _with_foreground(picture: Picture, names: str) -> Picture:
 
 
 def _form(output: Path | None) -> str:
-    from jigsaw_opt.errors import UsageError
-
     ending = output.suffix.lower() if output else ""
     if ending not in _FORMS:
         known = ", ".join(filter(None, _FORMS))

@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.options import effort
+from jigsaw_opt.cli.common.output import ended, flush, note, print_json, print_table, require_output
 from jigsaw_opt.cli.common.parser import add_threads
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.cli.common.progress import progress
+from jigsaw_opt.errors import EngineDiedError, UsageError
+from jigsaw_opt.system.interrupts import on_interrupt
+from jigsaw_opt.text import printable
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
@@ -133,10 +137,8 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Solve, write the plan, print; a signal that comes meanwhile ends the search and nothing else."""
-    from jigsaw_opt.cli.common.output import require_output
     from jigsaw_opt.documents import load_plan
     from jigsaw_opt.instances.sources import instance_from
-    from jigsaw_opt.system.interrupts import on_interrupt
 
     # To put a new plan in the place of the old one is what --warm may be for.
     require_output(arguments.output, arguments.instance)
@@ -173,7 +175,6 @@ def _line_writer(path: Path | None) -> Iterator[Callable[[str], None] | None]:
     if path is None:
         yield None
         return
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.documents.writing import unwritable
 
     faults: list[OSError] = []
@@ -219,7 +220,6 @@ def _params(path: Path | None) -> SearchParams | None:
         return None
     import warnings
 
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.solvers.search.param_file import load_params
 
     with warnings.catch_warnings(record=True) as told:
@@ -232,8 +232,6 @@ def _params(path: Path | None) -> SearchParams | None:
 
 
 def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:
-    from jigsaw_opt.cli.common.output import flush, note
-    from jigsaw_opt.cli.common.progress import progress
     from jigsaw_opt.documents import save_plan
     from jigsaw_opt.solvers.phased import is_listed_first
 
@@ -253,9 +251,6 @@ def _finish(instance: Instance, arguments: argparse.Namespace, options: Options,
 
 def _exit_code(result: Result, output: Path | None) -> int:
     """Return what the result comes to; says so where it is no fault of the instance that there is no better one."""
-    from jigsaw_opt.cli.common.output import ended, note
-    from jigsaw_opt.errors import EngineDiedError
-
     if result.failure:
         note(f"error: {result.failure}; the result is what was known before")
         return EngineDiedError.exit_code
@@ -292,8 +287,6 @@ def _method(arguments: argparse.Namespace) -> str:
 
 
 def _print(result: Result, arguments: argparse.Namespace) -> None:
-    from jigsaw_opt.cli.common.output import note, print_json, print_table
-
     if arguments.verbose and result.moves:
         headers = ("move", "calls", "successes", "seconds", "improvement")
         rows = [(m.name, m.calls, m.successes, f"{m.seconds:.2f}", m.improvement) for m in result.moves]
@@ -338,7 +331,6 @@ def _no_plan(result: Result, arguments: argparse.Namespace) -> str:
 
 
 def _print_timeline(instance: Instance, result: Result, plan: Plan) -> None:
-    from jigsaw_opt.text import printable
     from jigsaw_opt.views.lanes import picture
     from jigsaw_opt.views.text import timeline_text
 

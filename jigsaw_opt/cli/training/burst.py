@@ -6,6 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.output import note, print_json, print_table, require_output
+from jigsaw_opt.cli.common.source import layer_graph
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+
 if TYPE_CHECKING:
     from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts
     from jigsaw_opt.planning.burst import BurstPlan, BurstSetting
@@ -55,7 +59,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan the job, print the plan and write the instance."""
-    from jigsaw_opt.cli.common.output import print_json, require_output
     from jigsaw_opt.documents import save_instance
     from jigsaw_opt.planning.burst import budget_plan, burst_instance, exact_plan, released_plan
 
@@ -77,7 +80,6 @@ def _costs(arguments: argparse.Namespace) -> BurstCosts:
     from jigsaw_opt.documents.readers.profiles.burst_costs import read_burst_costs
     from jigsaw_opt.documents.readers.profiles.deeppool import read_deeppool_runs
     from jigsaw_opt.documents.recognising import likely_form
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.burst import profiled_costs
 
     source, data = str(arguments.costs[0]), read_text(arguments.costs[0])
@@ -100,7 +102,6 @@ def _costs(arguments: argparse.Namespace) -> BurstCosts:
 
 
 def _setting(arguments: argparse.Namespace) -> BurstSetting:
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.burst import BurstSetting
 
     stated = (arguments.gpus, arguments.global_batch, arguments.bandwidth)
@@ -111,10 +112,7 @@ def _setting(arguments: argparse.Namespace) -> BurstSetting:
 
 def _measured_costs(arguments: argparse.Namespace) -> BurstCosts:
     """Return costs of layer profiles; every file's problems are collected."""
-    from jigsaw_opt.cli.common.output import note
-    from jigsaw_opt.cli.common.source import layer_graph
     from jigsaw_opt.documents.file_bytes import read_text
-    from jigsaw_opt.errors import InvalidInputError, Problem
     from jigsaw_opt.planning.burst import measured_costs
 
     setting, graphs, problems = _setting(arguments), [], list[Problem]()
@@ -151,8 +149,6 @@ def _document(plan: BurstPlan, variant: str, limit: float) -> dict[str, Any]:
 
 
 def _print(plan: BurstPlan, document: dict[str, Any]) -> None:
-    from jigsaw_opt.cli.common.output import print_table
-
     columns = zip(
         plan.costs.layers,
         document["gpus_per_layer"],

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.options import add_effort_of_all, effort
+from jigsaw_opt.cli.common.output import ended, print_json, print_table, require_output
+from jigsaw_opt.errors import Problem, UsageError
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -47,7 +49,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fill, write instance and plan, print."""
-    from jigsaw_opt.cli.common.output import ended, print_json, require_output
     from jigsaw_opt.documents import save_instance, save_plan
 
     require_output(arguments.output, arguments.instance, arguments.plan)
@@ -65,7 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _filled(arguments: argparse.Namespace) -> FillResult:
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.planning.fill import fill
 
@@ -92,8 +92,6 @@ def _number(text: str) -> Fraction | None:
 
 def _least(pairs: list[str]) -> dict[str, Fraction]:
     """Return least rates by name of the job; the name may have a ``=``."""
-    from jigsaw_opt.errors import Problem, UsageError
-
     found: dict[str, Fraction] = {}
     wrong: list[Problem] = []
     for pair in pairs:
@@ -127,8 +125,6 @@ def _document(found: FillResult) -> dict[str, Any]:
 
 
 def _print(found: FillResult) -> None:
-    from jigsaw_opt.cli.common.output import print_table
-
     rows = [(name, count, f"{count * 1e6 / found.plan.objective:.2f}") for name, count in found.iterations.items()]
     headers = ("background job", "iterations a period", "a second")
     print_table(headers, rows, right=headers[1:])

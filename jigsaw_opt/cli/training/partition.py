@@ -6,6 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.common.output import emit, print_json, print_table, require_output
+from jigsaw_opt.cli.common.source import layer_graph
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.text import agreeing, json_text
+
 if TYPE_CHECKING:
     from jigsaw_opt.planning.partition import Level, Partition
 
@@ -42,12 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the profile, cut it, print and write the stages."""
-    from jigsaw_opt.cli.common.output import emit, print_json, require_output
-    from jigsaw_opt.cli.common.source import layer_graph
     from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.planning.partition import partition
     from jigsaw_opt.planning.partition.document import partition_tree
-    from jigsaw_opt.text import json_text
 
     require_output(arguments.output, arguments.profile)
     data = read_text(arguments.profile)
@@ -71,7 +73,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _levels(arguments: argparse.Namespace) -> list[Level]:
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.partition import Level
 
     if arguments.machines is None or arguments.bandwidth is None:
@@ -91,8 +92,6 @@ def _levels(arguments: argparse.Namespace) -> list[Level]:
 
 def _positive(option: str, text: str) -> list[int]:
     """Return whole numbers above 0, separated by commas."""
-    from jigsaw_opt.errors import UsageError
-
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < int(part) < 2**53 for part in parts):
         raise UsageError(
@@ -102,8 +101,6 @@ def _positive(option: str, text: str) -> list[int]:
 
 
 def _print(found: Partition) -> None:
-    from jigsaw_opt.cli.common.output import print_table
-
     rows = [
         (
             number,
@@ -129,8 +126,6 @@ def _print(found: Partition) -> None:
 
 
 def _print_outer(found: Partition) -> None:
-    from jigsaw_opt.cli.common.output import print_table
-
     print()
     rows = [
         (stage.level, f"{stage.stages[0] + 1}–{stage.stages[1]}", stage.replicas, f"{stage.time_s:.6f}")
@@ -142,8 +137,6 @@ def _print_outer(found: Partition) -> None:
 
 def _reason(found: Partition) -> str:
     """Return what bounds the throughput."""
-    from jigsaw_opt.text import agreeing
-
     outer = [stage for stage in found.outer if stage.level == len(found.levels)]
     slowest = max(outer, key=lambda stage: stage.time_s)
     first, end = slowest.stages

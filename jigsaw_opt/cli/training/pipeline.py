@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.options import effort
+from jigsaw_opt.cli.common.output import ended, note, print_json, print_table, require_output
 from jigsaw_opt.cli.common.parser import add_threads, require_none
-from jigsaw_opt.cli.common.progress import add_progress
+from jigsaw_opt.cli.common.progress import add_progress, progress
 from jigsaw_opt.cli.training.pipeline_costs import LISTS, configure_costs, costs_of_options
 from jigsaw_opt.cli.training.pipeline_cuts import (
     CHOICES,
@@ -18,6 +19,7 @@ from jigsaw_opt.cli.training.pipeline_cuts import (
     numbers_of,
     run_cuts,
 )
+from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,8 +113,6 @@ def _configure_search(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Schedule the pipeline, print what it takes, write instance and plan."""
-    from jigsaw_opt.cli.common.output import require_output
-
     require_output(arguments.output, arguments.partition)
     require_output(arguments.plan, arguments.partition, arguments.output)
     _require_job(arguments)
@@ -129,8 +129,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _require_job(arguments: argparse.Namespace) -> None:
     """Refuse what only makes sense beside other jobs, or only alone."""
-    from jigsaw_opt.errors import UsageError
-
     if arguments.into is None:
         of_type = arguments.gpu_type is not None and arguments.stages is None
         if of_type or arguments.iterations != 1 or arguments.weight != 1:
@@ -164,7 +162,6 @@ def _require_job(arguments: argparse.Namespace) -> None:
 def _partition(arguments: argparse.Namespace) -> Partition | None:
     """Return the partition, where one is given; no costs beside it."""
     from jigsaw_opt.documents.file_bytes import read_text
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.partition.document import decode_partition
 
     given = [f"--{name.replace('_', '-')}" for name in LISTS if getattr(arguments, name) is not None]
@@ -186,7 +183,6 @@ def _partition(arguments: argparse.Namespace) -> Partition | None:
 
 def _layout(arguments: argparse.Namespace, stages: int, split: bool) -> PipelineLayout:
     """Return GPUs of the stages: in turn, or there and back for V-shaped schedules."""
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 
     gpus = stages if arguments.gpus is None else arguments.gpus
@@ -217,8 +213,6 @@ def _layout(arguments: argparse.Namespace, stages: int, split: bool) -> Pipeline
 
 
 def _run_synchronous(arguments: argparse.Namespace, partition: Partition | None) -> int:
-    from jigsaw_opt.cli.common.output import note
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.pipeline.orders import ORDERS
     from jigsaw_opt.planning.pipeline.partition_costs import costs_of
     from jigsaw_opt.planning.pipeline.schedule import require_memory
@@ -253,7 +247,6 @@ def _run_synchronous(arguments: argparse.Namespace, partition: Partition | None)
 
 
 def _run_into(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int:
-    from jigsaw_opt.cli.common.output import note, print_json
     from jigsaw_opt.documents import save_instance
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.planning.pipeline.together import add_pipeline
@@ -274,7 +267,6 @@ def _run_into(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int:
 
 
 def _run_search(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int:
-    from jigsaw_opt.cli.common.progress import progress
     from jigsaw_opt.planning.pipeline.recognising import orders_of
     from jigsaw_opt.planning.pipeline.search import search_schedule
     from jigsaw_opt.solvers.stop import interruptible
@@ -289,8 +281,6 @@ def _run_search(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int
 
 
 def _without_plan(arguments: argparse.Namespace, result: Result) -> int:
-    from jigsaw_opt.cli.common.output import ended, note, print_json
-
     if arguments.json:
         print_json({"schedule": "search", "status": result.status, "bound": result.bound})
     note(f"{result.status}: {'; '.join(map(str, result.conflicts)) or 'no schedule was found in time'}")
@@ -302,7 +292,6 @@ def _finish(
     arguments: argparse.Namespace, pipeline: PipelineProblem, orders: Orders, found: tuple[Instance, Result] | None
 ) -> int:
     """Print and write a synchronous schedule."""
-    from jigsaw_opt.cli.common.output import ended
     from jigsaw_opt.planning.pipeline.schedule import schedule_of
 
     schedule = schedule_of(pipeline, orders, arguments.name, arguments.schedule)
@@ -334,7 +323,6 @@ def _finish(
 
 
 def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> int:
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.pipeline.asynchronous import asynchronous
     from jigsaw_opt.planning.pipeline.partition_costs import async_stages, stages_of
 
@@ -388,8 +376,6 @@ def _write(arguments: argparse.Namespace, instance: Instance, plan: Plan) -> Non
 def _print(
     arguments: argparse.Namespace, document: dict[str, Any], headers: Sequence[str], rows: Sequence[Sequence[object]]
 ) -> None:
-    from jigsaw_opt.cli.common.output import print_json, print_table
-
     if arguments.json:
         print_json(document)
         return

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.errors import UsageError
+
 if TYPE_CHECKING:
     from jigsaw_opt.planning.pipeline.stages import PipelineCosts
 
@@ -41,7 +43,6 @@ def configure_costs(group: argparse._ArgumentGroup) -> None:
 
 def costs_of_options(arguments: argparse.Namespace) -> PipelineCosts:
     """Return the costs that the options state; a single value is for all stages."""
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.pipeline.stages import PipelineCosts
 
     values = {name: _numbers(arguments, name) for name in LISTS}
@@ -56,8 +57,6 @@ def costs_of_options(arguments: argparse.Namespace) -> PipelineCosts:
 
 
 def _numbers(arguments: argparse.Namespace, name: str) -> tuple[int, ...]:
-    from jigsaw_opt.errors import UsageError
-
     text = getattr(arguments, name)
     if text is None:
         return ()

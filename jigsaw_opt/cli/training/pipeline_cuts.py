@@ -8,6 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.options import effort
+from jigsaw_opt.cli.common.output import emit, ended, note, print_json, print_table, require_output
+from jigsaw_opt.cli.common.progress import progress
+from jigsaw_opt.cli.common.source import layer_graph
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.text import counted, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,17 +101,12 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     """Read a profile, search, print what was found, write instance and plan."""
     from dataclasses import replace
 
-    from jigsaw_opt.cli.common.output import emit, ended, note, require_output
-    from jigsaw_opt.cli.common.progress import progress
-    from jigsaw_opt.cli.common.source import layer_graph
     from jigsaw_opt.documents import encode_instance, encode_plan
     from jigsaw_opt.documents.file_bytes import read_text
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.joint import plan_pipeline
     from jigsaw_opt.planning.joint.comparison import partition_of, step_range_us
     from jigsaw_opt.planning.partition.document import partition_tree
     from jigsaw_opt.solvers.stop import interruptible
-    from jigsaw_opt.text import json_text
 
     require_output(arguments.cuts, arguments.partition, arguments.output, arguments.plan)
     if arguments.partition is None:
@@ -146,8 +146,6 @@ def run_cuts(arguments: argparse.Namespace) -> int:
 
 def _require_split(arguments: argparse.Namespace, graph: LayerGraph) -> None:
     """Refuse what says nothing of whole backward passes, where the profile is too coarse for others."""
-    from jigsaw_opt.errors import UsageError
-
     if arguments.backward == "combined":
         if arguments.first_stage is not None or arguments.baseline in ("zb-h1", "zb-h2"):
             raise UsageError(
@@ -175,7 +173,6 @@ def _require_split(arguments: argparse.Namespace, graph: LayerGraph) -> None:
 
 
 def _choices(arguments: argparse.Namespace) -> PipelineChoices:
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.joint import PipelineChoices
 
     if arguments.placement is not None and max(arguments.virtual or (1,)) == 1:
@@ -199,9 +196,7 @@ def _choices(arguments: argparse.Namespace) -> PipelineChoices:
 
 
 def _print(arguments: argparse.Namespace, found: JointPlan, scatter: tuple[int, int] | None) -> None:
-    from jigsaw_opt.cli.common.output import print_json
     from jigsaw_opt.planning.joint.comparison import baseline_us
-    from jigsaw_opt.text import counted
 
     document = _document(found) | ({} if scatter is None else {"makespan_range_us": list(scatter)})
     other = None
@@ -260,8 +255,6 @@ def _document(found: JointPlan) -> dict[str, Any]:
 
 
 def _print_tables(document: dict[str, Any]) -> None:
-    from jigsaw_opt.cli.common.output import print_table
-
     rows = []
     for number, stage in enumerate(document["stages"]):
         names, whole = stage["layers"], stage["backward_us"] + (stage["weight_us"] or 0)

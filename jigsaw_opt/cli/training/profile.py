@@ -7,7 +7,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.output import emit, note, require_output
 from jigsaw_opt.cli.common.progress import add_progress, logged_progress
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.text import readable
 
 if TYPE_CHECKING:
     from jigsaw_opt.executor.profiling import ModelProfile
@@ -65,7 +68,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print, write."""
-    from jigsaw_opt.cli.common.output import require_output
     from jigsaw_opt.cli.training.profile_report import print_report
     from jigsaw_opt.executor import require_torch
 
@@ -81,7 +83,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write(arguments: argparse.Namespace, measured: ModelProfile, model: Model) -> None:
-    from jigsaw_opt.cli.common.output import emit, note
     from jigsaw_opt.documents import encode_layers, encode_model
 
     if arguments.to == "model":
@@ -130,7 +131,6 @@ def _measured(
 
 def _tell(measured: ModelProfile, lacks_entry: bool) -> None:
     """Say what makes a profile less useful."""
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.executor.profiling import told_wide
 
     if measured.wide_levels:
@@ -148,9 +148,7 @@ def _cuts(text: str | None) -> list[str] | int | None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.solvers.options import Options
-    from jigsaw_opt.text import readable
 
     for name in _COUNTS:
         if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
@@ -183,8 +181,6 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _given(pairs: list[str]) -> dict[str, Any]:
     """Return arguments as JSON values; what is no JSON is a string."""
-    from jigsaw_opt.errors import UsageError
-
     given: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

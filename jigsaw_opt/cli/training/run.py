@@ -7,7 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.options import warn_of_levels
+from jigsaw_opt.cli.common.output import emit, ended, goes_on_from, note, require_output
 from jigsaw_opt.cli.common.progress import add_progress, logged_progress
+from jigsaw_opt.cli.common.source import checked_plan, partition_of_pipeline
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
     from jigsaw_opt.executor.replay.records import InterruptedRunError
@@ -98,9 +103,6 @@ def _configure_training(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry the plan out, print the summary, write the replay."""
-    from jigsaw_opt.cli.common.options import warn_of_levels
-    from jigsaw_opt.cli.common.output import ended, goes_on_from, require_output
-    from jigsaw_opt.cli.common.source import checked_plan
     from jigsaw_opt.executor import require_torch
     from jigsaw_opt.executor.replay.records import InterruptedRunError
 
@@ -128,7 +130,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _parts(path: Path, instance: Instance, plan: Plan) -> dict[str, Any]:
     """Return stages of a pipeline by its partition, and the first module of each but the first."""
-    from jigsaw_opt.cli.common.source import partition_of_pipeline
     from jigsaw_opt.planning.pipeline.recognising import pipeline_of
     from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule
 
@@ -140,8 +141,6 @@ def _parts(path: Path, instance: Instance, plan: Plan) -> dict[str, Any]:
 
 def _kept(interrupted: InterruptedRunError, arguments: argparse.Namespace) -> str:
     """Return what an interrupted run has kept, and how to go on."""
-    from jigsaw_opt.text import named
-
     measured = "nothing was measured" if interrupted.found is None else "what was measured is told above"
     if interrupted.saved is None:
         return f"{measured}; no worker is saved: --checkpoint DIR keeps them, to go on with --resume"
@@ -154,7 +153,6 @@ def _kept(interrupted: InterruptedRunError, arguments: argparse.Namespace) -> st
 
 def _write(found: Replay | None, arguments: argparse.Namespace) -> None:
     """Write what was measured, and print its summary; None, in all processes of torchrun but the first, is nothing."""
-    from jigsaw_opt.cli.common.output import emit
     from jigsaw_opt.cli.training.run_report import print_replay
     from jigsaw_opt.documents.replay import encode_replay
 
@@ -169,8 +167,6 @@ def _write(found: Replay | None, arguments: argparse.Namespace) -> None:
 
 def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:
     """Return the instance, and the path of the plan."""
-    from jigsaw_opt.errors import UsageError
-
     given = [source for source in (arguments.instance, arguments.first, arguments.second) if source is not None]
     if len(given) != 2:
         raise UsageError(
@@ -181,7 +177,6 @@ def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:
 
 def _warn_of_estimates(instance: Instance) -> None:
     """Say which models have times that nobody measured, so that the plan's times may be far from those of a run."""
-    from jigsaw_opt.cli.common.output import note
     from jigsaw_opt.instances.profiles import is_estimate
     from jigsaw_opt.problem.job import Job
 
@@ -193,10 +188,7 @@ def _warn_of_estimates(instance: Instance) -> None:
 
 def _say_who_has_own_settings(arguments: argparse.Namespace, instance: Instance) -> None:
     """Say which jobs do not heed settings of training that were given; raise `UsageError` where none does."""
-    from jigsaw_opt.cli.common.output import note
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.problem.job import Job
-    from jigsaw_opt.text import named
 
     jobs = [job for job in instance.jobs if isinstance(job, Job)]
     in_stages = [job.name for job in instance.jobs if not isinstance(job, Job)]
@@ -223,7 +215,6 @@ def _say_who_has_own_settings(arguments: argparse.Namespace, instance: Instance)
 
 
 def _run(arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: Plan) -> Replay | None:
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.executor.replay.request import ReplayRequest
     from jigsaw_opt.executor.run_plan import run_plan
 
@@ -251,7 +242,6 @@ def _is_unlimited(arguments: argparse.Namespace) -> bool:
 
 def _settings(arguments: argparse.Namespace) -> ReplaySettings:
     """Return how to carry it out; what is out of range is told before any file is read."""
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.executor.replay.request import ReplaySettings
 
     repeats = arguments.repeats

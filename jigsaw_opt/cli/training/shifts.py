@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.options import add_effort_of_all, effort
+from jigsaw_opt.cli.common.output import ended, print_json, print_table, require_output
+from jigsaw_opt.cli.common.source import checked_plan
+from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.planning.shifts.comparison import Comparison
@@ -38,8 +41,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, write the plan with ratios, print."""
-    from jigsaw_opt.cli.common.output import ended, print_json, require_output
-    from jigsaw_opt.cli.common.source import checked_plan
     from jigsaw_opt.documents import save_instance, save_plan
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.planning.shifts.comparison import compare
@@ -63,8 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> Options:
-    from jigsaw_opt.errors import UsageError
-
     low = {"--placements": (arguments.placements, 0), "--most": (arguments.most, 1), "--grid": (arguments.grid, 1)}
     for name, (value, least) in low.items():
         if value is not None and value < least:
@@ -117,8 +116,6 @@ def _print(instance: Instance, found: Comparison) -> None:
 
 
 def _print_links(told: dict[str, Any]) -> None:
-    from jigsaw_opt.cli.common.output import print_table
-
     headers = ("link", "jobs", "load %", "compatibility", "with shifts", "shifts by")
     rows = []
     for link in told["links"]:
@@ -135,8 +132,6 @@ def _print_links(told: dict[str, Any]) -> None:
 
 
 def _print_jobs(told: dict[str, Any]) -> None:
-    from jigsaw_opt.cli.common.output import print_table
-
     headers = ("job", "alone us", "fair", "shifted", "common period", "with ratios", "ratio", "shift us")
     keys = ("fair_us", "shifted_us", "period_us", "ratios_us")
     rows = []
