@@ -28,6 +28,10 @@ __all__ = [
     "WrongPlanError",
     "argument",
     "kind_of",
+    "malformed",
+    "missing_option",
+    "not_together",
+    "out_of_range",
     "reason_of",
     "require_a",
     "spelled_by",
@@ -189,6 +193,26 @@ class UsageError(JigsawError):
     def problems_of(self, where: str) -> list[Problem]:
         """Return its problems as those of an input or an option; their messages name the arguments."""
         return [Problem(where, told, code=problem.code) for told, problem in zip(self.args, self.problems, strict=True)]
+
+
+def missing_option(path: str, told: str) -> UsageError:
+    """Return the error of an argument, called `path`, that is missing or needs another one beside it."""
+    return UsageError(told, code="missing-option", path=path)
+
+
+def not_together(path: str, told: str) -> UsageError:
+    """Return the error of an argument that another one excludes."""
+    return UsageError(told, code="not-together", path=path)
+
+
+def malformed(path: str, told: str) -> UsageError:
+    """Return the error of a text that breaks the grammar of its argument."""
+    return UsageError(told, code="malformed", path=path)
+
+
+def out_of_range(path: str, told: str) -> UsageError:
+    """Return the error of a number that is too small, too large or not finite."""
+    return UsageError(told, code="out-of-range", path=path)
 
 
 class InvalidInputError(JigsawError):

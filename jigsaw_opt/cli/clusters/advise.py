@@ -14,7 +14,7 @@ from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, inputs_o
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_json, print_table
 from jigsaw_opt.cli.common.sweeping import configure_engine, engine_of, reporter
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import out_of_range
 from jigsaw_opt.system.interrupts import interrupt_flag
 from jigsaw_opt.text import json_text
 
@@ -118,9 +118,7 @@ def _seeds(text: str | None) -> Sequence[int] | None:
 
 def _limit_s(seconds: float | None) -> float:
     if seconds is not None and not seconds > 0:
-        raise UsageError(
-            f"--time-limit is a number of seconds above 0, not {seconds}", code="out-of-range", path="--time-limit"
-        )
+        raise out_of_range("--time-limit", f"--time-limit is a number of seconds above 0, not {seconds}")
     return math.inf if seconds is None else seconds
 
 

@@ -13,7 +13,7 @@ from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, inputs_o
 from jigsaw_opt.cli.clusters.simulate_sweep import configure_sweep, run_simulations
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_json, print_table
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import missing_option, out_of_range
 from jigsaw_opt.system.interrupts import interrupt_flag
 from jigsaw_opt.text import counted
 
@@ -113,19 +113,13 @@ def _require_one(arguments: argparse.Namespace) -> None:
     """Refuse what only a sweep has."""
     given = (arguments.seeds, arguments.jobs, arguments.address)
     if len(arguments.workload) > 1 or len(arguments.policy) > 1 or given != (None, None, None):
-        raise UsageError(
-            "several workloads, policies or seeds, --jobs and --address are for --sweep",
-            code="missing-option",
-            path="--sweep",
-        )
+        raise missing_option("--sweep", "several workloads, policies or seeds, --jobs and --address are for --sweep")
 
 
 def _until_us(hours: float | None) -> int | None:
     if hours is not None and not 0 <= hours <= _MOST_HOURS:
-        raise UsageError(
-            f"--until is a number of hours of at least 0 and at most {_MOST_HOURS:g}, not {hours}",
-            code="out-of-range",
-            path="--until",
+        raise out_of_range(
+            "--until", f"--until is a number of hours of at least 0 and at most {_MOST_HOURS:g}, not {hours}"
         )
     return None if hours is None else round(hours * 3_600_000_000)
 

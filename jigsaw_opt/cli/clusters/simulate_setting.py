@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.output import note
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import malformed
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.workload import TraceJob
@@ -165,6 +165,4 @@ def seeds_of(text: str) -> list[int]:
     try:
         return [int(seed) for seed in text.split(",")]
     except ValueError as error:
-        raise UsageError(
-            f"--seeds are whole numbers between commas, not {text!r}", code="malformed", path="--seeds"
-        ) from error
+        raise malformed("--seeds", f"--seeds are whole numbers between commas, not {text!r}") from error

@@ -12,7 +12,7 @@ from jigsaw_opt.cli.clusters.simulate_setting import inputs_of, seeds_of, tell_r
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import goes_on_from, note, print_table
 from jigsaw_opt.cli.common.sweeping import Rows, configure_engine, engine_of, run_sweep
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import not_together
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.task import SweepTask
@@ -44,10 +44,8 @@ def run_simulations(arguments: argparse.Namespace, base: Mapping[str, Any]) -> i
     from jigsaw_opt.sweeps.simulations import SIMULATIONS, simulations
 
     if arguments.until is not None or arguments.resume:
-        raise UsageError(
-            "a sweep runs every simulation to its end, and goes on by itself: no --until or --resume",
-            code="not-together",
-            path="--sweep",
+        raise not_together(
+            "--sweep", "a sweep runs every simulation to its end, and goes on by itself: no --until or --resume"
         )
     goes_on_from(arguments.output / ROWS)
     # A sweep goes on from its own rows.

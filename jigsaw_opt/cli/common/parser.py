@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jigsaw_opt import __version__
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import not_together
 from jigsaw_opt.text import nearest, printable, suggestion
 
-__all__ = ["Parser", "add_threads", "file_or_stdout", "parser_of", "require_none"]
+__all__ = ["Parser", "add_threads", "file_or_stdout", "option_of", "parser_of", "require_none"]
 
 _MEASURED = re.compile(r"[0-9.]+ ?[A-Za-z]+")
 
@@ -80,14 +80,17 @@ def add_threads(parser: argparse._ActionsContainer, told: str) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help=told)
 
 
+def option_of(name: str) -> str:
+    """Return how an argument of this name is written: `time_limit` as ``--time-limit``."""
+    return "--" + name.replace("_", "-")
+
+
 def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
     """Refuse options that say nothing here."""
     values = {name: getattr(arguments, name) for name in names}
-    given = [
-        f"--{name.replace('_', '-')}" for name, value in values.items() if value is not None and value is not False
-    ]
+    given = [option_of(name) for name, value in values.items() if value is not None and value is not False]
     if given:
-        raise UsageError(f"{why}; leave out {', '.join(given)}", code="not-together", path=", ".join(given))
+        raise not_together(", ".join(given), f"{why}; leave out {', '.join(given)}")
 
 
 def parser_of(modules: Mapping[str, str]) -> argparse.ArgumentParser:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jigsaw_opt.cli.common.output import ended, flush, note, print_json
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import missing_option, not_together
 from jigsaw_opt.system.interrupts import interrupt_flag
 
 if TYPE_CHECKING:
@@ -39,22 +39,18 @@ def engine_of(arguments: argparse.Namespace) -> SweepEngine:
         from jigsaw_opt.sweeps.engine_ray import RayEngine
 
         if arguments.jobs is not None:
-            raise UsageError(
-                "--jobs is for --engine local; a Ray cluster runs as many solves as it has cores for",
-                code="not-together",
-                path="--jobs",
+            raise not_together(
+                "--jobs", "--jobs is for --engine local; a Ray cluster runs as many solves as it has cores for"
             )
         if arguments.address is None:
-            raise UsageError(
-                "--engine ray needs the --address of a cluster, as in 10.0.0.1:6379, or auto",
-                code="missing-option",
-                path="--address",
+            raise missing_option(
+                "--address", "--engine ray needs the --address of a cluster, as in 10.0.0.1:6379, or auto"
             )
         return RayEngine(arguments.address, arguments.threads)
     from jigsaw_opt.sweeps.engine_local import LocalEngine
 
     if arguments.address is not None:
-        raise UsageError("--address is for --engine ray", code="not-together", path="--address")
+        raise not_together("--address", "--address is for --engine ray")
     return LocalEngine(1 if arguments.jobs is None else arguments.jobs)
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.options import add_depth, warn_of_spb
 from jigsaw_opt.cli.common.output import emit, note, require_output
-from jigsaw_opt.cli.common.parser import file_or_stdout
-from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError
+from jigsaw_opt.cli.common.parser import file_or_stdout, option_of
+from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError, malformed, missing_option, out_of_range
 from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
@@ -171,21 +171,18 @@ def run(arguments: argparse.Namespace) -> int:
         emit(encode_instance(_shop(arguments)), arguments.output)
         return 0
     if arguments.gpu_type is None:
-        raise UsageError("give --gpu-type: what the profile was measured on", code="missing-option", path="--gpu-type")
+        raise missing_option("--gpu-type", "give --gpu-type: what the profile was measured on")
     arguments.gpu_type = type_name(arguments.gpu_type)
     if arguments.iterations is None:
         arguments.iterations = 1 if arguments.format == "chakra" else 3
     for name in (*_COUNTS, *(each for each in (*_ESTIMATE, "state_factor") if getattr(arguments, each) is not None)):
         if not 1 <= getattr(arguments, name) <= _LARGEST:
-            raise UsageError(
-                f"--{name.replace('_', '-')} is from 1 to 2^53 - 1, not {getattr(arguments, name)}",
-                code="out-of-range",
-                path=f"--{name.replace('_', '-')}",
+            raise out_of_range(
+                option_of(name),
+                f"{option_of(name)} is from 1 to 2^53 - 1, not {getattr(arguments, name)}",
             )
     if not 0 <= arguments.latency_us <= _LARGEST:
-        raise UsageError(
-            f"--latency-us is from 0 to 2^53 - 1, not {arguments.latency_us}", code="out-of-range", path="--latency-us"
-        )
+        raise out_of_range("--latency-us", f"--latency-us is from 0 to 2^53 - 1, not {arguments.latency_us}")
     _check_options(arguments)
     if arguments.to == "layers":
         emit(encode_layers(_layers(arguments)), arguments.output)
@@ -209,7 +206,7 @@ def _shop(arguments: argparse.Namespace) -> Instance:
 
     own = {"command", "debug", "default_of", "format", "profiles", "name", "output", "run"}
     given = [name for name, value in vars(arguments).items() if name not in own and value != arguments.default_of(name)]
-    options = [f"--{name.replace('_', '-')}" for name in given]
+    options = [option_of(name) for name in given]
     wrong = [Problem(option, f"{option} does not go with jsplib", code="not-together") for option in options]
     if len(arguments.profiles) > 1:
         wrong.append(Problem("FILE", "jsplib takes one file", code="wrong-count"))
@@ -229,7 +226,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
     wrong = []
     for name, of in owned:
         if getattr(arguments, name) and arguments.format != of:
-            option = f"--{name.replace('_', '-')}"
+            option = option_of(name)
             wrong.append(Problem(option, f"{option} is of {of}, not of {arguments.format}", code="not-together"))
     if arguments.format == "deeppool" and arguments.batch is None:
         wrong.append(
@@ -373,9 +370,7 @@ def _read(data: bytes, source: str, arguments: argparse.Namespace) -> Model:
         return read_kineto(data, gpu_type, tell=note, **_stated(arguments), **common)
     if arguments.format == "huggingface":
         if segments < 1:
-            raise UsageError(
-                f"a model needs at least 1 segment, not {segments}", code="out-of-range", path="--segments"
-            )
+            raise out_of_range("--segments", f"a model needs at least 1 segment, not {segments}")
         return read_model(
             data, {gpu_type: _gpu(arguments)}, arguments.batch, tokens=arguments.tokens, tell=note, **common
         )
@@ -408,8 +403,6 @@ def _sizes(option: str, words: Sequence[str]) -> dict[str, int]:
     for word in words:
         name, _, size = word.rpartition("=")
         if not name or name in stated or not size.isascii() or not size.isdecimal() or len(size) > _LONGEST:
-            raise UsageError(
-                f"--{option} takes LAYER=BYTES, each layer once; not {word!r}", code="malformed", path=f"--{option}"
-            )
+            raise malformed(f"--{option}", f"--{option} takes LAYER=BYTES, each layer once; not {word!r}")
         stated[name] = int(size)
     return stated

@@ -13,7 +13,7 @@ from jigsaw_opt.cli.clusters.simulate_setting import add_too_wide
 from jigsaw_opt.cli.common.options import add_depth, warn_of_spb
 from jigsaw_opt.cli.common.output import answer, emit, note, print_json, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, malformed, missing_option
 from jigsaw_opt.text import named, readable
 
 if TYPE_CHECKING:
@@ -87,9 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.simulation.inputs.own_jobs import own_instance
 
     if arguments.json and arguments.output is None:
-        raise UsageError(
-            "--json prints what was assumed, so the instance goes to a file: -o", code="missing-option", path="--json"
-        )
+        raise missing_option("--json", "--json prints what was assumed, so the instance goes to a file: -o")
     files = [word.partition("=")[2] for word in arguments.profile]
     require_output(arguments.output, arguments.jobs, arguments.link, *files)
     _ask(arguments)
@@ -117,9 +115,7 @@ def _ask(arguments: argparse.Namespace) -> None:
     if arguments.job or arguments.jobs:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(
-            "no jobs: give --job NAME:MODEL:WORKERS:ITERATIONS, or --jobs FILE", code="missing-option", path="--job"
-        )
+        raise missing_option("--job", "no jobs: give --job NAME:MODEL:WORKERS:ITERATIONS, or --jobs FILE")
     if arguments.cluster is None:
         arguments.cluster = answer(f"cluster, SERVERSxGPUS:TYPE [{_CLUSTER}]: ") or None
     known = ", ".join((*ARCHITECTURES, *(word.partition("=")[0] for word in arguments.profile)))
@@ -238,7 +234,7 @@ def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
 
     name, _, file = word.partition("=")
     if not name or not file or name in known:
-        raise UsageError(f"a profile is NAME=FILE, each name once, not {word!r}", code="malformed", path="--profile")
+        raise malformed("--profile", f"a profile is NAME=FILE, each name once, not {word!r}")
     tree = parsed(read_text(file), readable(file), _require_object)
     return {name: tree}
 

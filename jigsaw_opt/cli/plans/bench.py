@@ -13,7 +13,7 @@ from jigsaw_opt.cli.common.progress import add_progress
 from jigsaw_opt.cli.common.sweeping import Rows, configure_engine, engine_of, run_sweep
 from jigsaw_opt.cli.plans.bench_against import Gate, configure_gate
 from jigsaw_opt.cli.plans.check import CHECK_FAILED
-from jigsaw_opt.errors import MissingEngineError, Problems, UsageError
+from jigsaw_opt.errors import MissingEngineError, Problems, missing_option
 
 HELP = "measure solvers on instances"
 EXAMPLE = "jigsaw bench tiny --time-limits 10 -o results"
@@ -146,10 +146,8 @@ def _compare(arguments: argparse.Namespace, problems: Problems, gate: Gate | Non
 
     rows: Rows = ()
     if arguments.against is None:
-        raise UsageError(
-            "nothing to solve: name instances, or older runs to compare with (--against DIR|FILE)",
-            code="missing-option",
-            path="instance",
+        raise missing_option(
+            "instance", "nothing to solve: name instances, or older runs to compare with (--against DIR|FILE)"
         )
     with problems.of("-o"):
         rows = [*read_rows(rows_path(arguments.output), is_row, note).values()]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import isfinite
 from typing import TYPE_CHECKING, TypeVar, get_args
 
-from jigsaw_opt.errors import InvalidInputError, MissingEngineError, Problem, Problems, UsageError
+from jigsaw_opt.errors import InvalidInputError, MissingEngineError, Problem, Problems, UsageError, malformed
 from jigsaw_opt.text import nearest, readable, suggestion
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _seed(text: str) -> int:
     try:
         seed = int(text)
     except ValueError as error:
-        raise UsageError(f"a seed is a whole number, not {text!r}", code="malformed", path="--seeds") from error
+        raise malformed("--seeds", f"a seed is a whole number, not {text!r}") from error
     return Options(seed=seed).seed
 
 
@@ -102,7 +102,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not (isfinite(seconds) and seconds >= 0):
-        raise UsageError(f"a time limit is a number of seconds, not {text!r}", code="malformed", path="--time-limits")
+        raise malformed("--time-limits", f"a time limit is a number of seconds, not {text!r}")
     return seconds
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.common.output import emit, print_json, require_output
 from jigsaw_opt.cli.common.source import checked_plan
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, missing_option
 from jigsaw_opt.text import named, suggestion
 
 if TYPE_CHECKING:
@@ -43,9 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.instance)
     require_output(arguments.output, arguments.instance, arguments.plan)
     if arguments.output is not None and arguments.job is None:
-        raise UsageError(
-            "-o draws the critical chain of a job of a plan, which is missing", code="missing-option", path="-o"
-        )
+        raise missing_option("-o", "-o draws the critical chain of a job of a plan, which is missing")
     if folder.is_dir():
         if arguments.job is not None:
             raise UsageError(
@@ -55,9 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
         return _of_simulation(folder, arguments.plan, arguments.json)
     if arguments.plan is None:
-        raise UsageError(
-            f"a plan is missing; {folder} is no folder of a simulation", code="missing-option", path="plan"
-        )
+        raise missing_option("plan", f"a plan is missing; {folder} is no folder of a simulation")
     return _of_plan(arguments)
 
 

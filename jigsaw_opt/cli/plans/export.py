@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.common.output import emit, note, require_output
-from jigsaw_opt.cli.common.parser import file_or_stdout
+from jigsaw_opt.cli.common.parser import file_or_stdout, option_of
 from jigsaw_opt.cli.common.source import checked_plan, model_parts_of, picture_of
-from jigsaw_opt.errors import CheckFailedError, UsageError
+from jigsaw_opt.errors import CheckFailedError, UsageError, malformed, missing_option, not_together
 from jigsaw_opt.text import agreeing, counted, named
 
 if TYPE_CHECKING:
@@ -93,25 +93,17 @@ def run(arguments: argparse.Namespace) -> int:
         require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay, arguments.read_solution)
     planned = ("perfetto", "chakra", *_PIPELINES)
     if arguments.to in planned and arguments.plan is None:
-        raise UsageError(
-            f"{arguments.to} needs a plan: jigsaw export INSTANCE PLAN --to {arguments.to} -o FILE",
-            code="missing-option",
-            path="--to",
+        raise missing_option(
+            "--to", f"{arguments.to} needs a plan: jigsaw export INSTANCE PLAN --to {arguments.to} -o FILE"
         )
     if arguments.to not in planned and arguments.plan is not None:
-        raise UsageError(f"a plan goes with {_formats(planned)} only", code="not-together", path="--to")
+        raise not_together("--to", f"a plan goes with {_formats(planned)} only")
     for option, formats in _ONLY.items():
         if getattr(arguments, option) is not None and arguments.to not in formats:
-            raise UsageError(
-                f"--{option.replace('_', '-')} goes with {_formats(formats)} only",
-                code="not-together",
-                path=f"--{option.replace('_', '-')}",
-            )
+            raise not_together(option_of(option), f"{option_of(option)} goes with {_formats(formats)} only")
     if arguments.to in _OF_STAGES and arguments.partition is None:
-        raise UsageError(
-            f"{arguments.to} has the modules of each stage: give the partition, --partition FILE",
-            code="missing-option",
-            path="--partition",
+        raise missing_option(
+            "--partition", f"{arguments.to} has the modules of each stage: give the partition, --partition FILE"
         )
     if arguments.to == "chakra":
         return _chakra(arguments)
@@ -206,11 +198,7 @@ def _torchtitan(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.planning.pipeline.torchtitan import KNOWN_TORCHTITAN, torchtitan_configuration, torchtitan_names
 
     if arguments.output is None or arguments.output.suffix in ("", ".csv"):
-        raise UsageError(
-            "torchtitan writes a configuration, and a schedule beside it: give -o FILE.toml",
-            code="missing-option",
-            path="-o",
-        )
+        raise missing_option("-o", "torchtitan writes a configuration, and a schedule beside it: give -o FILE.toml")
     csv = arguments.output.with_suffix(".csv")
     require_output(csv, arguments.instance, arguments.plan, arguments.partition, arguments.layers)
     instance, plan = checked_plan(arguments.instance, arguments.plan)
@@ -256,11 +244,7 @@ def _kinds(text: str | None) -> list[tuple[str, str]]:
     for word in [] if text is None else text.split(","):
         pattern, _, kind = word.strip().rpartition("=")
         if not pattern:
-            raise UsageError(
-                f"--layout-of takes PATTERN=KIND, as in 'blocks.*=t,head=L', not {word!r}",
-                code="malformed",
-                path="--layout-of",
-            )
+            raise malformed("--layout-of", f"--layout-of takes PATTERN=KIND, as in 'blocks.*=t,head=L', not {word!r}")
         found.append((pattern, kind))
     return found
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.cli.common.output import emit, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
 from jigsaw_opt.cli.common.source import checked_plan, picture_of
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, missing_option, not_together
 from jigsaw_opt.text import nearest
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
     require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay)
     form = arguments.to or _form(arguments.output)
     if form in _IMAGES and arguments.output is None:
-        raise UsageError(f"a picture in {form.upper()} needs a file: -o FILE.{form}", code="missing-option", path="-o")
+        raise missing_option("-o", f"a picture in {form.upper()} needs a file: -o FILE.{form}")
     if arguments.foreground is not None and arguments.replay is not None:
-        raise UsageError("--foreground is about a plan; leave out --replay", code="not-together", path="--foreground")
+        raise not_together("--foreground", "--foreground is about a plan; leave out --replay")
     instance, plan = checked_plan(arguments.instance, arguments.plan)
     picture = picture_of(instance, plan, arguments.replay)
     if arguments.foreground is not None:

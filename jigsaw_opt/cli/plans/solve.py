@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.options import effort
 from jigsaw_opt.cli.common.output import ended, flush, note, print_json, print_table, require_output
-from jigsaw_opt.cli.common.parser import add_threads
+from jigsaw_opt.cli.common.parser import add_threads, option_of
 from jigsaw_opt.cli.common.progress import progress
-from jigsaw_opt.errors import EngineDiedError, UsageError
+from jigsaw_opt.errors import EngineDiedError, malformed, missing_option, not_together
 from jigsaw_opt.system.interrupts import on_interrupt
 from jigsaw_opt.text import printable
 
@@ -206,7 +206,7 @@ def _parameter(text: str) -> tuple[str, Parameter]:
     """Return a name and its value: an integer, a number, true or false, or else text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise UsageError(f"--engine-parameter is NAME=VALUE, not {text!r}", code="malformed", path="--engine-parameter")
+        raise malformed("--engine-parameter", f"--engine-parameter is NAME=VALUE, not {text!r}")
     if value in ("true", "false"):
         return name, value == "true"
     for kind in (int, float):
@@ -263,11 +263,9 @@ def _exit_code(result: Result, output: Path | None) -> int:
 def _require_warm(arguments: argparse.Namespace) -> None:
     """Refuse options that do not go together, and those that make sense with an old plan only, or without one."""
     if arguments.warm is None and (arguments.fix_placement or arguments.fix_before is not None):
-        raise UsageError(
-            "--fix-placement and --fix-before need an old plan: --warm PLAN", code="missing-option", path="--warm"
-        )
+        raise missing_option("--warm", "--fix-placement and --fix-before need an old plan: --warm PLAN")
     if arguments.phased and arguments.solver not in ("auto", "phased"):
-        raise UsageError("a phased plan is made without --solver", code="not-together", path="--solver")
+        raise not_together("--solver", "a phased plan is made without --solver")
 
 
 def _solved(
@@ -321,7 +319,7 @@ def _no_plan(result: Result, arguments: argparse.Namespace) -> str:
     if result.stopped_by == "completed":
         limits = [] if limits else ["time_limit"]  # Without a limit, the search ends by itself.
     larger = "a larger" if result.stopped_by == "time" else "a"
-    more = [f"{larger} --{name.replace('_', '-')}" for name in limits] + ["another --seed"]
+    more = [f"{larger} {option_of(name)}" for name in limits] + ["another --seed"]
     ruled_out = f" among {result.ruled_out} there is none, which is proven;" if result.ruled_out else ""
     if _method(arguments) == "auto":
         return f"no plan was found;{ruled_out} {' or '.join(more)} may find one"

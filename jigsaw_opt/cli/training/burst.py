@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.output import note, print_json, print_table, require_output
 from jigsaw_opt.cli.common.source import layer_graph
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, missing_option, not_together
 
 if TYPE_CHECKING:
     from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts
@@ -92,11 +92,7 @@ def _costs(arguments: argparse.Namespace) -> BurstCosts:
         )
     if data.lstrip().startswith(b"{"):
         if any(value is not None for value in stated) or arguments.released_costs:
-            raise UsageError(
-                "a document of costs states GPUs, batch and rates; leave these options out",
-                code="not-together",
-                path="--gpus",
-            )
+            raise not_together("--gpus", "a document of costs states GPUs, batch and rates; leave these options out")
         return read_burst_costs(data, source=source)
     return profiled_costs(read_deeppool_runs(data, source=source), _setting(arguments))
 
@@ -106,7 +102,7 @@ def _setting(arguments: argparse.Namespace) -> BurstSetting:
 
     stated = (arguments.gpus, arguments.global_batch, arguments.bandwidth)
     if any(value is None for value in stated):
-        raise UsageError("a profile needs --gpus, --global-batch and --bandwidth", code="missing-option", path="--gpus")
+        raise missing_option("--gpus", "a profile needs --gpus, --global-batch and --bandwidth")
     return BurstSetting(*stated, arguments.released_costs)
 
 

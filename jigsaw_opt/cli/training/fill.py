@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.options import add_effort_of_all, effort
 from jigsaw_opt.cli.common.output import ended, print_json, print_table, require_output
-from jigsaw_opt.errors import Problem, UsageError
+from jigsaw_opt.errors import Problem, UsageError, out_of_range
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -71,11 +71,7 @@ def _filled(arguments: argparse.Namespace) -> FillResult:
 
     slowdown = _number(arguments.slowdown)
     if slowdown is None:
-        raise UsageError(
-            f"--slowdown is a number of at least 1, as in 1.1, not {arguments.slowdown!r}",
-            code="out-of-range",
-            path="--slowdown",
-        )
+        raise out_of_range("--slowdown", f"--slowdown is a number of at least 1, as in 1.1, not {arguments.slowdown!r}")
     names = [name.strip() for group in arguments.foreground for name in group.split(",")]
     least = _least(arguments.least)
     return fill(instance_from(arguments.instance), names, effort(arguments), slowdown=slowdown, least=least)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.common.output import emit, print_json, print_table, require_output
 from jigsaw_opt.cli.common.source import layer_graph
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, malformed, missing_option, out_of_range
 from jigsaw_opt.text import agreeing, json_text
 
 if TYPE_CHECKING:
@@ -76,9 +76,7 @@ def _levels(arguments: argparse.Namespace) -> list[Level]:
     from jigsaw_opt.planning.partition import Level
 
     if arguments.machines is None or arguments.bandwidth is None:
-        raise UsageError(
-            "a profile of layers needs --machines and --bandwidth", code="missing-option", path="--machines"
-        )
+        raise missing_option("--machines", "a profile of layers needs --machines and --bandwidth")
     machines = _positive("--machines", arguments.machines)
     rates = _positive("--bandwidth", arguments.bandwidth)
     if len(machines) != len(rates):
@@ -86,7 +84,7 @@ def _levels(arguments: argparse.Namespace) -> list[Level]:
             f"--machines has {len(machines)} levels and --bandwidth {len(rates)}", code="wrong-count", path="--machines"
         )
     if arguments.memory is not None and arguments.memory < 1:
-        raise UsageError(f"--memory is at least 1, not {arguments.memory}", code="out-of-range", path="--memory")
+        raise out_of_range("--memory", f"--memory is at least 1, not {arguments.memory}")
     return [Level(count, rate) for count, rate in zip(machines, rates, strict=True)]
 
 
@@ -94,9 +92,7 @@ def _positive(option: str, text: str) -> list[int]:
     """Return whole numbers above 0, separated by commas."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < int(part) < 2**53 for part in parts):
-        raise UsageError(
-            f"{option} is a list of whole numbers above 0, as in 8,2, not {text!r}", code="malformed", path=option
-        )
+        raise malformed(option, f"{option} is a list of whole numbers above 0, as in 8,2, not {text!r}")
     return [int(part) for part in parts]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.options import effort
 from jigsaw_opt.cli.common.output import ended, note, print_json, print_table, require_output
-from jigsaw_opt.cli.common.parser import add_threads, require_none
+from jigsaw_opt.cli.common.parser import add_threads, option_of, require_none
 from jigsaw_opt.cli.common.progress import add_progress, progress
 from jigsaw_opt.cli.training.pipeline_costs import LISTS, configure_costs, costs_of_options
 from jigsaw_opt.cli.training.pipeline_cuts import (
@@ -19,7 +19,7 @@ from jigsaw_opt.cli.training.pipeline_cuts import (
     numbers_of,
     run_cuts,
 )
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, missing_option, not_together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,31 +132,21 @@ def _require_job(arguments: argparse.Namespace) -> None:
     if arguments.into is None:
         of_type = arguments.gpu_type is not None and arguments.stages is None
         if of_type or arguments.iterations != 1 or arguments.weight != 1:
-            raise UsageError(
-                "--gpu-type, --iterations and --weight are for --into", code="missing-option", path="--into"
-            )
+            raise missing_option("--into", "--gpu-type, --iterations and --weight are for --into")
         if arguments.transfer_bytes is not None:
-            raise UsageError(
-                "--transfer-bytes is for --into; alone, a pipeline has delays: --transfer-us",
-                code="missing-option",
-                path="--transfer-bytes",
+            raise missing_option(
+                "--transfer-bytes", "--transfer-bytes is for --into; alone, a pipeline has delays: --transfer-us"
             )
         return
     if arguments.schedule in ("async", "search"):
-        raise UsageError(
-            f"with --into, `jigsaw solve` finds the order; leave out --schedule {arguments.schedule}",
-            code="not-together",
-            path="--schedule",
+        raise not_together(
+            "--schedule", f"with --into, `jigsaw solve` finds the order; leave out --schedule {arguments.schedule}"
         )
     for name in ("plan", "horizon", "memory"):
         if getattr(arguments, name) is not None:
-            raise UsageError(
-                f"the instance has horizon and memory, and no plan yet; leave out --{name}",
-                code="not-together",
-                path=f"--{name}",
-            )
+            raise not_together(f"--{name}", f"the instance has horizon and memory, and no plan yet; leave out --{name}")
     if arguments.output is None:
-        raise UsageError("--into writes an instance: give -o FILE", code="missing-option", path="-o")
+        raise missing_option("-o", "--into writes an instance: give -o FILE")
 
 
 def _partition(arguments: argparse.Namespace) -> Partition | None:
@@ -164,19 +154,13 @@ def _partition(arguments: argparse.Namespace) -> Partition | None:
     from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.planning.partition.document import decode_partition
 
-    given = [f"--{name.replace('_', '-')}" for name in LISTS if getattr(arguments, name) is not None]
+    given = [option_of(name) for name in LISTS if getattr(arguments, name) is not None]
     if arguments.partition is None:
         if arguments.forward_us is None or arguments.backward_us is None:
-            raise UsageError(
-                "give a partition, or --forward-us and --backward-us", code="missing-option", path="--forward-us"
-            )
+            raise missing_option("--forward-us", "give a partition, or --forward-us and --backward-us")
         return None
     if given:
-        raise UsageError(
-            f"a partition has costs of its own; leave out {', '.join(given)}",
-            code="not-together",
-            path=", ".join(given),
-        )
+        raise not_together(", ".join(given), f"a partition has costs of its own; leave out {', '.join(given)}")
     path = "/dev/stdin" if arguments.partition == "-" else arguments.partition
     return decode_partition(read_text(path), source=arguments.partition)
 
@@ -188,10 +172,8 @@ def _layout(arguments: argparse.Namespace, stages: int, split: bool) -> Pipeline
     gpus = stages if arguments.gpus is None else arguments.gpus
     batches, *more = (4 * stages,) if arguments.micro_batches is None else arguments.micro_batches
     if more:
-        raise UsageError(
-            "only with --stages is there a choice of micro-batches; give one number",
-            code="missing-option",
-            path="--micro-batches",
+        raise missing_option(
+            "--micro-batches", "only with --stages is there a choice of micro-batches; give one number"
         )
     if batches < 1 or gpus < 1 or stages % gpus:
         raise UsageError(
@@ -205,9 +187,9 @@ def _layout(arguments: argparse.Namespace, stages: int, split: bool) -> Pipeline
             "v-half has two stages a GPU: give twice as many stages as --gpus", code="contradiction", path="--gpus"
         )
     if schedule == "interleaved" and chunks < 2:
-        raise UsageError("interleaved has several stages a GPU: give --gpus", code="missing-option", path="--gpus")
+        raise missing_option("--gpus", "interleaved has several stages a GPU: give --gpus")
     if schedule not in ("v-half", "interleaved", "search") and chunks > 1:
-        raise UsageError(f"{schedule} has one stage a GPU; leave out --gpus", code="not-together", path="--gpus")
+        raise not_together("--gpus", f"{schedule} has one stage a GPU; leave out --gpus")
     there = tuple(range(gpus))
     return PipelineLayout(there + there[::-1] if schedule == "v-half" else there * chunks, batches, split)
 
@@ -219,15 +201,13 @@ def _run_synchronous(arguments: argparse.Namespace, partition: Partition | None)
     from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
     if arguments.in_flight is not None:
-        raise UsageError("--in-flight is for --schedule async", code="missing-option", path="--in-flight")
+        raise missing_option("--in-flight", "--in-flight is for --schedule async")
     costs = costs_of_options(arguments) if partition is None else costs_of(partition)
     if partition is not None and partition.stages[0].recompute and partition.stages[0].input_bytes is None:
         note(f"{arguments.partition}: {UNKNOWN_INPUT}")
     if arguments.backward == "split" and not costs.weight_us:
-        raise UsageError(
-            "--backward split: say by --weight-us how much of the backward pass is for the weights",
-            code="missing-option",
-            path="--weight-us",
+        raise missing_option(
+            "--weight-us", "--backward split: say by --weight-us how much of the backward pass is for the weights"
         )
     if arguments.backward == "combined":
         costs = costs.combined()
@@ -327,16 +307,12 @@ def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> in
     from jigsaw_opt.planning.pipeline.partition_costs import async_stages, stages_of
 
     if arguments.horizon == "finite" or arguments.micro_batches is not None or arguments.gpus is not None:
-        raise UsageError(
-            "async has no end, so it takes neither --horizon finite nor --micro-batches, nor --gpus",
-            code="not-together",
-            path="--schedule",
+        raise not_together(
+            "--schedule", "async has no end, so it takes neither --horizon finite nor --micro-batches, nor --gpus"
         )
     require_none(arguments, "async has whole backward passes", "first_stage")
     if arguments.backward == "split":
-        raise UsageError(
-            "async has whole backward passes; leave out --backward split", code="not-together", path="--backward"
-        )
+        raise not_together("--backward", "async has whole backward passes; leave out --backward split")
     stages = stages_of(costs_of_options(arguments)) if partition is None else async_stages(partition)
     schedule = asynchronous(stages, arguments.name, arguments.in_flight, arguments.memory)
     work = sum(stage.forward_us + stage.backward_us for stage in stages)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.cli.common.parser import option_of
+from jigsaw_opt.errors import UsageError, malformed
 
 if TYPE_CHECKING:
     from jigsaw_opt.planning.pipeline.stages import PipelineCosts
@@ -38,7 +39,7 @@ def configure_costs(group: argparse._ArgumentGroup) -> None:
     )
     for name, text in zip(LISTS, helps, strict=True):
         metavar = "US,…" if name.endswith("_us") else "BYTES,…"
-        group.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=text)
+        group.add_argument(option_of(name), metavar=metavar, help=text)
 
 
 def costs_of_options(arguments: argparse.Namespace) -> PipelineCosts:
@@ -62,9 +63,8 @@ def _numbers(arguments: argparse.Namespace, name: str) -> tuple[int, ...]:
         return ()
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) < 2**53 for part in parts):
-        raise UsageError(
-            f"--{name.replace('_', '-')} is a list of whole numbers, as in 10,12, not {text!r}",
-            code="malformed",
-            path=f"--{name.replace('_', '-')}",
+        raise malformed(
+            option_of(name),
+            f"{option_of(name)} is a list of whole numbers, as in 10,12, not {text!r}",
         )
     return tuple(map(int, parts))

@@ -11,7 +11,7 @@ from jigsaw_opt.cli.common.options import effort
 from jigsaw_opt.cli.common.output import emit, ended, note, print_json, print_table, require_output
 from jigsaw_opt.cli.common.progress import progress
 from jigsaw_opt.cli.common.source import layer_graph
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, missing_option, not_together
 from jigsaw_opt.text import counted, json_text
 
 if TYPE_CHECKING:
@@ -110,16 +110,15 @@ def run_cuts(arguments: argparse.Namespace) -> int:
 
     require_output(arguments.cuts, arguments.partition, arguments.output, arguments.plan)
     if arguments.partition is None:
-        raise UsageError("--stages cuts a profile: give its file", code="missing-option", path="--stages")
+        raise missing_option("--stages", "--stages cuts a profile: give its file")
     source = "/dev/stdin" if arguments.partition == "-" else arguments.partition
     graph, choices = layer_graph(read_text(source), arguments.partition, arguments.gpu_type), _choices(arguments)
     if arguments.profile_batch is not None:
         if graph.batch not in (None, arguments.profile_batch):
-            raise UsageError(
+            raise not_together(
+                "--profile-batch",
                 f"--profile-batch {arguments.profile_batch}: {arguments.partition} says that {graph.batch} samples "
                 "were measured; --batch says how many a step has",
-                code="not-together",
-                path="--profile-batch",
             )
         graph = replace(graph, batch=arguments.profile_batch)
     if choices.recompute != "none" and not graph.knows_input:
@@ -148,10 +147,8 @@ def _require_split(arguments: argparse.Namespace, graph: LayerGraph) -> None:
     """Refuse what says nothing of whole backward passes, where the profile is too coarse for others."""
     if arguments.backward == "combined":
         if arguments.first_stage is not None or arguments.baseline in ("zb-h1", "zb-h2"):
-            raise UsageError(
-                "with --backward combined, leave out --first-stage, and baselines that split it",
-                code="not-together",
-                path="--backward",
+            raise not_together(
+                "--backward", "with --backward combined, leave out --first-stage, and baselines that split it"
             )
         return
     if all(layer.weight_us is not None for layer in graph.layers):
@@ -176,10 +173,8 @@ def _choices(arguments: argparse.Namespace) -> PipelineChoices:
     from jigsaw_opt.planning.joint import PipelineChoices
 
     if arguments.placement is not None and max(arguments.virtual or (1,)) == 1:
-        raise UsageError(
-            "--placement is of several stages a device: say how many there may be (--virtual)",
-            code="missing-option",
-            path="--placement",
+        raise missing_option(
+            "--placement", "--placement is of several stages a device: say how many there may be (--virtual)"
         )
     return PipelineChoices(
         arguments.stages,

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.output import emit, note, require_output
+from jigsaw_opt.cli.common.parser import option_of
 from jigsaw_opt.cli.common.progress import add_progress, logged_progress
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import malformed, missing_option, not_together, out_of_range
 from jigsaw_opt.text import readable
 
 if TYPE_CHECKING:
@@ -152,31 +153,26 @@ def _check(arguments: argparse.Namespace) -> None:
 
     for name in _COUNTS:
         if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
-            raise UsageError(
-                f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}",
-                code="out-of-range",
-                path=f"--{name.replace('_', '-')}",
+            raise out_of_range(
+                option_of(name),
+                f"{option_of(name)} is at least 1, not {getattr(arguments, name)}",
             )
     Options(threads=arguments.threads, seed=arguments.seed)  # the same ranges everywhere
     if arguments.all_reduce is not None and arguments.all_reduce < 2:
-        raise UsageError(
-            f"--all-reduce is at least 2, not {arguments.all_reduce}", code="out-of-range", path="--all-reduce"
-        )
+        raise out_of_range("--all-reduce", f"--all-reduce is at least 2, not {arguments.all_reduce}")
     if arguments.processes > 1 and (arguments.device != "cpu" or arguments.threads > 1):
-        raise UsageError("--processes is for the CPU, with one thread each", code="not-together", path="--processes")
+        raise not_together("--processes", "--processes is for the CPU, with one thread each")
     if arguments.cuts is not None and (arguments.processes > 1 or ":" not in (arguments.model or "")):
-        raise UsageError("--cuts is for a model of your own, in one process", code="not-together", path="--cuts")
+        raise not_together("--cuts", "--cuts is for a model of your own, in one process")
     if arguments.model is None and (arguments.all_reduce is None or arguments.output):
-        raise UsageError(
-            "nothing to measure: name a model, or --all-reduce N; only a model can be written",
-            code="missing-option",
-            path="model",
+        raise missing_option(
+            "model", "nothing to measure: name a model, or --all-reduce N; only a model can be written"
         )
     if arguments.to == "layers" and arguments.output is None:
-        raise UsageError("--to layers is what -o writes: give -o FILE", code="missing-option", path="-o")
+        raise missing_option("-o", "--to layers is what -o writes: give -o FILE")
     gpu_type = arguments.gpu_type
     if gpu_type is not None and (not gpu_type or "/" in gpu_type or gpu_type != readable(gpu_type)):
-        raise UsageError("--gpu-type is a name without '/'", code="malformed", path="--gpu-type")
+        raise malformed("--gpu-type", "--gpu-type is a name without '/'")
 
 
 def _given(pairs: list[str]) -> dict[str, Any]:
@@ -185,9 +181,7 @@ def _given(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or name in given:
-            raise UsageError(
-                f"--argument takes NAME=VALUE, each name once; not {pair!r}", code="malformed", path="--argument"
-            )
+            raise malformed("--argument", f"--argument takes NAME=VALUE, each name once; not {pair!r}")
         try:
             given[name] = json.loads(value)
         except ValueError:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.options import warn_of_levels
 from jigsaw_opt.cli.common.output import emit, ended, goes_on_from, note, require_output
+from jigsaw_opt.cli.common.parser import option_of
 from jigsaw_opt.cli.common.progress import add_progress, logged_progress
 from jigsaw_opt.cli.common.source import checked_plan, partition_of_pipeline
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, missing_option, not_together
 from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
@@ -169,9 +170,7 @@ def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:
     """Return the instance, and the path of the plan."""
     given = [source for source in (arguments.instance, arguments.first, arguments.second) if source is not None]
     if len(given) != 2:
-        raise UsageError(
-            "an instance and a plan are wanted, as in: jigsaw run INSTANCE PLAN", code="missing-option", path="plan"
-        )
+        raise missing_option("plan", "an instance and a plan are wanted, as in: jigsaw run INSTANCE PLAN")
     return given[0], Path(given[1])
 
 
@@ -199,7 +198,7 @@ def _say_who_has_own_settings(arguments: argparse.Namespace, instance: Instance)
             )
         note(f"--averaging: not for {named(in_stages)}, which have stages")
     names = ("optimiser", "learning_rate")
-    given = [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
+    given = [option_of(name) for name in names if getattr(arguments, name) is not None]
     if given and in_stages:
         note(f"{' and '.join(given)}: for {named(in_stages)} only where the function returns no optimiser of its own")
     own = [job.name for job in jobs if "train" in (instance.models[job.model].executor or {})]
@@ -220,16 +219,12 @@ def _run(arguments: argparse.Namespace, settings: ReplaySettings, instance: Inst
 
     counted = any(phase.is_counted for _, _, phase in plan.all_phases())
     if counted and arguments.iterations is not None:
-        raise UsageError(
-            "--iterations is for plans that list all iterations; this one is phased: take --repeats",
-            code="not-together",
-            path="--iterations",
+        raise not_together(
+            "--iterations", "--iterations is for plans that list all iterations; this one is phased: take --repeats"
         )
     if not counted and arguments.repeats is not None:
-        raise UsageError(
-            "--repeats is for phased plans; this one lists all iterations: take --iterations",
-            code="not-together",
-            path="--repeats",
+        raise not_together(
+            "--repeats", "--repeats is for phased plans; this one lists all iterations: take --iterations"
         )
     if _is_unlimited(arguments) and (counted or plan.period_us):
         settings = replace(settings, passes=_PERIODS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jigsaw_opt.cli.common.options import add_effort_of_all, effort
 from jigsaw_opt.cli.common.output import ended, print_json, print_table, require_output
 from jigsaw_opt.cli.common.source import checked_plan
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import out_of_range
 
 if TYPE_CHECKING:
     from jigsaw_opt.planning.shifts.comparison import Comparison
@@ -67,7 +67,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     low = {"--placements": (arguments.placements, 0), "--most": (arguments.most, 1), "--grid": (arguments.grid, 1)}
     for name, (value, least) in low.items():
         if value is not None and value < least:
-            raise UsageError(f"{name} is at least {least}, not {value}", code="out-of-range", path=name)
+            raise out_of_range(name, f"{name} is at least {least}, not {value}")
     return effort(arguments)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import out_of_range
 from jigsaw_opt.problem import Model, Segment
 from jigsaw_opt.problem.measured.layers import MeasuredLayer, input_bytes_of
 
@@ -23,7 +23,7 @@ def model_of(groups: Sequence[Group], gpu_type: str, segments: int | None) -> Mo
     `segments`: the greatest number of segments; None for one a group.
     """
     if segments is not None and segments < 1:
-        raise UsageError(f"a model needs at least 1 segment, not {segments}", code="out-of-range", path="segments")
+        raise out_of_range("segments", f"a model needs at least 1 segment, not {segments}")
     return Model(tuple(_segment(group, gpu_type) for group in _merged(groups, segments or len(groups))))
 
 

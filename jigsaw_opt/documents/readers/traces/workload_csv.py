@@ -12,7 +12,7 @@ from jigsaw_opt.documents.csv_text import csv_text, restored
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Unfinished
 from jigsaw_opt.documents.readers.times import moment_us
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, malformed
 from jigsaw_opt.problem.workload import LARGEST, STATED, STATED_LISTS, TraceJob, Workload
 from jigsaw_opt.text import nearest, suggestion
 
@@ -50,9 +50,7 @@ def columns_of(text: str) -> dict[str, str]:
     for word in text.split(",") if text else ():
         own, equals, theirs = (part.strip() for part in word.partition("="))
         if not equals or not theirs or own in columns or theirs in columns.values():
-            raise UsageError(
-                f"columns are OURS=THEIRS between commas, each once, not {word!r}", code="malformed", path="columns"
-            )
+            raise malformed("columns", f"columns are OURS=THEIRS between commas, each once, not {word!r}")
         if own not in _OURS:
             known = nearest(own, tuple(dict.fromkeys((*_HEADER, _DATED, *_DURATION, *STATED))))
             raise UsageError(f"a workload has no column {own!r}; {known}", code="unknown-name", path="columns")
