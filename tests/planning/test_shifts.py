@@ -25,7 +25,6 @@ from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.network.contention import Exclusive
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.random_task_graphs import random_task_graph_instance
@@ -98,14 +97,12 @@ def test_traversal_agrees_with_the_best_rotations_of_every_link_alone() -> None:
 
 
 def test_parts_of_the_affinity_graph() -> None:
-    jobs = [job([0, 1], (1, 1)), job([0, 1], (1, 1)), job([2], (1, 1)), job([2], (1, 1)), job([3], (1, 1))]
+    jobs = [job(links, (1, 1)) for links in ([0, 1], [0, 1], [2], [2], [3])]
     parts = affinity_parts(shared_links(jobs, [10] * 4))
-    assert [[each.link for each in part] for part in parts] == [[0, 1], [2]]
-    assert [has_no_cycle(part) for part in parts] == [False, True]
+    assert [([each.link for each in part], has_no_cycle(part)) for part in parts] == [([0, 1], False), ([2], True)]
     found = time_shifts(jobs, [10] * 4)
-    assert found.has_cycle
+    assert found.has_cycle and found.mean == 1.0
     assert [link.method for link in found.links] == ["joint", "joint", "traversal"]
-    assert found.mean == 1.0
 
 
 def test_a_grid_divides_all_cycles_or_rounds_them_up() -> None:
@@ -151,25 +148,24 @@ def test_alone_a_job_keeps_its_own_length() -> None:
     assert simulate_shared([alone], [10], [0.0], iterations=10).iteration_us == (60.0,)
 
 
-def test_two_alike_jobs_that_load_half_a_link_each_do_not_slow_each_other_in_turn() -> None:
+@pytest.mark.parametrize(
+    ("shift_us", "drift", "iteration_us"),
+    [
+        (0, None, 150),
+        (50, None, 100),
+        # Together each iteration takes 150 us, and a job in step begins one every 200 us; a little drift is let pass.
+        (0, 0.05, 200),
+        (0, 0.6, 150),
+        (50, 0.05, 100),
+    ],
+)
+def test_two_alike_jobs_in_turn_do_not_slow_each_other(shift_us: int, drift: float | None, iteration_us: int) -> None:
     jobs = [job([0], (50, 50)), job([0], (50, 50))]
     found = time_shifts(jobs, [10])
-    assert (found.mean, found.unshifted, found.status) == (1.0, 0.5, "optimal")
-    assert simulate_shared(jobs, [10], found.shifts_us).iteration_us == pytest.approx((100.0, 100.0))
-    assert simulate_shared(jobs, [10], [0, 0]).iteration_us == pytest.approx((150.0, 150.0))
-
-
-def test_a_job_that_is_late_waits_until_it_is_in_step_again() -> None:
-    jobs = [job([0], (50, 50)), job([0], (50, 50))]
-    # Together each iteration takes 150 us, and a job in step begins one every 200 us; a little drift is let pass.
-    assert simulate_shared(jobs, [10], [0, 0], drift=0.05).iteration_us == pytest.approx((200.0, 200.0))
-    assert simulate_shared(jobs, [10], [0, 0], drift=0.6).iteration_us == pytest.approx((150.0, 150.0))
-    assert simulate_shared(jobs, [10], [0, 50], drift=0.05).iteration_us == pytest.approx((100.0, 100.0))
-
-
-def test_links_one_at_a_time_bring_jobs_into_turn_by_themselves() -> None:
-    jobs = [job([0], (50, 50)), job([0], (50, 50))]
-    assert simulate_shared(jobs, [10], [0, 0], sharing=Exclusive()).iteration_us == pytest.approx((100.0, 100.0))
+    assert (found.mean, found.unshifted, found.status, found.shifts_us[1] % 100) == (1.0, 0.5, "optimal", 50)
+    options = {} if drift is None else {"drift": drift}
+    shared = simulate_shared(jobs, [10], [0, shift_us], **options)
+    assert shared.iteration_us == pytest.approx((iteration_us,) * 2)
 
 
 def small_instance(gpus: int = 2, bandwidth: int = 10**10) -> Instance:

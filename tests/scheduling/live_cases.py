@@ -31,10 +31,9 @@ from jigsaw_opt.scheduling.performance.goodput import Goodput
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile
 from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.performance.table import Table
-from tests.simulation.resumable import RATES, STAGES, application, network
+from tests.simulation.resumable import MODELS, RATES, STAGES, application
 
 SECOND = 1_000_000
-MODELS = {"small": network(10_000, 20_000), "large": network(25_000, 55_000)}
 
 
 def star(*types: str, gpus: int = 4) -> Cluster:

@@ -7,7 +7,7 @@ import random
 from dataclasses import fields, replace
 from typing import Any
 
-from jigsaw_opt.problem.cluster import Link, Server
+from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.problem.rules.keyed import Keyed, altered
 from jigsaw_opt.scheduling import (
     JobCancelled,
@@ -26,58 +26,16 @@ from jigsaw_opt.scheduling import (
 )
 from tests.scheduling.live_cases import CASES
 
-HOSTILE: tuple[Any, ...] = (
-    *(
-        None,
-        True,
-        False,
-        0,
-        -1,
-        1,
-        2,
-        3,
-        2.0,
-        0.5,
-        math.nan,
-        math.inf,
-        -math.inf,
-        2**53 - 1,
-        2**53,
-        2**63,
-        10**40,
-        -(10**400),
-    ),
-    *("", "a", "j0", "s0", "l0", "a/b", "\n", "\x00", "\ud800", "x" * 1000, "x" * 1001, "v", "small", "switch", "2"),
-    *(
-        (),
-        [],
-        {},
-        ("s0", "switch"),
-        ("s0",),
-        ("s0", "s0"),
-        ("s0", "s1", "s2"),
-        object(),
-        b"a",
-        int,
-        len,
-        1j,
-        {"a": 1},
-        {1},
-    ),
-)
+NUMBERS = (0, -1, 1, 2, 3, 2.0, 0.5, math.nan, math.inf, -math.inf, 2**53 - 1, 2**53, 2**63, 10**40, -(10**400))
+TEXTS = ("", "a", "j0", "s0", "l0", "a/b", "\n", "\x00", "\ud800", "x" * 1000, "x" * 1001, "v", "small", "switch", "2")
+ENDS = (("s0", "switch"), ("s0",), ("s0", "s0"), ("s0", "s1", "s2"))
+OTHERS: tuple[Any, ...] = (None, True, False, (), [], {}, object(), b"a", int, len, 1j, {"a": 1}, {1})
+HOSTILE: tuple[Any, ...] = (*NUMBERS, *TEXTS, *ENDS, *OTHERS)
 """Values that stand anywhere."""
 
 
 class Hostility:
-    """Draws events for a live scheduler, whose state it does not look at.
-
-    Parameters
-    ----------
-    text
-        The case, of `CASES`.
-    draw
-        The source of chance.
-    """
+    """Draws events for a live scheduler of one of the `CASES`, whose state it does not look at."""
 
     def __init__(self, text: str, draw: random.Random) -> None:
         self._job, self._cluster, _ = CASES[text]
@@ -150,13 +108,8 @@ class Hostility:
 
     def _added(self, name: str) -> ServerAdded:
         draw, like = self._draw, self._cluster.servers[0]
-        server: Server = replace(
-            like,
-            name=name,
-            gpu_type=draw.choice((like.gpu_type, like.gpu_type, "other")),
-            gpus=draw.choice((1, like.gpus)),
-            gpu_memory=draw.choice((1, like.gpu_memory, like.gpu_memory)),
-        )
+        kind, memory = draw.choice((like.gpu_type, like.gpu_type, "other")), draw.choice((1, *(like.gpu_memory,) * 2))
+        server = replace(like, name=name, gpu_type=kind, gpus=draw.choice((1, like.gpus)), gpu_memory=memory)
         links = (Link(f"to-{name}", (name, draw.choice(("switch", "s0"))), draw.choice((1, 10**9)), 10),)
         return ServerAdded(self.now_us, server, draw.choice((links, links, ())))
 

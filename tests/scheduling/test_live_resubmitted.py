@@ -10,14 +10,20 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import (
     JobCancelled,
     JobFinished,
+    JobProgressed,
     JobSubmitted,
     LiveScheduler,
     PlanChange,
     ServerBack,
     ServerLost,
 )
+from jigsaw_opt.scheduling.allocation import Decision
+from jigsaw_opt.scheduling.performance import UNITS
+from jigsaw_opt.scheduling.policy import Observation, choose
 from tests.refusals import carries
 from tests.scheduling.live_cases import in_json, star
+from tests.simulation.cases import Watched, run
+from tests.simulation.resumable import CASES
 
 _POLICIES = ["fifo", "srtf", "las", "sjf_bco"]
 
@@ -82,3 +88,27 @@ def test_what_no_step_has_told_of_is_not_stopped(policy: str) -> None:
     assert told(live.step(5)) == ([], [])
     live.handle(job(1))
     assert told(live.step(5)) == ([], [NEW])
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_it_decides_as_in_the_simulation(text: str) -> None:
+    where, heard = CASES[text](), list[tuple[int, dict[int, int], Decision]]()
+
+    def listen(watched: Watched, observation: Observation, decision: Decision) -> None:
+        heard.append((observation.now_us, {k: active.done for k, active in observation.jobs.items()}, decision))
+
+    policy, options = choose(text)
+    outcome, jobs = run(where, Watched(policy, listen), **options), where.workload.jobs
+    events = [(job.submit_us, 1, JobSubmitted(job.submit_us, job)) for job in jobs]
+    events += [(one.finish_us, 0, JobFinished(one.finish_us, jobs[one.index].name)) for one in outcome.jobs]
+    events.sort(key=lambda event: event[:2])
+    model = {"performance": lambda cluster: where.performance}
+    live = LiveScheduler(where.cluster, text, round_us=where.round_us, restart_us=where.restart_us, **model)
+    for now_us, so_far, decision in heard:
+        while events and events[0][0] <= now_us:
+            live.handle(events.pop(0)[2])
+        for index, units in so_far.items():
+            live.handle(JobProgressed(now_us, jobs[index].name, units / UNITS))
+        assert not live.step(now_us).failure
+        shares = [(tuple(share["jobs"]), tuple(share["gpus"])) for share in live.state()["shares"]]
+        assert shares == [(share.jobs, share.gpus) for share in decision.shares]

@@ -21,9 +21,8 @@ from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.performance.table import Table
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
-from jigsaw_opt.simulation.inputs.clusters import grid
 from jigsaw_opt.simulation.inputs.contention import LinkContention
-from tests.simulation.cases import SECOND, cluster, random_jobs, setting
+from tests.simulation.cases import SECOND, cluster, random_jobs, setting, types
 
 RATES: Throughputs = {
     "fast": {
@@ -74,16 +73,13 @@ def contended() -> Setting:
 
 
 def by_type() -> Setting:
-    made = grid("2x2:fast+1x2:slow")
-    assert made is not None
+    made = types("2x2:fast+1x2:slow")
     draw = random.Random(2)
-    jobs = tuple(
-        TraceJob(
-            f"j{k}", draw.randrange(600) * SECOND, *draw.choice([("a", 1), ("b", 1), ("a", 2)]), draw.randrange(9000)
-        )
-        for k in range(14)
-    )
-    return Setting(made, Workload("w", jobs), Table(made, RATES), restart_us=3 * SECOND)
+    jobs = []
+    for k in range(14):
+        submit_us, kind = draw.randrange(600) * SECOND, draw.choice([("a", 1), ("b", 1), ("a", 2)])
+        jobs.append(TraceJob(f"j{k}", submit_us, *kind, draw.randrange(9000)))
+    return Setting(made, Workload("w", tuple(jobs)), Table(made, RATES), restart_us=3 * SECOND)
 
 
 def application(gpu: str, faster: float) -> Application:
@@ -108,8 +104,7 @@ def application(gpu: str, faster: float) -> Application:
 
 
 def adaptive() -> Setting:
-    made = grid("2x4:aws+1x4:rtx")
-    assert made is not None
+    made = types("2x4:aws+1x4:rtx")
     profiles = {
         gpu: {"net": ApplicationProfile(application(gpu, faster))} for gpu, faster in (("aws", 1.0), ("rtx", 1.7))
     }
@@ -128,20 +123,11 @@ def staged() -> Setting:
 
 def segmented() -> Setting:
     servers = tuple(Server(f"s{k}", "v", 4, 10**9, 10**10) for k in range(2))
-    made = TOPOLOGIES["star"](servers, 10**9, 10)
-    draw = random.Random(3)
-    jobs = tuple(
-        TraceJob(
-            f"j{k}",
-            k * 10 * SECOND,
-            draw.choice(("small", "large")),
-            draw.choice((1, 4, 4)),
-            draw.randrange(100, 40_000),
-        )
-        for k in range(16)
-    )
-    models = {"small": network(10_000, 20_000), "large": network(25_000, 55_000)}
-    return Setting(made, Workload("w", jobs), Profiled(made, models), restart_us=SECOND)
+    made, draw, jobs = TOPOLOGIES["star"](servers, 10**9, 10), random.Random(3), []
+    for k in range(16):
+        model, gpus, iterations = draw.choice(("small", "large")), draw.choice((1, 4, 4)), draw.randrange(100, 40_000)
+        jobs.append(TraceJob(f"j{k}", k * 10 * SECOND, model, gpus, iterations))
+    return Setting(made, Workload("w", tuple(jobs)), Profiled(made, MODELS), restart_us=SECOND)
 
 
 def foregrounds() -> Setting:
@@ -154,16 +140,17 @@ def foregrounds() -> Setting:
         gpus = (8, 1, 1, 4)[k % 4]
         model, iterations = draw.choice(("small", "large")), draw.randrange(100, 2000)
         jobs.append(TraceJob(f"j{k}", k * 10 * SECOND, model, gpus, iterations, foreground=gpus == 8))
-    models = {"small": network(10_000, 20_000), "large": network(25_000, 55_000)}
-    return Setting(made, Workload("w", tuple(jobs)), Profiled(made, models), restart_us=SECOND)
+    return Setting(made, Workload("w", tuple(jobs)), Profiled(made, MODELS), restart_us=SECOND)
 
 
 def network(forward: int, backward: int) -> Model:
-    """Segments whose backward pass takes the longer the nearer they are to the input."""
-    shares = enumerate((8, 5, 2, 1))
-    return Model(
-        tuple(Segment(f"s{k}", {"v": forward}, {"v": backward * share // 4}, 10**6, 10**6) for k, share in shares)
-    )
+    """Segments whose backward pass takes the longer the nearer they are to the input; twice as fast on type a."""
+    times = [(forward, backward * share // 4) for share in (8, 5, 2, 1)]
+    both = [({"v": there, "a": there // 2}, {"v": back, "a": back // 2}) for there, back in times]
+    return Model(tuple(Segment(f"s{k}", there, back, 10**6, 10**6) for k, (there, back) in enumerate(both)))
+
+
+MODELS = {"small": network(10_000, 20_000), "large": network(25_000, 55_000)}
 
 
 def at_once() -> Setting:

@@ -1,24 +1,29 @@
-"""Jobs that wait for others, and arrays of which only so many tasks run at a time."""
+"""Jobs that wait for others, and each measure against its definition, on figures worked out by hand."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import random
-from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from pathlib import Path
 
 import pytest
 
+from jigsaw_opt.cli import main
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.scheduling.policy import find
+from jigsaw_opt.scheduling.policies.fifo import FIFO
+from jigsaw_opt.scheduling.policies.srtf import SRTF
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.inputs.reading import read_setting
-from jigsaw_opt.simulation.results.metrics import summarise
+from jigsaw_opt.simulation.results.job_times import job_times
+from jigsaw_opt.simulation.results.metrics import fairness, median, quantile, summarise
+from jigsaw_opt.simulation.results.tables import jobs_csv, rounds_csv, summary_json
 from tests.documents.test_traces import decode_workload
-from tests.refusals import refuses
+from tests.refusals import carries, refuses
 from tests.simulation.cases import SECOND, finish_s, job, random_jobs, run, setting
-
-FIFO = find("fifo")
 
 
 def constrained_jobs(seed: int, count: int) -> tuple[TraceJob, ...]:
@@ -63,24 +68,17 @@ def test_only_so_many_tasks_of_an_array_are_there() -> None:
 def test_every_order_and_limit_is_kept_and_a_simulation_can_be_put_aside(policy: str, seed: int) -> None:
     jobs = constrained_jobs(seed, 60)
     made = setting(*jobs, restart_s=5).under(policy)
-    whole = Simulation(made)
+    whole, first, second = (Simulation(made) for _ in range(3))
     whole.run()
     outcome = whole.close()
-    records = {jobs[record.index].name: record for record in outcome.jobs}
-    assert len(records) == 60
+    times = {jobs[one.index].name: (one.start_us, one.finish_us) for one in outcome.jobs}
+    assert len(times) == 60
     for one in jobs:
-        start_us = records[one.name].start_us
-        assert start_us is not None
-        assert all(start_us >= (records[name].finish_us or 0) for name in one.after or ())
-    for array in ("array0", "array1"):
-        of = [one for one in jobs if one.array == array]
-        events = [(records[one.name].start_us or 0, 1) for one in of]
-        events += [(records[one.name].finish_us or 0, -1) for one in of]
-        running = Counter[str]()
-        for _, change in sorted(events):
-            running[array] += change
-            assert running[array] <= 1 + int(array[-1])
-    first, second = Simulation(made), Simulation(made)
+        assert all(times[one.name][0] >= times[name][1] for name in one.after or ())
+    for array, most in (("array0", 1), ("array1", 2)):
+        of = [times[one.name] for one in jobs if one.array == array]
+        events = sorted([(start, 1) for start, _ in of] + [(finish, -1) for _, finish in of])
+        assert max(accumulate(change for _, change in events)) <= most
     first.run(until_us=2_000 * SECOND)
     assert first.state()["held"]
     second.restore(first.state())
@@ -118,3 +116,129 @@ def test_reading_tells_of_jobs_that_are_not_there() -> None:
         "jobs after others that the workload does not have, which are taken to have ended": 1
     }
     assert finish_s(run(made, FIFO)) == [5, 10, 5]
+
+
+HOUR = 3600
+
+
+def test_two_jobs_one_after_the_other() -> None:
+    second = replace(job("b", 0, 8, 2 * HOUR), weight=3)
+    made = setting(job("a", 0, 8, HOUR), second, restart_s=0)
+    outcome = run(made, FIFO)
+    summary = summarise(made, outcome)
+    assert summary.mean_completion_h == 2.0
+    assert summary.median_completion_h == 2.0
+    assert summary.p99_completion_h == 3.0
+    assert summary.weighted_completion_h == (1 + 3 * 3) / 4
+    assert (summary.mean_waiting_h, summary.median_waiting_h, summary.p99_waiting_h) == (0.5, 0.5, 1.0)
+    assert (summary.longest_waiting_h, summary.longest_waiting_gpus) == (1.0, 8)
+    assert summary.makespan_h == 3.0
+    assert (summary.gpu_hours, summary.mean_gpu_hours) == (24.0, 12.0)
+    assert summary.utilisation == 1.0
+    assert summary.cluster_efficiency == 1.0
+    assert (summary.jobs, summary.unfinished, summary.restarts, summary.rounds) == (2, 0, 0, 2)
+    # Two jobs share 8 GPUs in the life of the first, so its fair time is two hours; 4/3 jobs in the life of the second.
+    assert [fairness(made, record) for record in outcome.jobs] == pytest.approx([1 / 2, 3 / (2 * 4 / 3)])
+    assert summary.unfair_share == 0.5
+
+
+def test_the_longest_wait_may_be_that_of_a_job_that_never_starts() -> None:
+    made = setting(job("a", 0, 4, 5 * HOUR), job("starves", HOUR, 8, 20 * HOUR), job("b", HOUR, 4, HOUR), restart_s=0)
+    simulation = Simulation(made.under(SRTF))
+    simulation.run(until_us=4 * HOUR * SECOND)
+    summary = summarise(made, simulation.close())
+    assert (summary.longest_waiting_h, summary.longest_waiting_gpus, summary.p99_waiting_h) == (3.0, 8, 0.0)
+
+
+def test_restarts_take_gpus_but_do_no_work() -> None:
+    made = setting(job("a", 0, 8, 300), restart_s=100)
+    summary = summarise(made, run(made, FIFO))
+    assert summary.utilisation == 1.0
+    assert summary.cluster_efficiency == pytest.approx(300 / 400)
+
+
+def test_jobs_that_have_not_ended_count_for_efficiency_alone() -> None:
+    made = setting(job("a", 0, 4, HOUR), restart_s=0)
+    simulation = Simulation(made.under(FIFO, placement="packed"))
+    simulation.run(until_us=1800 * SECOND)
+    summary = summarise(made, simulation.close())
+    assert summary.unfinished == 1
+    assert summary.mean_completion_h is summary.worst_fairness is None
+    assert summary.cluster_efficiency == 0.5
+
+
+def test_quantiles_are_values_that_occur_and_a_median_may_lie_between_two() -> None:
+    found = [quantile([4, 1, 3, 2], share) for share in (0.5, 0.75, 0.76, 0.99, 1.0)]
+    assert (found, quantile([], 0.5)) == ([2, 3, 4, 4, 4], None)
+    assert (median([4, 1, 3, 2]), median([3, 1, 2]), median([])) == (2.5, 2, None)
+
+
+def test_tables_hold_every_job_and_every_round() -> None:
+    made = setting(job('a,"b"', 0, 4, 90), job("c", 30, 8, 60), restart_s=30)
+    outcome = run(made, FIFO)
+    rows = list(csv.DictReader(io.StringIO(jobs_csv(made, outcome))))
+    assert [row["name"] for row in rows] == ['a,"b"', "c"]
+    assert [row["finish_s"] for row in rows] == ["120.000000", "210.000000"]
+    assert [row["completion_s"] for row in rows] == ["120.000000", "180.000000"]
+    rounds = list(csv.DictReader(io.StringIO(rounds_csv(outcome))))
+    assert [(row["time_s"], row["waiting"], row["gpus"], row["moved"]) for row in rounds] == [
+        ("0.000000", "0", "4", "1"),
+        ("60.000000", "1", "4", "0"),
+        ("120.000000", "0", "8", "1"),
+    ]
+    document = json.loads(summary_json(made.under("fifo"), summarise(made, outcome)))
+    assert document["policy"] == "fifo"
+    assert document["jobs"] == 2
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    trace, out = tmp_path / "trace.csv", tmp_path / "out"
+    trace.write_text("name,submit_s,model,gpus,iterations\na,0,m,8,200\n=b,60,m,8,10\nc,60,m,1,5\nd,120,m,4,20\n")
+    arguments = ["--workload", str(trace), "--cluster", "2x4", "--policy", "srtf", "--round", "60", "--restart", "30"]
+    assert main(["simulate", *arguments, "-o", str(out)]) == 0
+    return out
+
+
+def test_times_add_up(folder: Path) -> None:
+    times = {times.job: times for times in job_times(folder)}
+    with (folder / "jobs.csv").open(newline="") as file:
+        completion = {row["name"].lstrip("'"): float(row["completion_s"]) for row in csv.DictReader(file)}
+    assert {job: time.completion_us / SECOND for job, time in times.items()} == completion
+    # The long one is put aside for the others, and starts anew behind them.
+    assert times["a"].queued_us == 0 and times["a"].paused_us > 0
+    assert times["a"].slower_us == 30 * SECOND * (1 + times["a"].restarts)
+    assert sum(time.queued_us for time in times.values()) > 0
+
+
+def test_the_command_tells_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["explain", str(folder), "c", "--json"]) == 0
+    (job,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert job["job"] == "c" and job["alone_us"] == 5 * SECOND
+    assert job["completion_us"] == job["queued_us"] + job["running_us"] + job["paused_us"]
+    assert main(["explain", str(folder)]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:2]] == ["job", "a"]
+    assert main(["explain", str(folder), "e"]) == 2
+    assert "ended: a, =b, c, d" in capsys.readouterr().err
+    assert main(["explain", str(folder), "=bb"]) == 2
+    assert carries(capsys.readouterr().err, "mean", "'=b'")
+    assert main(["explain", str(folder), "a", "b"]) == 2
+    assert main(["explain", "rack/plain"]) == 2
+    assert carries(capsys.readouterr().err, "plan", "missing")
+
+
+def test_a_table_that_is_wrong_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = folder / "jobs.csv"
+    text = table.read_text()
+    capsys.readouterr()
+    table.write_text(text.replace("held_s", "held"))
+    assert main(["explain", str(folder)]) == 3
+    assert carries(capsys.readouterr().err, "column", "'held_s'")
+    head, first, *rest = text.splitlines()
+    cells = dict(zip(head.split(","), first.split(","), strict=True))
+    wrong = first.replace(f"{cells['gpu_s']},{cells['held_s']}", f"{cells['gpu_s']},1{cells['held_s']}")
+    assert wrong != first
+    table.write_text("\n".join([head, wrong, *rest]))
+    assert main(["explain", str(folder)]) == 3
+    assert carries(capsys.readouterr().err, "times", "cannot")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -17,7 +18,7 @@ from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.sweeps.assumptions import assumptions
 from tests.refusals import carries, misuse
-from tests.simulation.cases import SECOND, cluster, job, run, setting
+from tests.simulation.cases import SECOND, cluster, job, run, setting, starts_s
 
 GPUS = 8
 
@@ -131,7 +132,7 @@ def started(jobs: list[tuple[int, int, int, int]], **options: str) -> dict[int, 
 @pytest.mark.parametrize("kind", ["easy", "conservative"])
 @pytest.mark.parametrize("overrun", [False, True], ids=["within", "beyond"])
 def test_starts_are_those_of_the_textbook(kind: str, overrun: bool) -> None:
-    for seed in range(100):
+    for seed in range(50):
         jobs = drawn(seed, overrun)
         assert started(jobs, kind=kind) == Textbook(jobs).run(kind == "conservative"), seed
 
@@ -151,12 +152,11 @@ def test_a_job_without_a_limit_is_refused_with_what_makes_it_run() -> None:
 
 def of(user: str, name: str, submit_s: float, gpus: int, seconds: int, limit_s: int | None = None) -> TraceJob:
     limit_us = None if limit_s is None else limit_s * SECOND
-    return replace(job(name, submit_s, gpus, seconds), user=user, time_limit_us=limit_us)
+    return job(name, submit_s, gpus, seconds, user=user, time_limit_us=limit_us)
 
 
-def starts_s(*jobs: TraceJob, servers: int = 1, **options: str) -> list[float | None]:
-    outcome = run(setting(*jobs, cluster=cluster(servers, 8 // servers), round_us=0), BACKFILL, **options)
-    return [None if record.start_us is None else record.start_us / SECOND for record in outcome.jobs]
+def starts(*jobs: TraceJob, servers: int = 1, **options: str) -> list[float | None]:
+    return starts_s(run(setting(*jobs, cluster=cluster(servers, 8 // servers), round_us=0), BACKFILL, **options))
 
 
 def test_the_last_two_jobs_of_a_user_predict_the_next() -> None:
@@ -167,8 +167,8 @@ def test_the_last_two_jobs_of_a_user_predict_the_next() -> None:
         of("ann", "next", 22, 2, 20, 1000),
         of("cat", "new", 23, 2, 20, 1000),
     )
-    assert starts_s(*jobs) == [0, 20, 120, 130, 130]
-    assert starts_s(*jobs, estimates="recent") == [0, 20, 120, 22, 130]  # ann's job is taken for one of 10 s
+    assert starts(*jobs) == [0, 20, 120, 130, 130]
+    assert starts(*jobs, estimates="recent") == [0, 20, 120, 22, 130]  # ann's job is taken for one of 10 s
 
 
 def test_a_later_job_leaves_the_first_its_few_servers() -> None:
@@ -180,7 +180,7 @@ def test_a_later_job_leaves_the_first_its_few_servers() -> None:
         of("u", "short", 2, 1, 40, 40),
     )
     # Two servers of four: the head waits for the left one, and the long job fits beside the right job only.
-    assert starts_s(*jobs, servers=2, placement="consolidated") == [0, 0, 50, 2, 2]
+    assert starts(*jobs, servers=2, placement="consolidated") == [0, 0, 50, 2, 2]
 
 
 @pytest.mark.parametrize("kind", ["easy", "conservative"])
@@ -195,15 +195,15 @@ def test_whole_servers_are_reserved_as_in_slurm(kind: str) -> None:
     )
     # On two servers of four the head is expected to start at 100, when eight GPUs are free. By number there is one for
     # the long job, but the head needs both servers.
-    assert starts_s(*jobs, servers=2, kind=kind) == [0, 0, 60, 2, 50]
-    assert starts_s(*jobs, servers=2, kind=kind, reserve="servers") == [0, 0, 50, 60, 2]
+    assert starts(*jobs, servers=2, kind=kind) == [0, 0, 60, 2, 50]
+    assert starts(*jobs, servers=2, kind=kind, reserve="servers") == [0, 0, 50, 60, 2]
 
 
 def test_reservations_of_whole_servers_are_made_anew_and_may_become_later() -> None:
     """The last job has server 1 reserved at 47, as the third one is to wait for both servers; but that starts at 47."""
     jobs = (of("u", "all", 0, 8, 47, 47), of("u", "a", 12, 2, 35, 35), of("u", "b", 19, 6, 41, 41))
     late = of("u", "late", 37, 4, 1, 1)
-    assert starts_s(*jobs, late, servers=2, kind="conservative", reserve="servers") == [0, 47, 47, 88]
+    assert starts(*jobs, late, servers=2, kind="conservative", reserve="servers") == [0, 47, 47, 88]
 
 
 def test_limits_do_not_count_the_time_of_a_start() -> None:
@@ -236,20 +236,18 @@ class EveryTime(ServerReservations):
         return None
 
 
-@pytest.mark.parametrize("policy", [BACKFILL, MULTIFACTOR], ids=["backfill", "multifactor"])
-@pytest.mark.parametrize("kind", ["easy", "conservative"])
-@pytest.mark.parametrize("reserve", ["gpus", "servers"])
-def test_what_is_not_looked_at_changes_no_start(
-    policy: Policy, kind: str, reserve: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("policy", [BACKFILL, MULTIFACTOR], ids=lambda policy: policy.name)
+def test_what_is_not_looked_at_changes_no_start(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that cannot start are passed over, and searches begin where those of shorter jobs ended."""
-    for seed in range(12):
-        placement = "packed" if reserve == "gpus" else ("packed", "emptiest", "consolidated")[seed % 3]
+    ways = [*product(("easy", "conservative"), ("packed", "emptiest", "consolidated"), ("servers",))]
+    for seed, (kind, placement, reserve) in enumerate([*ways, ("easy", "packed", "gpus")]):
         draw, options = random.Random(seed), {"kind": kind, "reserve": reserve, "placement": placement}
-        jobs = [
-            of(draw.choice("uvw"), f"j{k}", draw.randrange(400), draw.choice((1, 1, 2, 3, 4, 8)), *draw_times(draw))
-            for k in range(60)
-        ]
+        jobs = []
+        for k in range(60):
+            user, submit_s, gpus = draw.choice("uvw"), draw.randrange(400), draw.choice((1, 1, 2, 3, 4, 8))
+            seconds = draw.randrange(1, 120)
+            limit_s = draw.choice((seconds, 2 * seconds, 5 * seconds, max(1, seconds // 2)))
+            jobs.append(of(user, f"j{k}", submit_s, gpus, seconds, limit_s))
         made = setting(*sorted(jobs, key=lambda job: job.submit_us), cluster=cluster(4), round_us=0)
         found = run(made, policy, **options)
         with monkeypatch.context() as patched:
@@ -257,8 +255,3 @@ def test_what_is_not_looked_at_changes_no_start(
             patched.setattr(backfill, "_least_behind", lambda values: [0] * len(values))
             wanted = run(made, policy, **options)
         assert (found.jobs, found.uses) == (wanted.jobs, wanted.uses), seed
-
-
-def draw_times(draw: random.Random) -> tuple[int, int]:
-    seconds = draw.randrange(1, 120)
-    return seconds, draw.choice((seconds, 2 * seconds, 5 * seconds, max(1, seconds // 2)))

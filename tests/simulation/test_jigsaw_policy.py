@@ -1,39 +1,34 @@
-"""The jigsaw policy on profiled models: who shares GPUs, at which depth, and what it gains; blocks of GPUs."""
+"""The jigsaw policy on profiled models, blocks of GPUs, and jobs known by stages, alone and in groups."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import replace
+from fractions import Fraction
 
+import pytest
+
+from jigsaw_opt.formulations.interleave import SLOWDOWN, group_round
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.job import FreeDepth, FullDepth, StaircaseDepth
-from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance import rate_of
 from jigsaw_opt.scheduling.performance.groups import Timetabled
 from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.performance.stages import Stages
+from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
 from jigsaw_opt.scheduling.placement.blocks import Blocks, Team
+from jigsaw_opt.scheduling.policies.interleave import INTERLEAVE
 from jigsaw_opt.scheduling.policies.jigsaw import JIGSAW
 from jigsaw_opt.scheduling.policies.srtf import SRTF
+from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.results.metrics import summarise
-from tests.refusals import misuse
-from tests.simulation.cases import finish_s, run
-
-
-def network(forward: int, backward: int) -> Model:
-    """Segments whose backward pass takes the longer the nearer they are to the input."""
-    backwards = [backward * share // 4 for share in (8, 5, 2, 1)]
-    return Model(
-        tuple(
-            Segment(f"s{k}", {"v": forward, "a": forward // 2}, {"v": own, "a": own // 2}, 10**6, 10**6)
-            for k, own in enumerate(backwards)
-        )
-    )
-
-
-MODELS = {"small": network(10_000, 20_000), "large": network(25_000, 55_000)}
+from tests.refusals import misuse, require_data
+from tests.simulation.cases import cluster, finish_s, run
+from tests.simulation.resumable import MODELS
 
 
 def boxes(*types: str, memory: int = 10**9) -> Cluster:
@@ -83,13 +78,9 @@ def test_at_full_depth_nothing_is_gained_by_sharing_within_a_server() -> None:
 
 def test_each_idea_shortens_the_completion_of_a_crowd() -> None:
     where = profiled(boxes("v", "v"), *crowd(1, 30))
-    means = [
-        summarise(where, run(where, JIGSAW, depth=depth)).mean_completion_h for depth in ("full", "staircase", "free")
-    ]
-    plain = summarise(where, run(where, SRTF)).mean_completion_h
-    assert all(mean is not None for mean in (*means, plain))
-    assert means == sorted(means, key=lambda mean: -(mean or 0.0))
-    assert (means[-1] or 0.0) < (plain or 0.0)
+    runs = [run(where, SRTF), *(run(where, JIGSAW, depth=depth) for depth in ("full", "staircase", "free"))]
+    plain, *means = (summarise(where, outcome).mean_completion_h for outcome in runs)
+    assert means == sorted(means, reverse=True) and means[-1] < plain
 
 
 def test_the_shortest_job_comes_first_and_nothing_waits_beside_free_gpus() -> None:
@@ -167,3 +158,99 @@ def test_blocks_keep_what_goes_on_and_always_fit_powers_of_two() -> None:
         wide = [team for team in teams if team.gpus == 8 and team.jobs[0] in held]
         assert all(placed[team] == held[team.jobs[0]] for team in wide)
         held = {team.jobs[0]: block for team, block in placed.items()}
+
+
+STAGED = {
+    "loads@1": StageTimes(711_000, 110_000, 0, 779_000),
+    "loads@2": StageTimes(687_000, 110_000, 95_000, 881_000),
+    "computes@1": StageTimes(600, 410_000, 0, 426_000),
+    "computes@2": StageTimes(700, 416_000, 40_000, 464_000),
+    "mixed@1": StageTimes(117_000, 68_000, 0, 107_000),
+    "mixed@2": StageTimes(114_000, 72_000, 40_000, 191_000),
+}
+
+
+def workload(seed: int, number: int) -> Workload:
+    draw = random.Random(seed)
+    jobs = []
+    for k in range(number):
+        gpus = draw.choice((1, 1, 2))
+        model = f"{draw.choice(('loads', 'computes', 'mixed'))}@{gpus}"
+        jobs.append(TraceJob(str(k), draw.randint(0, 10**9), model, gpus, draw.randint(100, 5000)))
+    return Workload("drawn", tuple(jobs), STAGED)
+
+
+def staged_setting(jobs: Workload, servers: int = 2, gpus: int = 2) -> Setting:
+    return Setting(cluster(servers, gpus), jobs, Stages(STAGED), round_us=0, restart_us=1_000_000)
+
+
+def staged(model: str, iterations: int = 10) -> TraceJob:
+    return TraceJob(model, 0, model, int(model[-1]), iterations)
+
+
+def test_a_job_alone_has_the_speed_of_its_trace_and_what_muri_adds() -> None:
+    performance = Stages(STAGED)
+    (speed,) = performance.speeds(Share((0,), (0, 1)), [staged("mixed@2")], [0])
+    assert speed.rate == rate_of(193_865)
+    assert performance.alone_us(staged("mixed@2")) == 1_938_650
+
+
+def test_a_job_alone_is_on_the_fastest_type_that_it_may_have() -> None:
+    servers = (Server("slow", "v100", 4, 10**9, 10**9), Server("fast", "a100", 1, 10**9, 10**9))
+    where = Cluster(servers)
+    performance = Stages(STAGED, where, TypeSpeeds({"v100": Fraction(1), "a100": Fraction(2)}, "v100"))
+    of_one = staged("loads@1")
+    on_v100 = Stages(STAGED).alone_us(of_one)
+    assert performance.alone_us(of_one) == round(Fraction(on_v100, 2))
+    assert performance.alone_us(replace(of_one, gpu_types=("v100",))) == on_v100
+    assert performance.alone_us(staged("mixed@2")) == 1_938_650, "no server of the fast type has two GPUs"
+    for gpu, alone_us in ((0, on_v100), (4, on_v100 / 2)):
+        (speed,) = performance.speeds(Share((0,), (gpu,)), [of_one], [0])
+        assert speed.rate == pytest.approx(rate_of(alone_us / 10), rel=1e-6)
+
+
+def test_jobs_of_a_share_without_depths_take_turns_in_muris_rotation() -> None:
+    performance = Stages(STAGED)
+    jobs = [staged("loads@1"), staged("computes@1")]
+    speeds = performance.speeds(Share((3, 5), (0,)), jobs, [0, 0])
+    # One loads while the other computes, and then the other way round.
+    round_us = float((711_000 + 110_000) * SLOWDOWN[1])
+    assert [speed.rate for speed in speeds] == [pytest.approx(rate_of(round_us), rel=1e-6)] * 2
+
+
+def test_jobs_of_a_share_with_depths_run_the_timetable_of_their_group() -> None:
+    performance = Stages(STAGED)
+    jobs = [staged("loads@2"), staged("mixed@2")]
+    full = performance.speeds(Share((0, 1), (0, 1), (FullDepth(),) * 2), jobs, [0, 0])
+    bent = performance.speeds(Share((0, 1), (0, 1), (StaircaseDepth(),) * 2), jobs, [0, 0])
+    assert full[1].rate > full[0].rate  # the shorter iterations fit several times
+    done = group_round(tuple(sorted(performance.staged(one, staircase=True) for one in jobs)), "planned")
+    assert sorted(speed.rate for speed in bent) == sorted(rate_of(done.time_us / often) for often in done.iterations)
+    assert sum(speed.rate for speed in bent) >= sum(speed.rate for speed in full)
+
+
+def test_shares_that_cannot_be_are_refused() -> None:
+    performance = Stages(STAGED)
+    five = [staged("mixed@1")] * 5
+    require_data(performance.refuses(Share(tuple(range(5)), (0,)), five), "4 jobs")
+    mixed = [staged("mixed@1"), staged("mixed@2")]
+    require_data(performance.refuses(Share((0, 1), (0,)), mixed), "2 GPUs", "1")
+    assert performance.refuses(Share((0,), (0, 1)), [staged("mixed@2")]) is None
+
+
+@pytest.mark.parametrize("options", [{}, {"groups": "matching"}, {"service": "attained"}])
+def test_every_job_ends_and_shares_hold_jobs_of_one_width(options: dict[str, str]) -> None:
+    where = staged_setting(workload(1, 24))
+    outcome = run(where, INTERLEAVE, **options)
+    assert all(record.done == record.work for record in outcome.jobs)
+    assert max(record.running for record in outcome.rounds) > where.gpu_count  # GPUs were shared
+
+
+def test_first_come_the_jobs_with_the_least_service_left() -> None:
+    jobs = tuple(TraceJob(str(k), 0, "computes@2", 2, n) for k, n in enumerate((500, 100, 900, 300, 700, 200)))
+    where = staged_setting(Workload("six", jobs, STAGED), servers=1)
+    scheduler = INTERLEAVE.start(where, {"service": "left", "groups": "exact"})
+    active = {k: JobState(k, one, where.performance.work(one)) for k, one in enumerate(jobs)}
+    (first,) = scheduler.decide(Observation(0, active, (), tuple(active))).shares
+    # Two jobs that compute would be faster one after the other, so they do not share.
+    assert first.jobs == (1,)

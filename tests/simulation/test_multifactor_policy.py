@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.documents.readers.slurm.priorities import Association, read_qos, read_shares, read_slurm_conf
+from jigsaw_opt.documents.readers.slurm.priorities import Association, read_shares, read_slurm_conf
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.policies.slurm.fair_share import ShareTree
@@ -18,7 +18,7 @@ from jigsaw_opt.scheduling.policies.slurm.priority import JobPriority, PriorityS
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from tests.refusals import carries, misuse, refuses
-from tests.simulation.cases import SECOND, cluster, job, run, setting
+from tests.simulation.cases import SECOND, cluster, job, run, setting, starts_s
 from tests.simulation.resumable import accounted
 from tests.simulation.test_backfill_policy import GPUS, Textbook, drawn
 
@@ -119,12 +119,11 @@ def test_the_sum_of_weighted_factors_is_a_whole_number() -> None:
 
 
 def of(user: str, name: str, submit_s: float, gpus: int, seconds: int, **stated: Any) -> TraceJob:
-    return replace(job(name, submit_s, gpus, seconds), user=user, time_limit_us=seconds * SECOND, **stated)
+    return job(name, submit_s, gpus, seconds, user=user, time_limit_us=seconds * SECOND, **stated)
 
 
-def starts_s(*jobs: TraceJob, **options: str) -> list[float]:
-    outcome = run(setting(*jobs, cluster=cluster(1, 8), round_us=0), MULTIFACTOR, **options)
-    return [(record.start_us or 0) / SECOND for record in outcome.jobs]
+def starts(*jobs: TraceJob, **options: str) -> list[float | None]:
+    return starts_s(run(setting(*jobs, cluster=cluster(1, 8), round_us=0), MULTIFACTOR, **options))
 
 
 ONE_WEIGHT = {f"priority_weight_{name}": "0" for name in ("age", "fairshare", "job_size")}
@@ -137,8 +136,8 @@ def test_who_has_used_less_comes_first() -> None:
         of("bob", "third", 20, 8, 10),
         of("bob", "fourth", 30, 8, 10),
     )
-    assert starts_s(*jobs, **ONE_WEIGHT) == [0, 100, 110, 120]
-    assert starts_s(*jobs, **{**ONE_WEIGHT, "priority_weight_fairshare": "1000"}) == [0, 120, 100, 110]
+    assert starts(*jobs, **ONE_WEIGHT) == [0, 100, 110, 120]
+    assert starts(*jobs, **{**ONE_WEIGHT, "priority_weight_fairshare": "1000"}) == [0, 120, 100, 110]
     assert choose("multifactor:priority_decay_half_life=1-0")[1]["priority_decay_half_life"] == "1-0"
     with misuse("out-of-range policy.priority_weight_age"):
         choose("multifactor:priority_weight_age=much")
@@ -153,17 +152,10 @@ def test_a_job_that_waits_for_others_does_not_age_meanwhile() -> None:
         of("u", "later", 30, 8, 10),
     )
     age = {**ONE_WEIGHT, "priority_weight_age": "1000000000"}
-    assert starts_s(*jobs, **age) == [0, 0, 110, 100]
-    assert starts_s(*jobs, **age, priority_flags="ACCRUE_ALWAYS+NO_FAIR_TREE") == [0, 0, 100, 110]
+    assert starts(*jobs, **age) == [0, 0, 110, 100]
+    assert starts(*jobs, **age, priority_flags="ACCRUE_ALWAYS+NO_FAIR_TREE") == [0, 0, 100, 110]
     with misuse("out-of-range policy.priority_flags"):
         choose("multifactor:priority_flags=FAIR")
-
-
-def test_large_or_small_jobs_come_first_by_choice() -> None:
-    jobs = (of("u", "first", 0, 8, 100), of("u", "small", 1, 5, 10), of("u", "large", 2, 7, 10))
-    size = {**ONE_WEIGHT, "priority_weight_job_size": "100"}
-    assert starts_s(*jobs, **size) == [0, 110, 100]
-    assert starts_s(*jobs, **size, priority_favor_small="yes") == [0, 100, 110]
 
 
 class LargestFirst(Textbook):
@@ -205,13 +197,8 @@ PartitionName=short,debug PriorityJobFactor=40
 
 
 def test_files_of_a_cluster_are_read(tmp_path: Path) -> None:
-    conf = read_slurm_conf(CONF)
-    assert {name: own["priorityjobfactor"] for name, own in conf.partitions.items()} == {
-        "long": "10",
-        "short": "40",
-        "debug": "40",
-    }
-    assert read_qos("Name|Priority\nnormal|0\nhigh|100\n") == {"normal": 0, "high": 100}
+    factors = {name: own["priorityjobfactor"] for name, own in read_slurm_conf(CONF).partitions.items()}
+    assert factors == {"long": "10", "short": "40", "debug": "40"}
     shares = "Cluster|Account|User|Par Name|Share\nc|root|||1\nc|bio||root|30\nc|bio|ann||parent\n"
     assert read_shares(shares)[1:] == (Association("bio", "", "root", 30), Association("bio", "ann", "root", None))
     (tmp_path / "slurm.conf").write_text(CONF)
@@ -223,13 +210,8 @@ def test_files_of_a_cluster_are_read(tmp_path: Path) -> None:
         of("u", "urgent", 2, 8, 10, queue="long", qos="high"),
         of("u", "short", 3, 8, 10, queue="short"),
     )
-    assert starts_s(*jobs, **files) == [0, 120, 110, 100]
-    assert starts_s(*jobs, **files, priority_weight_qos="100000") == [
-        0,
-        120,
-        100,
-        110,
-    ]  # goes before the file
+    assert starts(*jobs, **files) == [0, 120, 110, 100]
+    assert starts(*jobs, **files, priority_weight_qos="100000") == [0, 120, 100, 110]  # goes before the file
 
 
 def test_jobs_without_a_limit_have_that_of_their_partition(tmp_path: Path) -> None:
@@ -239,9 +221,9 @@ def test_jobs_without_a_limit_have_that_of_their_partition(tmp_path: Path) -> No
     )
     jobs = [of("u", "long", 0, 7, 100), of("u", "wide", 1, 8, 10)]
     later = [replace(job(name, 2, 1, 30), queue=name) for name in "ab"]
-    assert starts_s(*jobs, *later, conf=str(path)) == [0, 100, 2, 110]
+    assert starts(*jobs, *later, conf=str(path)) == [0, 100, 2, 110]
     with pytest.raises(UsageError, match="'c' states none"):
-        starts_s(*jobs, replace(job("c", 2, 1, 30), queue="c"), conf=str(path))
+        starts(*jobs, replace(job("c", 2, 1, 30), queue="c"), conf=str(path))
 
 
 def test_partitions_of_a_higher_tier_come_first_whatever_the_priority(tmp_path: Path) -> None:
@@ -253,34 +235,31 @@ def test_partitions_of_a_higher_tier_come_first_whatever_the_priority(tmp_path: 
         of("u", "large", 1, 8, 10, queue="low"),
         of("u", "small", 2, 2, 10, queue="high"),
     )
-    assert starts_s(*jobs, conf=str(path)) == [0, 110, 100]
+    assert starts(*jobs, conf=str(path)) == [0, 110, 100]
     path.write_text("PartitionName=low PriorityTier=x\nPartitionName=high PriorityTier=70000\n")
     with refuses(*[f"out-of-range {path}"] * 2, naming=["PriorityTier", "'low'"]):
-        starts_s(*jobs, conf=str(path))
+        starts(*jobs, conf=str(path))
 
 
 def test_what_is_wrong_with_files_is_told_with_all_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(InvalidInputError) as found:
-        read_shares("Account|User|ParentName|Share\nbio||root|x\n|ann||1\na||root|1|2\n")
-    assert len(found.value.problems) == 3
     with refuses("cycle assoc.txt", "cycle assoc.txt"):
         read_shares("Account|User|ParentName|Share\na||b|1\nb||a|1\n")
     with refuses("empty slurm.conf"):
         read_slurm_conf("NodeName=a\n")
-    path = tmp_path / "slurm.conf"
+    path, made = tmp_path / "slurm.conf", setting(of("u", "a", 0, 1, 5))
     path.write_text("PriorityWeightAge=many\nPriorityMaxAge=soon\n")
-    made = setting(of("u", "a", 0, 1, 5))
     with pytest.raises(InvalidInputError, match="PriorityWeightAge") as problems:
         Simulation(made.under(f"multifactor:conf={path}"))
     assert len(problems.value.problems) == 2
-    path.write_text("PriorityWeightAge=1\nPriorityWeightTRES=gres/gpu=5\nPriorityFlags=DEPTH_OBLIVIOUS,MAX_TRES\n")
+    path.write_text(
+        "PriorityWeightAge=1\nPriorityWeightTRES=gres/gpu=5\nPriorityFlags=DEPTH_OBLIVIOUS,MAX_TRES\n"
+        "PartitionName=a Nodes=n[1-2] MaxTime=30\nPartitionName=b Nodes=ALL MaxTime=INFINITE State=UP\n"
+    )
     Simulation(made.under(f"multifactor:conf={path}"))
     assert carries(caplog.text, "priorityweighttres", "priorityflags=DEPTH_OBLIVIOUS")
-    path.write_text("PartitionName=a Nodes=n[1-2] MaxTime=30\nPartitionName=b Nodes=ALL MaxTime=INFINITE State=UP\n")
-    Simulation(made.under(f"multifactor:conf={path}"))
-    assert caplog.messages[-1].endswith("not simulated: nodes of partition a, maxtime of partition a")
+    assert "nodes of partition a, maxtime of partition a" in caplog.text
     with misuse("missing-option policy", naming=["priority_weight_qos"]):
-        Simulation(setting(replace(of("u", "a", 0, 1, 5), qos="high")).under("multifactor:priority_weight_qos=5"))
+        Simulation(setting(of("u", "a", 0, 1, 5, qos="high")).under("multifactor:priority_weight_qos=5"))
 
 
 def test_usage_is_charged_to_users_until_their_jobs_end() -> None:
@@ -296,3 +275,13 @@ def test_usage_is_charged_to_users_until_their_jobs_end() -> None:
         exact[one.account or "", one.user or ""] += record.gpu_us
     for key, used in charged.items():  # the last ends are not told; every other is known within a round
         assert used == pytest.approx(exact[key], rel=0.1)
+
+
+def test_what_scontrol_prints_is_read_as_slurm_conf() -> None:
+    conf = read_slurm_conf(
+        "PriorityMaxAge          = 2-12:00:00\nPrioritySiteFactorPlugin = (null)\nPriorityWeightAge       = 100\n"
+        "PartitionName=batch\n   AllowGroups=ALL AllowQos=ALL\n   PriorityJobFactor=3 PriorityTier=2 RootOnly=NO\n\n"
+        "PartitionName=debug\n   PriorityJobFactor=6 PriorityTier=1\n"
+    )
+    found = {name: (own["priorityjobfactor"], own["prioritytier"]) for name, own in conf.partitions.items()}
+    assert found == {"batch": ("3", "2"), "debug": ("6", "1")} and conf.parameters["priorityweightage"] == "100"

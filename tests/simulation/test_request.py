@@ -1,36 +1,30 @@
-"""What is simulated, in words: clusters, traces and performance models that fit together."""
+"""What is simulated, in words: clusters, traces and performance models that fit together, and jobs in a few words."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
+from typing import Any
 
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import load_instance, save_instance
-from jigsaw_opt.errors import InvalidInputError
-from jigsaw_opt.instances import load
+from jigsaw_opt.documents import decode_instance, encode_instance, encode_model, load_instance, save_instance
+from jigsaw_opt.documents.readers.traces.workload_csv import decode_workload
+from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.instances import load, profile
 from jigsaw_opt.problem import Instance
+from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.power import PowerCap
-from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.performance.stages import Stages
-from jigsaw_opt.scheduling.policies.fifo import FIFO
-from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.inputs.clusters import grid
+from jigsaw_opt.simulation.inputs.own_jobs import OwnJob, OwnRequest, jobs_of, own_instance, own_job, with_deadlines
 from jigsaw_opt.simulation.inputs.reading import read_setting
 from tests.refusals import misuse, refuses
 from tests.simulation.resumable import adaptive, by_type, plain, segmented, staged
-
-MURI = (
-    "job_id,num_gpu,submit_time,iterations,model_name,batch_size,iteration_time,"
-    "resource_time_0,resource_time_1,resource_time_2\n"
-)
 
 
 @pytest.fixture
@@ -89,17 +83,6 @@ def test_tables_of_jobs_by_duration(tmp_path: Path) -> None:
         read_setting(str(path), "2x4", "fifo", columns="size=num_gpu")
 
 
-def test_stages_come_with_the_trace(tmp_path: Path) -> None:
-    path = tmp_path / "muri.csv"
-    path.write_text(MURI + "0,4,0,10,net,8,100,20,60,15\n")
-    made = read_setting(f"muri:{path}", "2x4", "fifo", performance="stages")
-    assert isinstance(made.performance, Stages)
-    assert made.performance.unknown(made.workload.jobs[0]) is None
-    path.write_text(MURI + "0,99,0,10,net,8,100,20,60,15\n")
-    with refuses(f"unsupported {path}:2", naming=["99 GPUs", "8"]):
-        read_setting(f"muri:{path}", "2x4", "fifo", performance="stages")
-
-
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for name in (tmp_path / "missing.csv", tmp_path, "nul\0l"):
         with refuses(f"unreadable {name}"):
@@ -145,14 +128,8 @@ def test_what_the_policy_does_not_read_of_priorities_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "jobs.csv"
-    rows = ("a,0,1,10,3,1,2,gpu,1", "b,0,1,10,1,0,2,gpu,", "c,0,1,10,1,0,,cpu,")
     names = "name,submit_s,gpus,duration_s,weight,foreground,priority,queue,preemptible"
-    path.write_text("\n".join((names, *rows)) + "\n")
-
-    def told(*words: str) -> list[str]:
-        assert main([*words, "--cluster", "1x4", "-q", "-o", str(tmp_path / str(len(list(tmp_path.iterdir()))))]) == 0
-        return [line for line in capsys.readouterr().err.splitlines() if "not read" in line]
-
+    path.write_text(f"{names}\na,0,1,10,3,1,2,gpu,1\nb,0,1,10,1,0,2,gpu,\nc,0,1,10,1,0,,cpu,\n")
     front, weight, queue = "place in the foreground (1 job)", "weight (1 job)", "queue (3 jobs)"
     unread = {
         "fifo": f"{weight}, {front}, priority (2 jobs), {queue}",  # which stops no job, whatever its flag is
@@ -160,42 +137,147 @@ def test_what_the_policy_does_not_read_of_priorities_is_told(
         "priority": f"{weight}, {front}, {queue}",
         "priority:by=weight": f"{front}, priority (2 jobs), {queue}",
     }
-    for policy, what in unread.items():
-        line = f"{path}: policy {policy.partition(':')[0]!r} does not read what sets jobs apart: {what}"
-        assert told("simulate", "--workload", str(path), "--policy", policy) == [line]
-    every = told("advise", str(path), "--seeds", "0", "--baseline", "fifo", "--policy", "srtf", "las", "separate")
-    rest = f"{unread['fifo']}, preemptible flag (1 job)"
-    assert every == [
+    assert {policy: read_setting(str(path), "1x4", policy).unread() for policy in unread} == unread
+    words = [str(path), "--cluster", "1x4", "-q", "-o", str(tmp_path / "out"), "--seeds", "0"]
+    assert main(["advise", *words, "--baseline", "fifo", "--policy", "srtf", "las", "separate"]) == 0
+    assert [line for line in capsys.readouterr().err.splitlines() if "not read" in line] == [
         f"{path}: policy 'fifo' does not read what sets jobs apart: {unread['fifo']}",
-        f"{path}: policies 'srtf', 'las' do not read what sets jobs apart: {rest}",
+        f"{path}: policies 'srtf', 'las' do not read what sets jobs apart: {unread['fifo']}, preemptible flag (1 job)",
         f"{path}: policy 'separate' does not read what sets jobs apart: {unread['separate']}",
     ]
-
-
-def test_a_policy_that_declares_nothing_may_read_all() -> None:
-    jobs = (TraceJob("a", 0, "seconds", 1, 1, weight=2, priority=1), TraceJob("b", 0, "seconds", 1, 1))
-    policy = SimpleNamespace(name="own", display_name="own", options={}, start=FIFO.start)
-    made = read_setting(Workload("two", jobs), "1x4", cast(Policy, policy))
-    assert made.unread() == ""
-    policy.reads = {"priority"}
-    assert made.unread() == "weight (1 job)"
 
 
 @pytest.mark.parametrize(
     ("policy", "what"),
     [
-        ("priority:by=priority", "priority"),
         ("priority:by=weight", "weight"),
         ("multifactor:priority_weight_partition=1", "queue"),
         ("multifactor:priority_weight_qos=1", "QOS"),
     ],
 )
-def test_an_option_that_goes_by_what_no_job_states_is_refused(
-    policy: str, what: str, trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = [trace, "--cluster", "2x4", "-q", "-o", str(tmp_path / "out")]
-    assert main(["simulate", "--policy", policy, "--workload", *run]) == 2
-    assert main(["advise", "--policy", policy, "--baseline", "fifo", "--seeds", "0", *run]) == 2
-    told = f"is to go by the {what} of jobs, and no job states one"
-    assert capsys.readouterr().err.count(told) == 2 and not (tmp_path / "out").exists()
+def test_an_option_that_goes_by_what_no_job_states_is_refused(policy: str, what: str, trace: str) -> None:
+    with pytest.raises(UsageError, match=f"is to go by the {what} of jobs, and no job states one"):
+        read_setting(trace, "2x4", policy)
     assert read_setting(trace, "2x4", policy.partition(":")[0]).policy is not None
+
+
+def problems(request: OwnRequest) -> list[str]:
+    with pytest.raises(InvalidInputError) as caught:
+        own_instance(request)
+    return [str(problem).split(" (")[0] for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "job"),
+    [
+        ("a:vgg16:4:100", OwnJob("a", "vgg16", 4, 100)),
+        (" a b:vgg16@8:1:90s", OwnJob("a b", "vgg16@8", 1, duration_us=90_000_000)),
+        ("a:m:2:1.5h", OwnJob("a", "m", 2, duration_us=5_400_000_000)),
+        ("a:m:2:30min", OwnJob("a", "m", 2, duration_us=1_800_000_000)),
+    ],
+)
+def test_jobs_in_words(text: str, job: OwnJob) -> None:
+    assert own_job(text) == job
+    for wrong in ("", "a", "a:m:2", "a:m:2:1.5", "a:m:-2:1", "a:m:2:3w", ":m:2:3", "a:m:2:3:4"):
+        with misuse("malformed job"):
+            own_job(wrong)
+
+
+def test_deadlines_of_one_job_go_before_those_of_all() -> None:
+    jobs = [OwnJob("a", "resnet50", 4, 10), OwnJob("x=y", "vgg16", 2, 3)]
+    timed = with_deadlines(jobs, ["x=y=90min", "1.5d"])
+    instance, _ = own_instance(OwnRequest("mine", "2x4:v100", timed))
+    assert [job.deadline_us for job in instance.data_parallel] == [129_600_000_000, 5_400_000_000]
+    assert with_deadlines(jobs, []) == jobs
+    with pytest.raises(UsageError) as raised:
+        with_deadlines(jobs, ["b=2h", "a=2"])
+    assert [str(arg).split(",")[0] for arg in raised.value.args] == [
+        "no job 'b'; there are a",
+        "a deadline is JOB=TIME",
+    ]
+
+
+def test_the_document_states_what_was_asked_for_and_the_rest_is_told() -> None:
+    request = OwnRequest("mine", "2x4:v100", [OwnJob("a", "resnet50", 4, 10), OwnJob("b", "vgg16@8", 8, 3)])
+    instance, assumed = own_instance(request)
+    assert decode_instance(encode_instance(instance)) == instance
+    assert instance.models["resnet50-b64-estimate"] == profile("resnet50", 64, ["v100"], 6)
+    assert [(job.workers, job.iterations, job.depth) for job in instance.data_parallel] == [
+        (4, 10, FullDepth()),
+        (8, 3, FullDepth()),
+    ]
+    told = {one.what: one.value for one in assumed}
+    assert told["bandwidth of a server's link"] == "10 Gb/s"
+    assert told["GPUs of type v100"] == "32 GB of memory, 150 GB/s within a server"
+    assert "batch 8 a worker" in told["model vgg16@8"]
+    faster, assumed = own_instance(replace(request, bandwidth=10**9, depth="free", objective="period"))
+    assert {link.bandwidth for link in faster.cluster.links} == {10**9}
+    assert (faster.horizon, faster.objective) == ("cyclic", "period")
+    assert "bandwidth of a server's link" not in {one.what for one in assumed}
+
+
+def test_a_duration_is_as_many_iterations_as_last_so_long_alone() -> None:
+    job = OwnJob("a", "resnet50", 1, duration_us=60_000_000)
+    instance, assumed = own_instance(OwnRequest("mine", "1x1:a100", [job]))
+    iteration_us = profile("resnet50", 64, ["a100"], 6).block_us("a100")[-1]
+    assert instance.data_parallel[0].iterations == round(60_000_000 / iteration_us)
+    assert assumed[-1].value.endswith(f"each of {iteration_us} us alone")
+
+
+def test_measured_models_run_on_any_type_of_gpu() -> None:
+    tree: dict[str, Any] = json.loads(encode_model(profile("resnet50", 4, ["v100"], 3)))
+    for segment in tree["segments"]:
+        for table in ("forward_us", "backward_us"):
+            segment[table] = {"mine": segment[table]["v100"]}
+    request = OwnRequest("mine", "1x2:mine", [OwnJob("a", "net", 2, 5)], {"net": tree, "unused": {}})
+    instance, _ = own_instance(request)
+    assert list(instance.models) == ["net"]
+    del tree["segments"][1]["parameter_bytes"]
+    assert problems(request) == ['$.models.net.segments[1]: missing key "parameter_bytes"']
+
+
+def test_every_problem_of_the_words_at_once() -> None:
+    jobs = [OwnJob("a", "resnet", 4, 10), OwnJob("b", "vgg16@0", 1, duration_us=1), OwnJob("c", "vgg16", 1, 1)]
+    found = problems(OwnRequest("w", "2x4:k80", jobs, {}, 0, 0, "deep", "period"))
+    assert found == [
+        "depth: is one of full, staircase, rotation, free, not 'deep'",
+        "bandwidth: is at least 1, not 0",
+        "segments: is at least 1, not 0",
+        "job b: has a duration; a period has iterations",
+        "model resnet: is not known",
+        "model vgg16@0: has a batch of at least 1",
+        "model vgg16: cannot be estimated on GPUs of type 'k80'",
+    ]
+    assert problems(OwnRequest("w", "2x4:k80", jobs[2:])) == ["model vgg16: cannot be estimated on GPUs of type 'k80'"]
+    assert problems(OwnRequest("w", "two", [])) == [
+        "jobs: there is none",
+        "cluster: is SERVERSxGPUS:TYPE, as in 4x8:v100, not 'two'",
+    ]
+
+
+def test_jobs_that_the_document_or_the_cluster_refuses() -> None:
+    twice = [OwnJob("a", "vgg16", 0, 1), OwnJob("a", "vgg16", 1, 1)]
+    assert [line.split(":")[0] for line in problems(OwnRequest("w", "1x2:v100", twice))] == [
+        "$.jobs[0].workers",
+        "$.jobs[1].name",
+    ]
+    large = [OwnJob("a", "vgg16", 3, 1), OwnJob("b", "bert_large@4096", 1, 1)]
+    found = problems(OwnRequest("w", "1x2:v100", large))
+    assert [line.split(":")[0] for line in found] == ["$.jobs[0]", "$.jobs[1]"]
+    assert found[0].endswith("can run on 2 GPUs by their type and memory, not on 3")
+    assert found[1].endswith("GB, and a GPU has 32")
+    measured = {"net": json.loads(encode_model(profile("vgg16", 4, ["a100", "h200"], 3)))}
+    assert problems(OwnRequest("w", "1x2:v100", [OwnJob("a", "net", 1, 1)], measured)) == [
+        "$.jobs[0]: model 'net' has times on a100, h200; the cluster has v100"
+    ]
+    with refuses("unknown-name $.jobs[0]"):
+        own_instance(OwnRequest("w", "1x2:v100", [OwnJob("a", "net", 1, 1)], measured))
+
+
+def test_jobs_of_a_workload() -> None:
+    named = decode_workload("name,submit_s,model,gpus,iterations,weight\na,2,vgg16,4,9,3\n")
+    assert jobs_of(named, "m") == (OwnJob("a", "vgg16", 4, 9, None, 2_000_000, 3),)
+    timed = decode_workload("submit_s,gpus,duration_h\n0,4,1\n")
+    assert jobs_of(timed, "m") == (OwnJob("line-2", "m", 4, None, 3_600_000_000),)
+    with misuse("missing-field job a"):
+        jobs_of(decode_workload("name,submit_s,model,gpus\na,2,vgg16,4\n"), "m")

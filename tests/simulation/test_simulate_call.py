@@ -1,7 +1,9 @@
-"""One call simulates, of objects or of the words of the command line for them."""
+"""One call simulates, of objects or of the words of the command line, also the record of a trace as it stands."""
 
 from __future__ import annotations
 
+import csv
+import os
 import sys
 import threading
 from fractions import Fraction
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from jigsaw_opt import Cluster, InvalidInputError, Server, TraceJob, UsageError, Workload, simulate
+from jigsaw_opt.cli import main
 from jigsaw_opt.documents.readers.traces.workload_csv import encode_workload
 from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.instances import load
@@ -21,7 +24,9 @@ from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policies.las import LAS
 from jigsaw_opt.simulation.engine.outages import Failures, RandomEvents
+from jigsaw_opt.simulation.engine.recorded import most_gpus, simulation_of
 from jigsaw_opt.simulation.inputs.clusters import grid
+from jigsaw_opt.simulation.inputs.reading import read_setting
 from tests.refusals import carries, misuse, refuses
 
 SECOND = 1_000_000
@@ -115,43 +120,19 @@ def test_all_problems_come_at_once(trace: str) -> None:
     )
 
 
-def test_without_a_cluster_other_words_are_still_read(tmp_path: Path) -> None:
+def test_without_a_cluster_other_words_are_still_read() -> None:
     with pytest.raises(UsageError) as caught:
         simulate(WORKLOAD, "2x4xa", "fifo", performance="nope", contention="bla", failures="mtbf=1,mttr=x")
-    assert [str(wrong).partition(":")[0] for wrong in caught.value.args] == [
-        "cluster",
-        "contention",
-        "failures",
-        "performance",
-    ]
-    listed = tmp_path / "events.csv"
-    listed.write_text("time_us,kind,name,state\n1,server,s0,down\n")
-    with pytest.raises(UsageError) as caught:
-        simulate(WORKLOAD, "2x4xa", "fifo", failures=str(listed))
-    assert len(caught.value.args) == 1
-
-
-def test_what_cannot_be_is_refused_in_one_error() -> None:
-    wrong: Any = {"until_us": "x", "cancel": True}
-    with pytest.raises(UsageError) as caught:
-        simulate(WORKLOAD, "1x2", "fifo", **wrong)
-    assert caught.value.args == (
-        "until_us is a whole number of at least 0, not 'x'",
-        "cancel is a threading.Event, not True",
-    )
-    with misuse("wrong-type performance"):
-        simulate(WORKLOAD, "1x2", "fifo", performance=lambda cluster: None)  # type: ignore[arg-type, return-value]
+    told = [str(wrong).partition(":")[0] for wrong in caught.value.args]
+    assert told == ["cluster", "contention", "failures", "performance"]
 
 
 def test_what_is_wrong_with_objects_is_told_with_its_path() -> None:
     jobs = (TraceJob("a", 0, "seconds", 9, 1), TraceJob("a", 0, "seconds", 0, 1), TraceJob("b", 1, "seconds", 1))
+    paths = ("policy", *(f"workload $.jobs{path}" for path in ("[0]", "[1].gpus", "[1].name", "[2]")))
     with pytest.raises(InvalidInputError) as caught:
         simulate(Workload("w", jobs), Cluster((Server("s", "gpu", 4, 1, 1),)), "nobody")
-    told = [str(problem) for problem in caught.value.problems]
-    assert told[0].startswith("policy: no policy 'nobody'")
-    assert told[1].startswith("workload $.jobs[0]: ") and carries(told[1], "'a'", "9 GPUs", "4")
-    assert told[2].startswith("workload $.jobs[1].gpus: ")
-    assert told[3].startswith("workload $.jobs[1].name: ") and "'a'" in told[3]
+    assert tuple(problem.path for problem in caught.value.problems) == paths
     with refuses("empty workload $.jobs[0].gpu_types"):
         simulate(Workload("w", (TraceJob("c", 0, "seconds", 1, 1, gpu_types=()),)), "1x1", "fifo")
     with refuses("empty workload $.jobs"):
@@ -161,13 +142,6 @@ def test_what_is_wrong_with_objects_is_told_with_its_path() -> None:
     other = Profiled(load("server/plain").cluster, load("server/plain").models)
     with misuse("mismatch performance"):
         simulate(WORKLOAD, "1x2", "fifo", performance=other)
-
-
-def test_what_is_wrong_has_the_name_of_its_argument() -> None:
-    with misuse("out-of-range round_s", "unknown-value too_wide", "out-of-range foreground_gpus"):
-        simulate("day", "16x8:v100", "fifo", round_s=-1, too_wide="x", foreground_gpus=0)
-    with misuse("unknown-value workload"):
-        simulate("xx:day", "1x2", "fifo")
 
 
 def test_jobs_without_an_order_are_refused_with_all_that_is_wrong() -> None:
@@ -187,3 +161,71 @@ def test_integers_of_numpy_are_integers() -> None:
     flag: Any = numpy.bool_(True)
     for value in (True, flag, 2.0):
         assert [problem.path for problem in job_problems(TraceJob("a", 5, "m", value))] == ["gpus"]
+
+
+HOUR = 3_600_000_000
+JOBS = (
+    TraceJob("a", 0, "seconds", 4, 7200, start_us=HOUR, end_us=3 * HOUR),
+    TraceJob("b", HOUR, "seconds", 2, 3600, start_us=2 * HOUR, end_us=3 * HOUR),
+    TraceJob("c", 2 * HOUR, "seconds", 8, 3600, start_us=5 * HOUR, end_us=6 * HOUR),
+)
+
+
+def test_measures_are_those_of_the_record() -> None:
+    result = simulate(Workload("w", JOBS), "1x8:v100", "recorded")
+    summary = result.summary
+    assert (summary.mean_completion_h, summary.mean_waiting_h, summary.makespan_h) == (3.0, 5 / 3, 6.0)
+    assert (summary.gpu_hours, summary.utilisation, summary.rounds, summary.restarts) == (18.0, 18 / 48, 0, 0)
+    assert [record.crowd for record in result.outcome.jobs] == [2.0, 2.5, 1.5]
+    assert result.finished and most_gpus(result.setting.workload) == 8
+
+
+def test_a_record_stops_where_it_is_told_to() -> None:
+    result = simulate(Workload("w", JOBS), "1x8:v100", "recorded", until_us=5 * HOUR // 2)
+    assert [(record.start_us, record.finish_us) for record in result.outcome.jobs] == [
+        (HOUR, None),
+        (2 * HOUR, None),
+        (None, None),
+    ]
+    assert result.summary.gpu_hours == 4 * 1.5 + 2 * 0.5 and not result.finished
+
+
+def test_a_trace_without_a_record_has_none() -> None:
+    jobs = (*JOBS, TraceJob("d", 0, "seconds", 1, 5, start_us=3))
+    with misuse("unsupported policy", naming=["1 job", "'d'"]):
+        simulate(Workload("w", jobs), "1x8:v100", "recorded")
+
+
+def test_recorded_times_that_cannot_be_are_told_with_their_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = (TraceJob("early", 5, "seconds", 1, 5, start_us=3, end_us=9),)
+    with refuses("unsupported workload $.jobs[0]", naming=["'early'"]):
+        simulate(Workload("w", jobs), "1x8:v100", "recorded")
+    with refuses("contradiction $.jobs[0]"):
+        simulation_of(read_setting(Workload("w", jobs), "1x8:v100", "fifo").under("recorded"))
+    trace = tmp_path / "w.csv"
+    trace.write_text("name,submit_s,gpus,duration_s,start_s,end_s\na,5,1,5,3,2\nb,5,1,5,5,10\nc,5,1,5,9,8\n")
+    words = ["simulate", "--workload", str(trace), "--cluster", "1x8", "-o", str(tmp_path / "out"), "--policy"]
+    assert main([*words, "recorded"]) == 3
+    told = capsys.readouterr().err
+    assert carries(told, "w.csv:2", "'a'") and carries(told, "w.csv:2", "'a'")
+    assert carries(told, "w.csv:4", "'c'") and not (tmp_path / "out").exists()
+    assert main([*words, "fifo", "-q"]) == 0
+
+
+def test_the_record_of_alibaba_s_pods_equals_its_columns() -> None:
+    shared = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[3] / "shared"))
+    path = shared / "data" / "cluster" / "alibaba" / "openb_pod_list_default.csv"
+    if not path.exists():
+        pytest.skip(f"there is no {path}")
+    with path.open() as lines:
+        rows = [row for row in csv.DictReader(lines) if int(row["num_gpu"]) and row["scheduled_time"]]
+    times = [(int(row["creation_time"]), int(row["scheduled_time"]), int(row["deletion_time"])) for row in rows]
+    result = simulate(f"alibaba:{path}", "1300x8:g", "recorded")
+    ended = {record.index: record for record in result.outcome.jobs}
+    assert sorted((ended[k].start_us, ended[k].finish_us) for k in ended) == sorted(
+        (start * 10**6, end * 10**6) for _, start, end in times
+    )
+    assert result.summary.mean_waiting_h == pytest.approx(sum(s - c for c, s, _ in times) / 3600 / len(times))
+    assert result.summary.mean_completion_h == pytest.approx(sum(e - c for c, _, e in times) / 3600 / len(times))

@@ -16,7 +16,6 @@ from jigsaw_opt.problem.network.contention import FairSharing
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.scheduling.policies.fifo import FIFO
-from jigsaw_opt.scheduling.share_rules import InvariantError
 from jigsaw_opt.simulation.engine.outages import (
     Failures,
     ListedEvents,
@@ -31,7 +30,7 @@ from jigsaw_opt.simulation.inputs.contention import LinkContention
 from jigsaw_opt.simulation.results.folder import restore, snapshot
 from jigsaw_opt.simulation.results.metrics import summarise
 from jigsaw_opt.sweeps.simulations import measure
-from tests.refusals import fails, refuses, require_data
+from tests.refusals import refuses, require_data
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, finish_s, job, random_jobs, run, setting
 from tests.simulation.resumable import CASES, begun
 
@@ -99,13 +98,6 @@ def test_jobs_that_share_a_server_all_stop_at_once() -> None:
     # At half speed: 50 done at the checkpoint, 150 s more at half speed, and the rest of both together.
     assert finish_s(outcome) == [250, 250]
     assert outcome.losses == {0: Loss(1, 100 * SECOND), 1: Loss(1, 100 * SECOND)}
-
-
-def test_a_policy_that_uses_a_dead_server_is_told_which() -> None:
-    made = setting(job("a", 0, 4, 600))
-    blind = Scripted(lambda moment: Decision((Share((0,), (0, 1, 2, 3)),)))
-    with fails(InvariantError, "'scripted'", "round 1", "'a'", "'s0'", "down"):
-        run(failing(made, (130, "server", 0, True), (900, "server", 0, False)), blind)
 
 
 def test_events_are_the_same_whatever_else_is_there() -> None:
@@ -179,9 +171,8 @@ def test_every_policy_works_while_parts_fail_and_goes_on_in_an_outage(text: str)
     ],
 )
 def test_failures_that_cannot_be_are_refused(key: str, value: object, told: str) -> None:
-    made = failing(
-        setting(job("a", 0, 8, 500), job("b", 0, 4, 600)), (130, "server", 0, True), (250, "server", 0, False)
-    )
+    jobs = job("a", 0, 8, 500), job("b", 0, 4, 600)
+    made = failing(setting(*jobs), (130, "server", 0, True), (250, "server", 0, False))
     simulation = begun("srtf", made)
     simulation.run(until_us=190 * SECOND)
     state = json.loads(json.dumps(simulation.state()))
@@ -191,28 +182,12 @@ def test_failures_that_cannot_be_are_refused(key: str, value: object, told: str)
         begun("srtf", made).restore(state)
 
 
-def test_a_job_on_a_dead_server_is_refused() -> None:
-    made = setting(job("a", 0, 4, 500))
-    simulation = begun("fifo", failing(made, (300, "server", 0, True)))
-    simulation.run(until_us=150 * SECOND)
-    state = json.loads(json.dumps(simulation.state()))
-    state["failures"]["events"] = 1
-    with refuses("contradiction $.failures"):
-        begun("fifo", failing(made, (0, "server", 0, True))).restore(state)
-
-
 def test_what_never_comes_back_is_told_and_ends_the_simulation() -> None:
     made = setting(job("a", 0, 4, 600), job("b", 1, 1, 5), cluster=cluster(1, 4))
     outcome = run(failing(made, (130, "server", 0, True)), FIFO)
     require_data(outcome.hindrance, "'a'", "4 GPUs", "0 are up", "server", "s0", "does not come back")
     assert [record.finish_us for record in outcome.jobs] == [None, None]
     assert outcome.jobs[0].start_us == 0 and outcome.end_us == 130 * SECOND
-
-
-def test_links_that_never_come_back_are_told() -> None:
-    made = linked(setting(job("a", 0, 8, 600)))
-    outcome = run(failing(made, (130, "link", 1, True)), FIFO)
-    require_data(outcome.hindrance, "'a'", "8 GPUs", "4 are up and joined", "link", "does not come back")
 
 
 def test_a_sweep_takes_no_measures_of_jobs_that_cannot_end() -> None:
@@ -236,37 +211,22 @@ def test_words_of_failures() -> None:
     ]
 
 
-def test_a_file_of_events(tmp_path: Path) -> None:
-    path = tmp_path / "events.csv"
-    path.write_text("time_s,kind,name,state\n90,server,s1,up\n60.5,server,s1,down\n")
-    made = failures_of(f"{path},checkpoint=5", cluster(), 0)
-    listed = (OutageEvent(60_500_000, "server", 1, True), OutageEvent(90 * SECOND, "server", 1, False))
-    assert made == Failures(ListedEvents(listed), 5 * SECOND)
-    assert failures_of(str(path), cluster(), 0) == Failures(ListedEvents(listed))
-
-
 def test_all_that_is_wrong_with_a_file_of_events(tmp_path: Path) -> None:
     path = tmp_path / "events.csv"
-    lines = (
-        "-1,server,s1,down",
-        "5,rack,s1,down",
-        "5,server,s9,down",
-        "5,server,s0,gone",
-        "7,server,s0,up",
-        "8,server,s0,down",
-        "8,server,s0,up",
-    )
-    path.write_text("\n".join(("time_s,kind,name,state", *lines)))
+    told = {
+        "-1,server,s1,down": "time_s is negative: -1",
+        "5,rack,s1,down": "kind is server or link, not 'rack'",
+        "5,server,s9,down": "the cluster has no server 's9'",
+        "5,server,s0,gone": "state is down or up, not 'gone'",
+        "7,server,s0,up": "server 's0' is up already",
+        "8,server,s0,down": "",
+        "8,server,s0,up": "server 's0' has two events at the same time",
+    }
+    path.write_text("\n".join(("time_s,kind,name,state", *told)))
     with pytest.raises(InvalidInputError) as refused:
         failures_of(str(path), cluster(), 0)
-    assert [(problem.path[-1], problem.message) for problem in refused.value.problems] == [
-        ("2", "time_s is negative: -1"),
-        ("3", "kind is server or link, not 'rack'"),
-        ("4", "the cluster has no server 's9'"),
-        ("5", "state is down or up, not 'gone'"),
-        ("6", "server 's0' is up already"),
-        ("8", "server 's0' has two events at the same time"),
-    ]
+    found = [(problem.path[-1], problem.message) for problem in refused.value.problems]
+    assert found == [(str(line), message) for line, message in enumerate(told.values(), 2) if message]
 
 
 def ring(**changes: object) -> Setting:
@@ -278,12 +238,6 @@ def ring(**changes: object) -> Setting:
 
 def star() -> Cluster:
     return TOPOLOGIES["star"](tuple(Server(f"s{k}", "gpu", 2, 10**9, 10**9) for k in range(2)), 10**8, 0)
-
-
-def test_a_job_takes_another_route_while_there_is_one() -> None:
-    made = ring()
-    one_way = [k for k, link in enumerate(made.cluster.links) if set(link.ends) == {"s0", "s1"}]
-    assert finish_s(run(failing(made, (50, "link", one_way[0], True)), FIFO)) == [100]
 
 
 def test_a_slower_route_slows_the_exchange_down() -> None:

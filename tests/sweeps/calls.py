@@ -75,5 +75,7 @@ def gated_tasks(folder: Path) -> list[SweepTask]:
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
+    if "deaf" in sys.argv:
+        signal.signal(signal.SIGTERM, lambda *_: None)
     with Record(place / "rows.jsonl") as record:
         sweep(gated_tasks(place), LocalEngine(jobs=2), record)

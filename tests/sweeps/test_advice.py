@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,6 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.simulation.inputs.reading import changed, read_settings
-from jigsaw_opt.simulation.inputs.time_limits import TIME_LIMITS
-from jigsaw_opt.simulation.results.metrics import SimulationSummary
 from jigsaw_opt.sweeps.advice import Advice, Advisor, PolicyFigures
 from jigsaw_opt.sweeps.advice_words import (
     advice_document,
@@ -164,28 +162,13 @@ def test_nothing_ended_is_said(trace: str, tmp_path: Path) -> None:
     assert json.dumps(advice_document(advisor, advice))
 
 
-def test_without_names_all_policies_that_fit_are_compared(trace: str) -> None:
-    advisor = Advisor(asked(trace, "1x4:v100", "fifo"), None, [0], "makespan_h")
-    assert {"fifo", "las", "srtf"} <= set(advisor.policies)
-    assert "goodput" in advisor.left_out["sia"]
-    with misuse("unknown-value measure"):
-        Advisor(asked(trace, "1x4:v100", "fifo"), None, [0], "speed")
-
-
 def test_variants_differ_in_one_part() -> None:
     base = asked("w", "c", "las:placement=packed", failures="mtbf=5,mttr=1")
     base |= {"round_s": 60.0, "restart_s": 30.0, "contention": "exclusive"}
     found = list(variants(base))
     assert all(base[each.part] != each.value for each in found)
-    assert {each.setting for each in found} == {
-        "threshold",
-        "aging",
-        "placement",
-        "round",
-        "restart",
-        "contention",
-        "failures",
-    }
+    names = ("threshold", "aging", "placement", "round", "restart", "contention", "failures")
+    assert {each.setting for each in found} == {*names}
     assert "las:threshold=64:placement=packed" in {each.value for each in found if each.setting == "threshold"}
     assert "las" in {each.value for each in found if each.setting == "placement"}
 
@@ -317,18 +300,12 @@ def test_the_answer_under_other_time_limits(queue: str, tmp_path: Path) -> None:
     """
     base = asked(queue, "1x4:v100", "backfill", round_s=0.0, restart_s=0.0)
     advice, _ = advised(Advisor(base, ["srtf"], [0], "mean_completion_h"), tmp_path / "rows.jsonl", Here())
-    assert advice.policies[0].change["mean_completion_h"].mean == pytest.approx(100 * (7.5 / 10.5 - 1))
+    loose, tight = (pytest.approx(100 * (7.5 / mean_h - 1)) for mean_h in (10.5, 9))
+    assert advice.policies[0].change["mean_completion_h"].mean == loose
     told = {words: change.mean for words, change in advice.under_limits.items()}
-    loose, tight = pytest.approx(100 * (7.5 / 10.5 - 1)), pytest.approx(100 * (7.5 / 9 - 1))
     assert told == {"half": loose, "double": tight, "exact": tight}
-    assert re.findall(r"half|double|keeps|-[\d.]+ %", who_loses(advice)[-1]) == [
-        *("half", "-28.6 %"),
-        *("double", "-16.7 %"),
-        *("keeps", "-16.7 %"),
-    ]
-    back, _ = advised(Advisor(base | {"policy": "fifo"}, ["backfill"], [0], "makespan_h"), tmp_path / "b", Here())
-    settings = {(all_effect.setting, all_effect.after) for all_effect in back.all_effects}
-    assert back.best == "fifo" or {("time limits", words) for words in TIME_LIMITS} <= settings
+    words = re.findall(r"half|double|keeps|-[\d.]+ %", who_loses(advice)[-1])
+    assert words == ["half", "-28.6 %", "double", "-16.7 %", "keeps", "-16.7 %"]
 
 
 def test_time_limits_that_nobody_states_are_left_as_they_are(trace: str, tmp_path: Path) -> None:
@@ -341,19 +318,11 @@ def test_time_limits_that_nobody_states_are_left_as_they_are(trace: str, tmp_pat
         changed(advisor.settings[0], time_limits="third")
 
 
-def test_rows_with_times_of_jobs_that_are_none_are_no_rows() -> None:
-    row = {"error": None, **dict.fromkeys(field.name for field in fields(SimulationSummary))}
-    assert is_row(row) and is_row({**row, "job_times": [[None, 0], [5, 3]]})
-    for wrong in ([[1]], [[1, 2.5]], [[True, 1]], "text", [[None, None]], {}):
-        assert not is_row({**row, "job_times": wrong})
-
-
 def test_who_loses_no_more_than_a_round_and_a_restart_does_not_lose(queue: str) -> None:
     jobs = read_settings([asked(queue, "1x4:v100", "fifo")])[0].workload.jobs
     before = [[job.submit_us + 100, 50] for job in jobs]
     after = [[end_us + more, held] for (end_us, held), more in zip(before, (0, 10, 11, -5), strict=True)]
     found = job_changes(jobs, before, after, 10)
-    assert found is not None
     assert (found.later, found.barely, found.hit) == (1, 1, 1)
     assert sum(size.later for size in found.sizes) == sum(user.later for user in found.users) == 1
 
@@ -365,7 +334,6 @@ def test_who_was_held_back_loses_nothing_and_is_counted(queue: str) -> None:
     every = job_changes(jobs, before, after)
     jobs[0] = replace(jobs[0], held_by="begin")
     found = job_changes(jobs, before, after)
-    assert every is not None and found is not None
     assert (every.jobs, every.later, every.held, every.waits_after.job) == (4, 2, 0, jobs[0].name)
     assert (found.jobs, found.later, found.held, found.waits_after.job) == (3, 1, 1, jobs[1].name)
     policies = [PolicyFigures(words, (0,), "", {}, {}) for words in ("fifo", "srtf")]

@@ -1,4 +1,4 @@
-"""New runs beside old ones, on rows made by hand: no change, a shift, noise, plans that only one has."""
+"""New runs beside old ones and beside the best known values, on rows made by hand; statistics of pairs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.sweeps.bench.against import Against, Change, against
+from jigsaw_opt.instances.catalogue import BestKnown, RecordedRun
+from jigsaw_opt.sweeps.bench import known
+from jigsaw_opt.sweeps.bench.against import Against, Change, against, bootstrap_interval, holm, sign_test
+from jigsaw_opt.sweeps.bench.known import Beyond, best_known_by_hash, beyond_known
 
 
 def row(instance: int, seed: int, objective: int | None, integral: float | None = 1.0, **more: Any) -> dict[str, Any]:
@@ -113,3 +116,67 @@ def test_solvers_are_judged_apart_and_runs_without_an_older_one_are_counted() ->
         ("b", "worse"),
     ]
     assert (it.pairs, it.unpaired) == (36, 1)
+
+
+@pytest.mark.parametrize(
+    ("less", "more", "p"), [(0, 0, 1.0), (1, 0, 1.0), (3, 3, 1.0), (6, 0, 2 / 64), (8, 2, 112 / 1024)]
+)
+def test_sign_test_is_exact(less: int, more: int, p: float) -> None:
+    assert sign_test(less, more) == sign_test(more, less) == pytest.approx(p)
+
+
+def test_holm_multiplies_by_what_is_left_and_never_falls() -> None:
+    # 3 · 0.01; 2 · 0.02 = 0.04; 1 · 0.03 would be less than the one before.
+    assert holm([0.03, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
+    assert holm([0.9, 0.6]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_the_bootstrap_holds_the_mean_and_shrinks_with_more_values() -> None:
+    few, many = bootstrap_interval([0.0, 1.0] * 5), bootstrap_interval([0.0, 1.0] * 500)
+    assert few[0] < many[0] < 0.5 < many[1] < few[1]
+    # The standard error of the mean is 0.5 / √1000.
+    assert many[1] - many[0] == pytest.approx(2 * 1.96 * 0.5 / 1000**0.5, rel=0.1)
+    assert bootstrap_interval([0.0, 1.0] * 5) == few
+    assert bootstrap_interval([3.0]) is None
+
+
+RUN = RecordedRun("old", "1", 0, 1, 1.0, "2026-01-01", "a machine")
+STORED = BestKnown("hash", 900, 500, "a proof", RUN, RUN)
+
+
+@pytest.fixture(autouse=True)
+def _stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "read_best_known", lambda _path: {"set/one": STORED})
+
+
+def stored_row(objective: int | None, bound: int | None, sha256: str = "hash") -> dict[str, Any]:
+    return {"instance_sha256": sha256, "solver": "auto", "seed": 3, "objective": objective, "bound": bound}
+
+
+@pytest.mark.parametrize(
+    ("run", "kinds"),
+    [
+        (stored_row(900, 500), []),
+        (stored_row(901, 400), []),
+        (stored_row(None, 900), []),
+        (stored_row(1, 1, "another"), []),
+        (stored_row(899, 500), [("better", 899, 900)]),
+        (stored_row(500, 500), [("better", 500, 900)]),
+        (stored_row(499, 400), [("contradiction", 499, 500)]),
+        (stored_row(None, 901), [("contradiction", 901, 900)]),
+        (stored_row(499, 901), [("contradiction", 499, 500), ("contradiction", 901, 900)]),
+        ({"instance_sha256": "hash", "solver": "auto", "error": "no memory"}, []),
+    ],
+)
+def test_what_goes_beyond_the_stored_values_is_found(run: dict[str, Any], kinds: list[tuple[Any, ...]]) -> None:
+    assert [(each.kind, each.found, each.stored) for each in beyond_known([run])] == kinds
+
+
+def test_it_says_which_run_it_was() -> None:
+    assert beyond_known([stored_row(901, 1), stored_row(800, 1)]) == [Beyond("set/one", "auto", 3, "better", 800, 900)]
+
+
+def test_instances_are_found_by_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert {name for name, _ in best_known_by_hash().values()} >= {"tiny/000", "pod/weighted"}

@@ -1,22 +1,25 @@
-"""Sweeps of simulations: what their tasks are, what a row tells, and the means over seeds."""
+"""Sweeps of simulations: tasks, rows and means; advice on two types of GPU against a program that shares no code."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from dataclasses import replace
+import random
+import re
+from datetime import datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
+from statistics import fmean, median
 
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import save_instance
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem import Instance
 from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
 from jigsaw_opt.sweeps.simulations import cells, is_row, measure, rows_csv, simulations
 from tests.refusals import ends
+from tests.simulation.test_mixed_types import fifo_by_type
 
 
 @pytest.fixture
@@ -35,21 +38,6 @@ def test_every_combination_is_a_task_of_its_own(traces: list[str]) -> None:
     assert [task.labels["policy"] for task in tasks[:4]] == ["fifo", "fifo", "srtf", "srtf"]
     again = simulations(traces, ["fifo", "fifo"], [0, 0], cluster="2x4")
     assert [task.key for task in again] == [tasks[0].key, tasks[4].key]
-
-
-def test_other_figures_under_the_same_name_change_the_key(tmp_path: Path, pair: Instance) -> None:
-    trace, document = tmp_path / "trace.csv", tmp_path / "pair.json"
-    trace.write_text("name,submit_s,model,gpus,iterations\na,0,net,1,100\n")
-
-    def key(instance: Instance) -> str:
-        save_instance(instance, document)
-        (task,) = simulations([str(trace)], ["fifo"], [0], cluster=str(document))
-        return task.key
-
-    net = pair.models["net"]
-    slower = replace(net.segments[0], backward_us={"v100": 601})
-    assert key(pair) == key(pair)
-    assert key(pair) != key(replace(pair, models={"net": replace(net, segments=(slower, *net.segments[1:]))}))
 
 
 def test_a_row_has_the_measures_or_an_error(traces: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,11 +116,10 @@ def test_everything_wrong_with_any_combination_is_told_once_and_nothing_is_writt
 
 
 def test_wrong_names_alone_are_a_wrong_call(
-    traces: list[str], tmp_path: Path, pair_path: Path, capsys: pytest.CaptureFixture[str]
+    traces: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ["--policy", "fifoo", "fifo", "--contention", "rude", "--performance", "guess", "--cluster", "2x4"]
-    command = ["simulate", "--sweep", "--workload", *traces, "-o", str(tmp_path / "out")]
-    assert main([*command, *names]) == 2
+    assert main(["simulate", "--sweep", "--workload", *traces, "-o", str(tmp_path / "out"), *names]) == 2
     told = capsys.readouterr().err
     for part in (
         "policy: no policy 'fifoo'",
@@ -140,12 +127,6 @@ def test_wrong_names_alone_are_a_wrong_call(
         "performance: no performance 'guess'",
     ):
         assert told.count(part) == 1
-    # No GPU of the cluster has a type that the model has times for.
-    drawn = ["--cluster", "2x4:other", "--performance", f"profiled:{pair_path}", "--draw-models", "--seeds", "0,1"]
-    assert main([*command, "--policy", "fifo", "srtf", *drawn]) == 2
-    told = capsys.readouterr().err
-    for path in traces:
-        assert told.count(f"{path}: job 'a' can run with none of the models") == 1
     assert not (tmp_path / "out").exists()
 
 
@@ -173,3 +154,57 @@ def test_what_a_sweep_rests_on_is_told_once(traces: list[str]) -> None:
     assert [name for name, _ in told].count("cluster") == 1
     assert "8 GPUs on 1 server" in dict(told)["cluster"] and "change nothing" in dict(told)["seeds"]
     assert dict(told)["known lengths"].startswith("srtf orders jobs")
+
+
+NODES = "NODELIST|GRES\nn1|gpu:a100:8(S:0-1)\nn2|gpu:v100:4\nn3|gpu:v100:4\nlogin|(null)\n"
+
+
+def dump(seed: int) -> str:
+    """Jobs of one to eight GPUs; most name their type, and the others ran on either."""
+    draw, first = random.Random(seed), datetime(2026, 3, 2, 8)
+    lines, now = ["JobID|State|Submit|Start|End|Elapsed|AllocTRES|ReqTRES|User"], 0
+    for k in range(60):
+        now += draw.randrange(200, 2000)
+        kind, gpus = draw.choice(("a100", "v100")), draw.choice((1, 1, 2, 4, 8))
+        asked = f"cpu=8,gres/gpu={gpus}" + (f",gres/gpu:{kind}={gpus}" if draw.random() < 0.7 else "")
+        start, length = now + draw.randrange(1800), draw.randrange(300, 7200)
+        times = "|".join((first + timedelta(seconds=s)).isoformat() for s in (now, start, start + length))
+        elapsed = f"{length // 3600:02}:{length // 60 % 60:02}:{length % 60:02}"
+        lines.append(f"{k}|COMPLETED|{times}|{elapsed}|cpu=8,gres/gpu={gpus},gres/gpu:{kind}={gpus}|{asked}|u{k % 5}")
+    return "\n".join(lines) + "\n"
+
+
+def three_figures(sacct: str) -> tuple[float, float, float]:
+    """Mean and median wait of the record, and the mean wait under FIFO by type, in hours."""
+    speeds, waits, jobs = {"a100": Fraction(1), "v100": Fraction("0.43")}, [], []
+    for line in sacct.splitlines()[1:]:
+        _, _, *times, _, got, asked, _ = line.split("|")
+        submit, start, end = (Fraction(datetime.fromisoformat(text).timestamp()) for text in times)
+        (ran_on,) = (name for name in speeds if f"gpu:{name}=" in got)
+        may = [name for name in speeds if f"gpu:{name}=" in asked] or list(speeds)
+        jobs.append((submit, end - start, int(asked.split("gres/gpu=")[1].split(",")[0]), ran_on, may))
+        waits.append(start - submit)
+    starts, _ = fifo_by_type(jobs, speeds, {"a100": 8, "v100": 8})
+    simulated = [start - job[0] for start, job in zip(starts, jobs, strict=True)]
+    return tuple(float(seconds) / 3600 for seconds in (fmean(waits), median(waits), fmean(simulated)))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_first_three_figures_are_those_of_another_program(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sacct, nodes = tmp_path / "sacct.txt", tmp_path / "nodes.txt"
+    sacct.write_text(dump(seed))
+    nodes.write_text(NODES)
+    words = ["advise", f"slurm:{sacct}", "--cluster", f"sinfo:{nodes}", "--policy", "fifo", "srtf", "--seeds", "0"]
+    words += ["--round", "0", "--restart", "0", "--speeds", "a100=1,v100=0.43", "-o", str(tmp_path / "out"), "-q"]
+    assert main([*words, "--json"]) == 0
+    out = capsys.readouterr()
+    told = json.loads(out.out)
+    mean, middle, fifo = three_figures(sacct.read_text())
+    figures = re.findall(r"fifo|[\d.]+ h\b", told["calibration"])
+    assert figures[:4] == [f"{mean:.4g} h", f"{middle:.4g} h", "fifo", f"{fifo:.4g} h"]
+    assert told["today"] == "recorded" and fifo > 0
+    assert "no type of GPU" in out.err
+    speeds = told["assumed"]["speeds of GPUs"]
+    assert speeds.startswith("a100 1, v100 0.43 ") and "60 jobs" in speeds

@@ -1,14 +1,29 @@
-"""The arithmetic of the summary, on rows made by hand."""
+"""The tasks of a measurement, and the arithmetic of summaries and performance profiles, on rows made by hand."""
 
 from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
 
-from jigsaw_opt.sweeps.bench.summary import COLUMNS, certified_gap, csv_table, geometric_mean, profiles, summary
+from jigsaw_opt.documents import encode_instance, instance_sha256
+from jigsaw_opt.problem import Instance
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.sweeps.bench.summary import (
+    COLUMNS,
+    certified_gap,
+    csv_table,
+    geometric_mean,
+    objective_profile,
+    profiles,
+    summary,
+    time_profile,
+)
+from jigsaw_opt.sweeps.bench.trials import Design, Entry, measure, trials
 
 
 def row(instance: str, solver: str, seed: int, objective: int | None, bound: int, **changes: Any) -> dict[str, Any]:
@@ -112,3 +127,64 @@ def test_csv_has_every_column_and_reads_back() -> None:
     assert tuple(first) == COLUMNS
     assert (first["instance"], first["objective"], first["versions"]) == ("a,1", "100", "python 3.11; ortools 9.15")
     assert (second["objective"], second["error"]) == ("", "killed")
+
+
+def test_objectives_are_set_against_the_best_of_any_seed() -> None:
+    rows = [row("a", "x", 0, 120, 50), row("a", "x", 1, 100, 50), row("a", "y", 0, None, 50), failed("b", "y", 0)]
+    assert objective_profile(rows) == {"x 10 s": [pytest.approx(1.2), 1.0], "y 10 s": [inf, inf]}
+
+
+def test_times_race_with_the_same_seed_to_within_a_share_of_the_best() -> None:
+    steps = [[1.0, 120, 50], [2.0, 101, 50], [8.0, 100, 50]]
+    slow = row("a", "x", 0, 100, 50, trajectory=steps)
+    fast, never = row("a", "y", 0, 101, 50, at=0.5), row("a", "y", 1, 102, 50)
+    assert time_profile([slow, fast, never], 0.01) == {"x 10 s": [4.0], "y 10 s": [1.0, inf]}
+    # At 0 % only the best itself counts, which the other solver never has.
+    assert time_profile([slow, fast], 0.0) == {"x 10 s": [1.0], "y 10 s": [inf]}
+    assert time_profile([failed("b", "x", 0)], 0.01) == {"x 10 s": [inf]}
+
+
+DESIGN = Design(("greedy", "cpsat"), (0, 1), (10.0, 60.0), threads=2)
+
+
+def test_the_list_is_every_combination_in_a_fixed_order(pair: Instance) -> None:
+    tasks = trials([Entry("files", "pair.json", pair)], DESIGN)
+    assert tasks == trials([Entry("files", "pair.json", pair)], DESIGN)
+    told = [(task.labels["time_limit"], task.labels["solver"], task.labels["seed"]) for task in tasks]
+    assert told == [(t, s, n) for t in (10.0, 60.0) for s in ("greedy", "cpsat") for n in (0, 1)]
+    assert tasks[0].key == f"{instance_sha256(pair)} greedy time_limit=10.0 seed=0 workers=2"
+
+
+def test_keys_follow_the_content_and_the_limits_never_the_name(pair: Instance) -> None:
+    keys = {task.key for task in trials([Entry("files", "pair.json", pair)], DESIGN)}
+    assert len(keys) == 8
+    again = [Entry("files", "pair.json", pair), Entry("copies", "copy.json", pair)]
+    assert [task.key for task in trials(again, DESIGN)] == [task.key for task in trials(again[:1], DESIGN)]
+    for other in (replace(DESIGN, gap=0.1), replace(DESIGN, threads=1), replace(DESIGN, work_limit=1.0)):
+        assert not keys & {task.key for task in trials(again, other)}
+    heavier = replace(pair, jobs=(replace(pair.jobs[0], weight=7), *pair.jobs[1:]))
+    assert not keys & {task.key for task in trials([Entry("files", "pair.json", heavier)], DESIGN)}
+
+
+def test_a_measured_solve_fills_its_columns(pair: Instance) -> None:
+    (task,) = trials([Entry("files", "pair.json", pair)], Design(("cpsat",), (0,), (None,), work_limit=5.0))
+    row = {**task.labels, "error": None, **task.function(*task.arguments)}
+    assert set(COLUMNS) <= row.keys()
+    assert (row["status"], row["objective"], row["bound"], row["gap"]) == ("optimal", 1800, 1800, 0.0)
+    assert row["trajectory"][-1][1:] == [1800, 1800]
+    assert 0 <= row["seconds_to_objective"] <= row["seconds"]
+    assert 0 < row["primal_dual_integral"] <= row["seconds"]
+    assert row["cpu_seconds"] > 0 and row["peak_rss_mib"] > 1
+    assert row["versions"]["ortools"]
+
+
+def test_a_solver_that_refuses_the_instance_tells_so_in_its_row(pair: Instance) -> None:
+    cyclic = replace(pair, horizon="cyclic", objective="period")
+    row = measure(encode_instance(cyclic), "ilp", Options(work_limit=1.0, threads=1))
+    assert "'ilp'" in row["error"] and "cyclic" in row["error"]
+    assert row["seconds"] >= 0 and "objective" not in row
+
+
+def test_phased_plans_are_measured_too(pair: Instance) -> None:
+    row = measure(encode_instance(pair), "phased", Options(time_limit=5, threads=1))
+    assert row["objective"] >= 1800 and row["trajectory"] == []
