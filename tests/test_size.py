@@ -17,7 +17,7 @@ CODE = {
     "instances": (2_400, "families, bundled sets and best known values"),
     "planning": (6_300, "partition, pipelines, burst, fill and shifts, each with its bound"),
     "problem": (3_700, "what there is: clusters, models, jobs, plans, workloads and their exact costs"),
-    "routing": (400, "routes round failures, and what they deliver"),
+    "routing": (375, "routes round failures, and what they deliver"),
     "scheduling": (6_900, "policies and their placement, performance models, the live scheduler"),
     "simulation": (3_550, "inputs, engine, prediction and results"),
     "solvers": (22_700, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),

@@ -8,7 +8,7 @@ from attempt import Attempt
 
 from jigsaw_opt.formulations.ilp_timetable import build, objective_step, serial_limit, windows
 from jigsaw_opt.problem import Instance
-from jigsaw_opt.solvers.engines.highs_search import HighsSearch
+from jigsaw_opt.solvers.engines.highs import HighsSearch
 from jigsaw_opt.solvers.engines.mip import MipTask
 from jigsaw_opt.solvers.ilp import ILP
 

@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 import jigsaw_opt.checking.document as document
 from jigsaw_opt.checking.depth import balance
-from jigsaw_opt.checking.guarantees import guarantees
 from jigsaw_opt.checking.job_rules import of_jobs
 from jigsaw_opt.checking.jobs import CheckedJob, Pairing
 from jigsaw_opt.checking.memory import activation_bytes, memory
@@ -26,7 +25,27 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
-__all__ = ["of_phases"]
+__all__ = ["guarantees", "of_phases"]
+
+
+def guarantees(job: Job | TaskGraphJob, path: str, end_us: int, period_us: int | None) -> Iterator[Violation]:
+    """Check the deadline of a job, and its guarantee of the mean time an iteration.
+
+    `period_us`: the period of a cyclic plan, at least 1; None on the finite horizon.
+    """
+    deadline = job.deadline_us
+    if deadline is not None and end_us > deadline:
+        message = f"ends at {end_us}, {end_us - deadline} us after its deadline at {deadline}"
+        yield Violation("deadline", path, message)
+    limit, iterations = job.pace_us, job.iterations
+    # The product spares a division that would have to be rounded.
+    if limit is not None and period_us is not None and period_us > limit * iterations:
+        message = (
+            f"{iterations} iterations within the period of {period_us} us are "
+            f"{period_us - limit * iterations} us slower than {limit} us each"
+        )
+        yield Violation("pace", path, message)
+
 
 _Job: TypeAlias = CheckedJob | CheckedTaskGraphJob
 

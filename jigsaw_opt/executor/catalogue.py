@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from jigsaw_opt.planning.burst.recognising import gpus_per_layer
+from jigsaw_opt.planning.burst.schedule import gpus_per_layer
 from jigsaw_opt.planning.pipeline.recognising import flow_of, layout_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job

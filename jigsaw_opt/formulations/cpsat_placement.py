@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_memory import add_gpu_memory
+from jigsaw_opt.formulations.cpsat_limits import add_gpu_memory
 from jigsaw_opt.formulations.cpsat_model import add_apart, new_model
 from jigsaw_opt.problem.compiled.critical import candidate_levels, usable_gpus
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jigsaw_opt.problem.network.route_policy import FREE, RoutePolicy
-from jigsaw_opt.problem.network.walks import LinkGraph, PolicyAutomaton
+from jigsaw_opt.problem.network.walks import FREE, LinkGraph, PolicyAutomaton, RoutePolicy
 
 __all__ = ["LinkChange", "Packet", "RoutedFlow", "TrafficFlow", "routed"]
 

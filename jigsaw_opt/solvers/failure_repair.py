@@ -15,8 +15,7 @@ from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import resolve_phased, solve_phased
 from jigsaw_opt.solvers.resolve import resolve
-from jigsaw_opt.solvers.resolve.failed_parts import left_of
-from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects
+from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, left_of
 from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
 from jigsaw_opt.solvers.result import Result, Status
 

@@ -22,7 +22,7 @@ from jigsaw_opt.executor.catalogue import stages_entry  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
 from jigsaw_opt.planning.burst import burst_instance, exact_plan  # noqa: E402
-from jigsaw_opt.planning.burst.recognising import gpus_per_layer  # noqa: E402
+from jigsaw_opt.planning.burst.schedule import gpus_per_layer  # noqa: E402
 from jigsaw_opt.problem import Instance, Model  # noqa: E402
 from jigsaw_opt.problem.compiled.timetable import job_end  # noqa: E402
 from jigsaw_opt.problem.job import Job, StaircaseDepth  # noqa: E402

@@ -18,9 +18,8 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import compile_instance
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.packing.placement_loads import PlacementTest
-from jigsaw_opt.solvers.bounds.relaxation import BoundContext
+from jigsaw_opt.solvers.bounds.relaxation import BoundBudget, BoundContext
 from jigsaw_opt.solvers.engines import stoppable
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 from jigsaw_opt.solvers.greedy import greedy_timetable

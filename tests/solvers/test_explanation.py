@@ -39,8 +39,7 @@ from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.solvers.explanation import JobExplanation, explain
 from jigsaw_opt.solvers.explanation.chain import Chains
 from jigsaw_opt.solvers.explanation.changes import changes
-from jigsaw_opt.solvers.explanation.folding import folded
-from jigsaw_opt.solvers.explanation.reason import bound_reason
+from jigsaw_opt.solvers.explanation.in_words import bound_reason, folded
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
 from jigsaw_opt.solvers.solve import solve

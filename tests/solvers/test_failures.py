@@ -26,10 +26,16 @@ from jigsaw_opt.problem import (
     TaskGraphJob,
     TaskGraphTransfer,
 )
-from jigsaw_opt.problem.network.route_policy import RoutePolicy
+from jigsaw_opt.problem.network.walks import RoutePolicy
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, parts_of
-from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, TransferChange, each_failure
+from jigsaw_opt.solvers.resolve.failures import (
+    FailedPart,
+    FailureEffect,
+    FailureEffects,
+    TransferChange,
+    each_failure,
+    parts_of,
+)
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.solve import solve

@@ -13,7 +13,7 @@ from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import EngineDiedError, UsageError
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
-from jigsaw_opt.solvers.engines.highs_search import HighsSearch
+from jigsaw_opt.solvers.engines.highs import HighsSearch
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 from jigsaw_opt.solvers.greedy import GREEDY
 from jigsaw_opt.solvers.ilp import ILP, model_document

@@ -31,8 +31,7 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.solvers.failure_repair import repaired
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import solve_phased
-from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, left_of
-from jigsaw_opt.solvers.resolve.failures import PhaseLoss, each_failure
+from jigsaw_opt.solvers.resolve.failures import FailedPart, PhaseLoss, each_failure, left_of
 from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
 from jigsaw_opt.solvers.resolve.remaining import remaining_at
 from tests.refusals import carries

@@ -14,8 +14,7 @@ from jigsaw_opt.documents import encode_instance, encode_plan
 from jigsaw_opt.problem import Cluster, Link, Server
 from jigsaw_opt.solvers.failure_repair import FailureRepair
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, PartKind
-from jigsaw_opt.solvers.resolve.failures import FailureEffect, each_failure
+from jigsaw_opt.solvers.resolve.failures import FailedPart, FailureEffect, PartKind, each_failure
 from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.views.failures_page import FailureDescription, failures_html, positions, severity

@@ -85,7 +85,7 @@ def _of_plan(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.plans.explain_report import as_json, print_job, print_overview
     from jigsaw_opt.solvers.explanation import explain
     from jigsaw_opt.solvers.explanation.changes import changes
-    from jigsaw_opt.solvers.explanation.reason import bound_reason
+    from jigsaw_opt.solvers.explanation.in_words import bound_reason
 
     instance, plan = checked_plan(arguments.instance, Path(arguments.plan))
     if plan.is_phased:

@@ -17,7 +17,7 @@ from jigsaw_opt.solvers.explanation import JobExplanation
 from jigsaw_opt.solvers.explanation.chain import KINDS
 from jigsaw_opt.solvers.explanation.changes import JobChange
 from jigsaw_opt.solvers.explanation.explain import NamedStep
-from jigsaw_opt.solvers.explanation.folding import folded
+from jigsaw_opt.solvers.explanation.in_words import folded
 from jigsaw_opt.solvers.explanation.stretches import JobStretches, PhaseTime, Stretch
 from jigsaw_opt.text import called, counted, printable
 from jigsaw_opt.views.explained import TITLES, bound_text, calculation, wait_text

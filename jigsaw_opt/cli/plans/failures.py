@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.failure_repair import FailureRepair
     from jigsaw_opt.solvers.options import Options
-    from jigsaw_opt.solvers.resolve.failed_parts import PartKind
-    from jigsaw_opt.solvers.resolve.failures import FailureEffect
+    from jigsaw_opt.solvers.resolve.failures import FailureEffect, PartKind
     from jigsaw_opt.solvers.resolve.remaining import RemainingWork
 
 HELP = "show what failures of links, switches and servers do to a plan"
@@ -109,7 +108,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Pla
 
 def _kinds(text: str) -> list[PartKind]:
     """Return kinds of parts, as they are written behind `--kinds`."""
-    from jigsaw_opt.solvers.resolve.failed_parts import KINDS
+    from jigsaw_opt.solvers.resolve.failures import KINDS
 
     names = [name.strip() for name in text.split(",")]
     unknown = [name for name in names if name not in KINDS]

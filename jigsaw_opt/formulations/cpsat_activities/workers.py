@@ -18,9 +18,8 @@ from jigsaw_opt.formulations.cpsat_cycle import add_wrap, earlier, later, offset
 from jigsaw_opt.formulations.cpsat_cycle import resources as cycle_resources
 from jigsaw_opt.formulations.cpsat_cycle.resources import ModuloClock
 from jigsaw_opt.formulations.cpsat_timetable import resources
-from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding
-from jigsaw_opt.formulations.cpsat_timetable.job import add_job
-from jigsaw_opt.formulations.cpsat_timetable.maximum_encoding import encode_maximum
+from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding, encode_maximum
+from jigsaw_opt.formulations.cpsat_timetable.placement import add_job
 from jigsaw_opt.formulations.cpsat_timetable.presence import Presence, PresentWorker, presence_of, worker_on
 from jigsaw_opt.formulations.cpsat_timetable.reading import add_hint, decision_of
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables

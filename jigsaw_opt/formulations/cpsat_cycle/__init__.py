@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_cycle.resources import ModuloClock, add_blocks_disjoint, add_transfers_disjoint
 from jigsaw_opt.formulations.cpsat_model import new_model
-from jigsaw_opt.formulations.cpsat_timetable.job import add_job
-from jigsaw_opt.formulations.cpsat_timetable.placement import add_memory
+from jigsaw_opt.formulations.cpsat_timetable.placement import add_job, add_memory
 from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, decision_of
 from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_loads_of_period
 from jigsaw_opt.formulations.cpsat_timetable.symmetry import add_order, ordered_twin

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_model import new_model
-from jigsaw_opt.formulations.cpsat_retiming.levels import add_depth_rule
-from jigsaw_opt.formulations.cpsat_retiming.resources import Busy, add_disjoint
-from jigsaw_opt.formulations.cpsat_retiming.timing import add_job
-from jigsaw_opt.formulations.cpsat_retiming.variables import Frame, RetimingTask, TaskVariables
+from jigsaw_opt.formulations.cpsat_retiming.timing import Busy, add_disjoint, add_job
+from jigsaw_opt.formulations.cpsat_retiming.variables import Frame, RetimingTask, TaskVariables, add_depth_rule
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_model import new_model
-from jigsaw_opt.formulations.cpsat_timetable.job import add_job
-from jigsaw_opt.formulations.cpsat_timetable.placement import add_memory
+from jigsaw_opt.formulations.cpsat_timetable.placement import add_job, add_memory
 from jigsaw_opt.formulations.cpsat_timetable.presence import Presence, add_present_jobs
 from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, decision_of
 from jigsaw_opt.formulations.cpsat_timetable.resources import add_blocks_disjoint, add_transfers_disjoint

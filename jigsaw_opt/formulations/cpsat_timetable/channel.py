@@ -1,11 +1,14 @@
-"""Constraints on the links of a job's transfers, and so on their durations (specification: ring, transfer)."""
+"""Constraints on the links of a job's transfers and so on their durations (specification: ring, transfer).
+
+The largest of some values is stated as an order encoding of literals.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-from jigsaw_opt.formulations.cpsat_timetable.maximum_encoding import encode_maximum
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables, add_any
 from jigsaw_opt.formulations.timetable import order_encoding
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
@@ -14,7 +17,28 @@ from jigsaw_opt.formulations.timetable.order_encoding import OrderEncoding
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["ChannelEncoding", "add_channel", "add_links"]
+__all__ = ["ChannelEncoding", "add_channel", "add_links", "encode_maximum"]
+
+
+def encode_maximum(
+    model: cp_model.CpModel, uses: Sequence[tuple[int, cp_model.IntVar]]
+) -> OrderEncoding[cp_model.IntVar]:
+    """Return the order encoding of the largest value in use.
+
+    The different values, ascending, and a literal for each step between two of them.
+
+    `uses`: values, and for each the literal that it is in use; the least value is taken to be in use always.
+    """
+    values = tuple(sorted({value for value, _ in uses}))
+    steps = tuple(model.new_bool_var("") for _ in values[1:])
+    for above, below in pairwise(steps):
+        model.add_implication(below, above)
+    # Steps are only pushed to 1: the value reached is at least that of all in use, and no plan gains by a larger one.
+    for value, literal in uses:
+        if value > values[0]:
+            model.add_implication(literal, steps[values.index(value) - 1])
+    return OrderEncoding(values, steps)
+
 
 ChannelEncoding: TypeAlias = order_encoding.ChannelEncoding["cp_model.IntVar"]
 

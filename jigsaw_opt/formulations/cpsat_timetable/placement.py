@@ -1,13 +1,15 @@
-"""Constraints on the GPUs and the levels of workers (specification: placement, depth-rules, memory)."""
+"""Constraints on the GPUs and levels of workers, and all that concerns one job alone (specification: placement)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.maximum_encoding import encode_maximum
+from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding, add_channel, add_links, encode_maximum
+from jigsaw_opt.formulations.cpsat_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables, add_any
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
+from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.order_encoding import encoded_value
 from jigsaw_opt.formulations.timetable.variables import tight_gpus
 from jigsaw_opt.problem.compiled.critical import candidate_levels
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = ["add_depth_rule", "add_memory", "add_placement"]
+__all__ = ["add_depth_rule", "add_job", "add_memory", "add_placement"]
 
 
 def add_placement(model: cp_model.CpModel, eligibility: GpuEligibility, job_vars: JobVariables) -> None:
@@ -130,3 +132,16 @@ def _memory_of_gpu(model: cp_model.CpModel, g: int, memory: int, inside: Sequenc
     largest = encode_maximum(model, [(0, inside[0].assigned[g]), *uses])
     state = sum(job_vars.job.state_bytes * job_vars.assigned[g] for job_vars in inside)
     model.add(state + encoded_value(largest.values, largest.steps) <= memory)
+
+
+def add_job(proto: cp_model.CpModel, network: RoutedNetwork, job_vars: JobVariables) -> ChannelEncoding:
+    """Add the variables and constraints of one job, and return the rate and latency of its transfers."""
+    add_placement(proto, network.eligibility, job_vars)
+    add_depth_rule(proto, job_vars)
+    add_iterations(proto, job_vars)
+    add_links(proto, network, job_vars)
+    channel = add_channel(proto, network, job_vars)
+    durations = add_durations(proto, job_vars, channel)
+    add_exchanges(proto, job_vars, durations)
+    add_readiness(proto, network.eligibility, job_vars, durations)
+    return channel

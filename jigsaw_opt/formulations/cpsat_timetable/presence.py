@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.formulations.cpsat_timetable.maximum_encoding import encode_maximum
+from jigsaw_opt.formulations.cpsat_timetable.channel import encode_maximum
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.variables import tight_gpus

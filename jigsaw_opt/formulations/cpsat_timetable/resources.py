@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_power import PowerUse
+from jigsaw_opt.formulations.cpsat_limits import PowerUse
 from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding
 from jigsaw_opt.formulations.cpsat_timetable.variables import ExchangeVariables, JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us

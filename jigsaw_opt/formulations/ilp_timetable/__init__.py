@@ -6,16 +6,19 @@ from collections.abc import Callable, Sequence
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.channel import ChannelEncoding, add_channel, add_links
-from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, time_step
 from jigsaw_opt.formulations.ilp_timetable.placement import add_depth_rule, add_memory, add_placement
 from jigsaw_opt.formulations.ilp_timetable.presence import Following, add_present_jobs
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
-from jigsaw_opt.formulations.ilp_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
+from jigsaw_opt.formulations.ilp_timetable.resources import (
+    add_blocks_disjoint,
+    add_gpu_loads,
+    add_link_loads,
+    add_transfers_disjoint,
+)
 from jigsaw_opt.formulations.ilp_timetable.size import ProgramSize, program_size
-from jigsaw_opt.formulations.ilp_timetable.strengthening import add_gpu_loads, add_link_loads
 from jigsaw_opt.formulations.ilp_timetable.symmetry import add_order
 from jigsaw_opt.formulations.ilp_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
-from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
+from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, objective_step, time_step
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.windows import Window, serial_end, serial_limit, windows

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from jigsaw_opt.formulations.interleave.rotation import MOST_JOBS, SLOWDOWN, Group, StagedJob, Timing
 from jigsaw_opt.formulations.interleave.rounds import Round, group_round, normalised_throughput
 from jigsaw_opt.formulations.interleave.set_packing import GroupPacking, build
-from jigsaw_opt.formulations.interleave.staged import MOST_JOBS, SLOWDOWN, Group, StagedJob, Timing
 
 __all__ = [
     "MOST_JOBS",

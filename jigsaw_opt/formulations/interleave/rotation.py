@@ -8,10 +8,9 @@ gradients, the one at ``i + 2`` computes, and the one at ``i + 3`` ends its load
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import permutations
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
-from jigsaw_opt.formulations.interleave.staged import MOST_JOBS, Group
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +18,41 @@ if TYPE_CHECKING:
 
     Times: TypeAlias = NDArray[np.int64]
 
-__all__ = ["Rotation", "rotation_periods"]
+__all__ = ["MOST_JOBS", "SLOWDOWN", "Group", "Rotation", "StagedJob", "Timing", "rotation_periods"]
+
+
+MOST_JOBS = 4
+"""Jobs of a group at most."""
+
+SLOWDOWN = (Fraction(1), Fraction(266, 203), Fraction(300, 203), Fraction(274, 203))
+"""What sharing costs besides waiting, by the number of jobs less one: 1.33, 1.5 and 1.37 over the 1.015 of a job alone,
+as measured by Muri's authors on their own testbed."""
+
+Timing = Literal["published", "steady", "planned"]
+"""How jobs take turns: in a rotation, with its period as Muri's simulator finds it or as it is once it repeats; or by a
+timetable of the group."""
+
+
+class StagedJob(NamedTuple):
+    """The stages of one iteration of a job, on GPUs of its own. Equal jobs are of one class.
+
+    `gpus`: number of its workers, each on a GPU. `load_us, compute_us, network_us`: microseconds for loading data, on
+    each GPU, and for exchanging gradients. `alone_us`: microseconds between the starts of two iterations while the job
+    shares nothing. It may be less than the sum of the stages, where data is loaded ahead. `staircase`: whether its
+    workers may stop their backward passes early, as in the depth rule `staircase`.
+    """
+
+    gpus: int
+    load_us: int
+    compute_us: int
+    network_us: int
+    alone_us: int
+    staircase: bool = False
+
+
+Group: TypeAlias = tuple[StagedJob, ...]
+"""Jobs that share the same GPUs; all of them ask for the same number."""
+
 
 Rotation = Literal["published", "steady"]
 """The way in which the period of a rotation is found: as Muri's simulator does, or as it is once it repeats."""

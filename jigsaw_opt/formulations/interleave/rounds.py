@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.formulations.interleave.rotation import rotation_periods
-from jigsaw_opt.formulations.interleave.staged import SLOWDOWN, Group, Timing
+from jigsaw_opt.formulations.interleave.rotation import SLOWDOWN, Group, Timing, rotation_periods
 from jigsaw_opt.formulations.interleave.timetable import saved_alone_us, timetable
 
 if TYPE_CHECKING:

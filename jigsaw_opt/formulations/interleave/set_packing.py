@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import chain, combinations_with_replacement
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.interleave.rotation import MOST_JOBS, Group, Timing
 from jigsaw_opt.formulations.interleave.rounds import throughputs
-from jigsaw_opt.formulations.interleave.staged import MOST_JOBS, Group, Timing
 
 if TYPE_CHECKING:
     import numpy as np

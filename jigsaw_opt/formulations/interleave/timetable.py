@@ -19,7 +19,7 @@ from itertools import permutations, product
 from math import ceil
 from typing import NamedTuple
 
-from jigsaw_opt.formulations.interleave.staged import Group, StagedJob
+from jigsaw_opt.formulations.interleave.rotation import Group, StagedJob
 
 __all__ = ["GroupTimetable", "saved_alone_us", "timetable"]
 

@@ -1,11 +1,10 @@
 """Burst-parallel plans: how many GPUs each layer of a job gets (DeepPool; Park et al., MLSys'22)."""
 
 from jigsaw_opt.planning.burst.budget import budget_plan
-from jigsaw_opt.planning.burst.exact import exact_plan
+from jigsaw_opt.planning.burst.exact import exact_plan, released_plan
 from jigsaw_opt.planning.burst.instance import burst_instance
 from jigsaw_opt.planning.burst.plan import BurstPlan, widest_plan
 from jigsaw_opt.planning.burst.profiled import BurstSetting, measured_costs, profiled_costs
-from jigsaw_opt.planning.burst.released import released_plan
 
 __all__ = [
     "BurstPlan",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from jigsaw_opt.planning.joint.balance import balanced_cut
+from jigsaw_opt.planning.joint.cut_search import balanced_cut
 from jigsaw_opt.planning.joint.planning import JointPlan
 from jigsaw_opt.planning.joint.stage_table import positions_of, stage_table
 from jigsaw_opt.planning.partition import Level, OuterStage, Partition, Stage

@@ -9,11 +9,10 @@ from functools import partial
 from math import ceil
 
 from jigsaw_opt.errors import InfeasibleError, OutOfTimeError, UsageError, argument
-from jigsaw_opt.planning.joint.balance import balanced_cut
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration, configurations
 from jigsaw_opt.planning.joint.cut_bound import NEVER, cut_bound_us
-from jigsaw_opt.planning.joint.cut_search import LimitsLeft, ScheduledCut, schedule_balanced, search_cuts
+from jigsaw_opt.planning.joint.cut_search import LimitsLeft, ScheduledCut, balanced_cut, schedule_balanced, search_cuts
 from jigsaw_opt.planning.joint.less_memory import with_less_memory
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, positions_of, stage_tables
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound

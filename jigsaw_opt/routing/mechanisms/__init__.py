@@ -1,11 +1,9 @@
 """Ways to forward packets, one in each file."""
 
+from jigsaw_opt.routing.mechanisms.by_target import Ecmp, FastReroute, Shortest
 from jigsaw_opt.routing.mechanisms.controller import Controller
 from jigsaw_opt.routing.mechanisms.d2r import D2R
-from jigsaw_opt.routing.mechanisms.ecmp import Ecmp
-from jigsaw_opt.routing.mechanisms.fast_reroute import FastReroute
 from jigsaw_opt.routing.mechanisms.mechanism import Forwarding, Mechanism
-from jigsaw_opt.routing.mechanisms.shortest import Shortest
 
 __all__ = ["D2R", "MECHANISMS", "Controller", "Ecmp", "FastReroute", "Forwarding", "Mechanism", "Shortest"]
 

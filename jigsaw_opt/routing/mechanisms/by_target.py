@@ -1,10 +1,14 @@
-"""Next hops on shortest paths by the target alone, which know no policy."""
+"""Next hops by the target alone, which know no policy: shortest paths, equal-cost multipath, one backup."""
 
 from __future__ import annotations
 
-from jigsaw_opt.problem.network.walks import LinkGraph
+import zlib
+from collections.abc import Sequence
 
-__all__ = ["TargetTable"]
+from jigsaw_opt.problem.network.walks import LinkGraph
+from jigsaw_opt.routing.traffic import Packet, RoutedFlow
+
+__all__ = ["Ecmp", "FastReroute", "Shortest", "TargetTable"]
 
 
 class TargetTable:
@@ -47,3 +51,57 @@ class TargetTable:
                 layer = behind
             self._distances[key] = found
         return self._distances[key]
+
+
+class _EcmpSwitches(TargetTable):
+    def next_link(self, packet: Packet, dead: frozenset[int], now_us: int) -> int | None:
+        """Return one of the live links that lead nearer, the same for all packets of a flow while none changes."""
+        links = [link for link in self.links(packet.node, packet.flow.target) if link not in dead]
+        return links[zlib.crc32(f"{packet.label},{packet.node}".encode()) % len(links)] if links else None
+
+
+class Ecmp:
+    """Static tables of all shortest paths; a switch leaves out its own dead links."""
+
+    name = "ecmp"
+
+    def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _EcmpSwitches:
+        """Return switches with their tables."""
+        return _EcmpSwitches(graph)
+
+
+class _BackupSwitches(TargetTable):
+    def next_link(self, packet: Packet, dead: frozenset[int], now_us: int) -> int | None:
+        """Return the first link of the table or, where it is dead, that of the shortest path without it."""
+        links = self.links(packet.node, packet.flow.target)
+        if not links or links[0] not in dead:
+            return links[0] if links else None
+        backup = self.links(packet.node, packet.flow.target, without=links[0])
+        return backup[0] if backup and backup[0] not in dead else None
+
+
+class FastReroute:
+    """Static tables by target with one backup, blind to policies. Two nodes may send a packet to and fro."""
+
+    name = "fast_reroute"
+
+    def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _BackupSwitches:
+        """Return switches with their tables."""
+        return _BackupSwitches(graph)
+
+
+class _ShortestSwitches(TargetTable):
+    def next_link(self, packet: Packet, dead: frozenset[int], now_us: int) -> int | None:
+        """Return the first link of the table, if it is live."""
+        links = self.links(packet.node, packet.flow.target)
+        return links[0] if links and links[0] not in dead else None
+
+
+class Shortest:
+    """A static table by target, blind to policies and failures."""
+
+    name = "shortest"
+
+    def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _ShortestSwitches:
+        """Return switches with their tables."""
+        return _ShortestSwitches(graph)

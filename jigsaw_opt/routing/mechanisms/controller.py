@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from jigsaw_opt.problem.network.walks import LinkGraph
-from jigsaw_opt.routing.planner import RoutePlanner
+from jigsaw_opt.routing.mechanisms.d2r import RoutePlanner
 from jigsaw_opt.routing.traffic import Packet, RoutedFlow
 
 __all__ = ["Controller"]

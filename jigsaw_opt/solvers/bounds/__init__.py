@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.driver import instant_bounds, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.registry import names
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Deadlines, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Deadlines, Relaxation
 
 __all__ = [
     "Bound",

@@ -44,7 +44,7 @@ def _everything() -> tuple[Relaxation, ...]:
     from jigsaw_opt.solvers.bounds.completion.disjunctive import DISJUNCTIVE_SETS
     from jigsaw_opt.solvers.bounds.completion.energetic import ENERGETIC_INTERVALS
     from jigsaw_opt.solvers.bounds.completion.job_pairs import JOB_PAIRS
-    from jigsaw_opt.solvers.bounds.completion.mean_busy_times import MEAN_BUSY_TIMES
+    from jigsaw_opt.solvers.bounds.completion.shared_program import MEAN_BUSY_TIMES
     from jigsaw_opt.solvers.bounds.packing.link_bins import LINK_BINS
     from jigsaw_opt.solvers.bounds.packing.placement_loads import PLACEMENT_LOADS
     from jigsaw_opt.solvers.bounds.packing.presence_packing import PRESENCE_PACKING

@@ -24,7 +24,7 @@ from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.engines.highs_search import HighsSearch
+from jigsaw_opt.solvers.engines.highs import HighsSearch
 from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS, first_excess
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 from jigsaw_opt.solvers.greedy import offer_greedy

@@ -17,8 +17,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.power import PowerCap, most_watts
 from jigsaw_opt.solvers.infeasibility.guarantees import broken_alone
-from jigsaw_opt.solvers.infeasibility.power import cause_of_power
-from jigsaw_opt.solvers.infeasibility.room import amount, joined_parts, more_memory, unjoined
+from jigsaw_opt.solvers.infeasibility.room import amount, cause_of_power, joined_parts, more_memory, unjoined
 from jigsaw_opt.solvers.infeasibility.task_graphs import causes_of_task_graph
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.text import agreeing, counted

@@ -14,8 +14,7 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.power import PowerCap, most_watts
 from jigsaw_opt.problem.task_graph import TaskGraphBlock
-from jigsaw_opt.solvers.infeasibility.power import cause_of_power
-from jigsaw_opt.solvers.infeasibility.room import joined_parts, more_memory, unjoined
+from jigsaw_opt.solvers.infeasibility.room import cause_of_power, joined_parts, more_memory, unjoined
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.text import agreeing, counted
 

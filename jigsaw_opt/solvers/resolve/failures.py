@@ -1,4 +1,4 @@
-"""What becomes of a plan when links, switches or servers fail: jobs stay on their GPUs and in their order.
+"""What the failure of each part of a cluster does to a plan, and what is left without it.
 
 A GPU uses no more memory than before: memory intervals begin and end with blocks on their GPU, so the order there,
 which is kept, determines which of them overlap.
@@ -6,28 +6,68 @@ which is kept, determines which of them overlap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.cluster import Cluster, Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.resolve.failed_parts import (
-    KINDS,
-    FailedPart,
-    PartKind,
-    dead_links,
-    parts_of,
-)
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
 
-__all__ = ["FailureEffect", "FailureEffects", "PhaseLoss", "TransferChange", "each_failure"]
+__all__ = [
+    "KINDS",
+    "FailedPart",
+    "FailureEffect",
+    "FailureEffects",
+    "PartKind",
+    "PhaseLoss",
+    "TransferChange",
+    "dead_links",
+    "each_failure",
+    "left_of",
+    "parts_of",
+]
+
+
+PartKind = Literal["link", "switch", "server"]
+KINDS: tuple[PartKind, ...] = get_args(PartKind)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPart:
+    """A link, switch or server that failed."""
+
+    kind: PartKind
+    name: str
+
+
+def parts_of(cluster: Cluster, kinds: Collection[PartKind] = KINDS) -> list[FailedPart]:
+    """Return all parts of some kinds, in the order of the cluster."""
+    names: dict[PartKind, Iterable[str]] = {
+        "link": (link.name for link in cluster.links),
+        "switch": cluster.switches,
+        "server": (server.name for server in cluster.servers),
+    }
+    return [FailedPart(kind, name) for kind in KINDS if kind in kinds for name in names[kind]]
+
+
+def dead_links(cluster: Cluster, failed: Iterable[FailedPart]) -> frozenset[str]:
+    """Return the names of the links that failed, and of those at a switch or server that did."""
+    links = {part.name for part in failed if part.kind == "link"}
+    nodes = {part.name for part in failed if part.kind != "link"}
+    return frozenset(link.name for link in cluster.links if link.name in links or not nodes.isdisjoint(link.ends))
+
+
+def left_of(cluster: Cluster, failed: Collection[FailedPart]) -> Cluster:
+    """Return the cluster without parts that failed; a switch that failed stays, without links."""
+    return cluster.without(dead_links(cluster, failed), {part.name for part in failed if part.kind == "server"})
+
 
 _Ways = tuple[tuple[str, ...], ...]
 """Names of links of the routes between any two servers of a job."""

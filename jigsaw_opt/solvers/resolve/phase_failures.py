@@ -13,8 +13,14 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, left_of
-from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, PhaseLoss, TransferChange
+from jigsaw_opt.solvers.resolve.failures import (
+    FailedPart,
+    FailureEffect,
+    FailureEffects,
+    PhaseLoss,
+    TransferChange,
+    left_of,
+)
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
 __all__ = ["PhaseFailures", "effects_on"]

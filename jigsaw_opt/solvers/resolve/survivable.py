@@ -25,8 +25,7 @@ from jigsaw_opt.solvers.listed import acting, find_solver, offering, solve_liste
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.proofs import first_bound
 from jigsaw_opt.solvers.registry import ControlledSolver, Solver, ignored, require_taken
-from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
-from jigsaw_opt.solvers.resolve.failures import FailureEffects
+from jigsaw_opt.solvers.resolve.failures import FailedPart, FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
 from jigsaw_opt.solvers.result import Report, Result, Status
 

@@ -20,7 +20,8 @@ from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["Candidate", "Context", "ListSchedule"]
+__all__ = ["Candidate", "Context", "Effort", "ListSchedule"]
+
 
 _LIST_OPERATION = 4e-7
 """Deterministic seconds that a block or transfer of a list schedule counts as, about what compiled code takes."""
@@ -164,3 +165,17 @@ class Context:
         if self.best_list is None or schedule.value < self.best_list.value:
             self.best_list = schedule
             self.propose(self.candidate(schedule))
+
+
+class Effort:
+    """A length that grows by half after every call in vain, and starts anew after a success.
+
+    `longest`: the most that it becomes; it begins with 1. `length`: length of the next call, in units of the first one.
+    """
+
+    def __init__(self, longest: float) -> None:
+        self.longest, self.length = longest, 1.0
+
+    def spent(self, success: bool) -> None:
+        """Record whether a call of this length led to a better plan."""
+        self.length = 1.0 if success else min(self.longest, 1.5 * self.length)

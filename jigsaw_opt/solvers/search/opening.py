@@ -11,7 +11,7 @@ from jigsaw_opt.solvers.greedy.solver import offer_greedy
 from jigsaw_opt.solvers.search.context import Context
 from jigsaw_opt.solvers.search.moves.heuristic import Trials
 from jigsaw_opt.solvers.search.moves.list_annealing import ListAnnealing, draft
-from jigsaw_opt.solvers.search.moves.placing import Placing
+from jigsaw_opt.solvers.search.moves.load_balancing import Placing
 
 __all__ = ["open_search"]
 

@@ -10,7 +10,6 @@ import pytest
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
 from jigsaw_opt.solvers.bounds import Bound, lower_bound, stronger_bounds
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.packing.column_generation import (
     CELLS,
     Item,
@@ -19,6 +18,7 @@ from jigsaw_opt.solvers.bounds.packing.column_generation import (
     best_pattern,
     refutation,
 )
+from jigsaw_opt.solvers.bounds.relaxation import BoundBudget
 from tests.oracle import optimum
 from tests.random_instances import MICRO, random_instance
 from tests.refusals import carries

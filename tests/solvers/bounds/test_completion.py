@@ -14,7 +14,6 @@ from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Ser
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import job_end, objective_of
 from jigsaw_opt.solvers.bounds import BoundContext, lower_bound, stronger_bounds
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import gpu_resources
 from jigsaw_opt.solvers.bounds.completion import chains
 from jigsaw_opt.solvers.bounds.completion.chains import Chain, Step, pair_inequalities
@@ -23,6 +22,7 @@ from jigsaw_opt.solvers.bounds.completion.energetic import energetic_bounds
 from jigsaw_opt.solvers.bounds.completion.load_cuts import LoadCuts, cut_rounds
 from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Inequality
 from jigsaw_opt.solvers.bounds.completion.work_functions import Profile, WorkFunction
+from jigsaw_opt.solvers.bounds.relaxation import BoundBudget
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve

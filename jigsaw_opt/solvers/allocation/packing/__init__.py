@@ -7,8 +7,7 @@ from jigsaw_opt.solvers.allocation.packing.generation import (
     cyclic_plan,
     shortest_period,
 )
-from jigsaw_opt.solvers.allocation.packing.packing import PackedQueue, fill, pack
-from jigsaw_opt.solvers.allocation.packing.rate_bound import rate_bound
+from jigsaw_opt.solvers.allocation.packing.packing import PackedQueue, fill, pack, rate_bound
 
 __all__ = [
     "ITERATIONS",

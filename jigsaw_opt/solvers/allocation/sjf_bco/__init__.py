@@ -7,11 +7,9 @@ from jigsaw_opt.solvers.allocation.sjf_bco.algorithm import (
     sjf_bco,
     smallest_first,
 )
-from jigsaw_opt.solvers.allocation.sjf_bco.board import GpuLedger, Rule
 from jigsaw_opt.solvers.allocation.sjf_bco.enumeration import all_schedules, best_schedule, choose
-from jigsaw_opt.solvers.allocation.sjf_bco.lretf import longest_remaining_first
 from jigsaw_opt.solvers.allocation.sjf_bco.machine import BatchOutcome
-from jigsaw_opt.solvers.allocation.sjf_bco.rules import Variant, rule_of
+from jigsaw_opt.solvers.allocation.sjf_bco.rules import GpuLedger, Rule, Variant, longest_remaining_first, rule_of
 
 __all__ = [
     "BatchOutcome",

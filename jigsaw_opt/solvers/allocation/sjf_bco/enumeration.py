@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from jigsaw_opt.formulations.sjf_bco import Batch, BatchProgress, BatchSchedule, Spread, build, completion
-from jigsaw_opt.solvers.engines.highs_search import HighsSearch
+from jigsaw_opt.solvers.engines.highs import HighsSearch
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 
 __all__ = ["all_schedules", "best_schedule", "choose"]

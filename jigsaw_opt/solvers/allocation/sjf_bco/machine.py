@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.formulations.sjf_bco import Batch, BatchProgress, BatchSchedule, estimate, overestimate
-from jigsaw_opt.solvers.allocation.sjf_bco.board import Rule
+from jigsaw_opt.solvers.allocation.sjf_bco.rules import Rule
 
 __all__ = ["BatchOutcome", "Estimates", "Machine", "best_limit", "list_schedule"]
 

@@ -2,24 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from random import Random
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
+from jigsaw_opt.formulations.sjf_bco import ExchangeChain, conflict_free, step
 from jigsaw_opt.problem.costs import ceil_fraction
-from jigsaw_opt.solvers.allocation.sjf_bco.board import GpuLedger, Rule
 
 __all__ = [
+    "GpuLedger",
+    "Rule",
     "Variant",
     "first_gpus",
     "least_busy_servers_as_meant",
     "least_busy_servers_as_printed",
     "least_loaded",
+    "longest_remaining_first",
     "packed",
     "random_gpus",
     "rule_of",
 ]
+
+
+class GpuLedger(Protocol):
+    """GPUs, numbered from 0 through the servers, with what is planned on them."""
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Return the GPUs of every server, ``O_s``."""
+
+    @property
+    def server_of(self) -> Sequence[int]:
+        """Return the server of every GPU."""
+
+    @property
+    def loads(self) -> Sequence[int]:
+        """Return the load of every GPU, ``U_g``."""
+
+    def workers(self, job: int) -> int:
+        """Return how many GPUs a job needs, ``G_j``."""
+
+    def candidates(self, job: int) -> list[int]:
+        """Return the GPUs, ascending, on which the job may start now."""
+
+
+Rule: TypeAlias = Callable[[int, GpuLedger], "Sequence[int] | None"]
+"""Chooses the GPUs of a job, or None where it has to wait."""
 
 
 Variant: TypeAlias = Literal["literal", "intent"]
@@ -139,3 +168,33 @@ def _by_server(gpus: Iterable[int], board: GpuLedger) -> dict[int, list[int]]:
     for gpu in _by_load(gpus, board):
         room.setdefault(board.server_of[gpu], []).append(gpu)
     return dict(sorted(room.items()))
+
+
+def longest_remaining_first(chains: Sequence[ExchangeChain], preemptive: bool) -> tuple[int, ...]:
+    """Return the ends of jobs when, in every slot, exchanges of the longest remaining chains go first.
+
+    Exchanges that meet on no link go together.
+
+    `preemptive`: whether an exchange may be put aside at any slot; if not, one that has begun goes on.
+    """
+    done = (0,) * len(chains)
+    ends = [0] * len(chains)
+    clock = 0
+    while any(slots < chain.slots for slots, chain in zip(done, chains, strict=True)):
+        clock += 1
+        before, done = done, step(chains, done, _sending(chains, done, preemptive))
+        for k, chain in enumerate(chains):
+            if before[k] < done[k] == chain.slots:
+                ends[k] = clock
+    return tuple(ends)
+
+
+def _sending(chains: Sequence[ExchangeChain], done: Sequence[int], preemptive: bool) -> list[int]:
+    """Return the jobs whose exchange goes on in this slot."""
+    due = [k for k, chain in enumerate(chains) if chain.exchanges(done[k])]
+    begun = [] if preemptive else [k for k in due if chains[k].mid_exchange(done[k])]
+    chosen = list(begun)
+    for k in sorted(set(due).difference(begun), key=lambda k: (done[k] - chains[k].slots, k)):
+        if conflict_free(chains, [*chosen, k]):
+            chosen.append(k)
+    return chosen

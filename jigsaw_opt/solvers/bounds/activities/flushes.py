@@ -16,9 +16,8 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.solvers.bounds.activities.head_and_tail import best_head_and_tail
 from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
 __all__ = ["FLUSHES", "flushes_of"]
 

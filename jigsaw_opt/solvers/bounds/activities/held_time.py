@@ -14,9 +14,8 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
 __all__ = ["HELD_TIME"]
 

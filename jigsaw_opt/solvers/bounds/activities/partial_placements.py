@@ -23,9 +23,8 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bounds.activities.flushes import flushes_of
 from jigsaw_opt.solvers.bounds.activities.head_and_tail import Load, best_head_and_tail, merged
 from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData, earliest_end_us, task_graph_data
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
 __all__ = ["MORE_PLACEMENTS", "PARTIAL_PLACEMENTS"]
 

@@ -8,10 +8,9 @@ from itertools import accumulate
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.energy import watts_us
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
 __all__ = ["MIXED_POWER", "TASK_POWER"]
 

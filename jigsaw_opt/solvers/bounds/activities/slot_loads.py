@@ -17,9 +17,8 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
 __all__ = ["SLOT_LOADS", "TaskGraphData", "earliest_end_us", "task_graph_data"]
 

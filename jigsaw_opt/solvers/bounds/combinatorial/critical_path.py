@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.text import called
 
 __all__ = ["CRITICAL_PATH"]

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 
 from jigsaw_opt.problem.compiled import critical
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand
 
 __all__ = ["MEMORY_ENERGY", "POWER_ENERGY", "watts_us"]

@@ -16,10 +16,9 @@ from typing import NamedTuple
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WorkInterval
 
 __all__ = ["GPU_WORK", "gpu_resources"]

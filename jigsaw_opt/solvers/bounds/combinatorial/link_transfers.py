@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, joined_parts
 from jigsaw_opt.problem.compiled import critical
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WorkInterval
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
 

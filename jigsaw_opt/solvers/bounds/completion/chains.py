@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS, lower_hull
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.completion.program import Inequality
 from jigsaw_opt.solvers.bounds.job_data import JobData
+from jigsaw_opt.solvers.bounds.relaxation import BoundBudget
 from jigsaw_opt.solvers.bounds.resource_demands import ResourceDemand
 
 __all__ = ["Chain", "Step", "must_share_gpu", "pair_inequalities"]

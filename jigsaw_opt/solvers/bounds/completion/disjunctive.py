@@ -15,7 +15,6 @@ from functools import partial
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.link_transfers import link_resources
 from jigsaw_opt.solvers.bounds.completion.chains import Chain, must_share_gpu, pair_inequalities
 from jigsaw_opt.solvers.bounds.completion.load_cuts import LoadCuts, cut_rounds
@@ -23,7 +22,7 @@ from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Ineq
 from jigsaw_opt.solvers.bounds.completion.shared_program import SharedProgram
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand
 
 __all__ = ["DISJUNCTIVE_SETS", "DisjunctiveSet", "disjunctive_sets"]

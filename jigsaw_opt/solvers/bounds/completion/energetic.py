@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.formulations.linear import NO_ENTRIES, ProgramBuilder
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualBound, DualTerm
 from jigsaw_opt.solvers.bounds.completion.program import (
     CompletionProgram,
@@ -29,7 +28,7 @@ from jigsaw_opt.solvers.bounds.completion.program import (
 from jigsaw_opt.solvers.bounds.completion.shared_program import SharedProgram
 from jigsaw_opt.solvers.bounds.completion.work_functions import profiles
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource
 from jigsaw_opt.solvers.engines.highs import HighsEngine
 from jigsaw_opt.solvers.engines.mip import Ending

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.completion.chains import Chain, must_share_gpu, pair_inequalities
 from jigsaw_opt.solvers.bounds.completion.disjunctive import disjunctive_sets
 from jigsaw_opt.solvers.bounds.completion.program import Inequality
 from jigsaw_opt.solvers.bounds.completion.shared_program import SharedProgram
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
 __all__ = ["JOB_PAIRS", "forced_sharing"]
 

@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Inequality
 from jigsaw_opt.solvers.bounds.job_data import JobData
+from jigsaw_opt.solvers.bounds.relaxation import BoundBudget
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WorkInterval
 
 __all__ = ["LoadCuts", "WorkFragment", "cut_rounds"]

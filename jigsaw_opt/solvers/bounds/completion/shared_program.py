@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import gpu_resources
 from jigsaw_opt.solvers.bounds.combinatorial.link_transfers import link_resources
 from jigsaw_opt.solvers.bounds.completion.dual_bound import DualBound
 from jigsaw_opt.solvers.bounds.completion.load_cuts import LoadCuts, cut_rounds
 from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
-__all__ = ["SharedProgram"]
+__all__ = ["MEAN_BUSY_TIMES", "SharedProgram"]
 
 
 class SharedProgram:
@@ -50,3 +49,13 @@ class SharedProgram:
         servers = dict.fromkeys(name for resource in used for name in resource.servers)
         links = dict.fromkeys(name for resource in used for name in resource.links)
         return Bound(dual.value, dual.proof(sentence, names, tuple(servers), tuple(links)), dual.deadlines)
+
+
+def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+    shared = context.shared(SharedProgram)
+    shared.cuts += [LoadCuts(resource, context.job_data) for resource in shared.resources]
+    yield from shared.solved(known, budget)
+
+
+MEAN_BUSY_TIMES = Relaxation("mean_busy_times", _bounds, frozenset({"weighted_completion"}), moves=True)
+"""The relaxation registered as ``mean_busy_times``."""

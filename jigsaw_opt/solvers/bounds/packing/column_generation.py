@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 
 from jigsaw_opt.formulations.linear import NO_ENTRIES, Entries, ProgramBuilder
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
+from jigsaw_opt.solvers.bounds.relaxation import BoundBudget
 from jigsaw_opt.solvers.engines.highs import HighsEngine
 
 __all__ = [

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from jigsaw_opt.formulations.timetable.windows import serial_limit
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext
 
 __all__ = ["DestructiveTest", "destructive", "destructive_bounds"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.packing.column_generation import Item, KnapsackBins, Packing, PackingTest
 from jigsaw_opt.solvers.bounds.packing.destructive import destructive
@@ -22,7 +21,7 @@ from jigsaw_opt.solvers.bounds.packing.multi_server import (
     least_transfers,
 )
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
-from jigsaw_opt.solvers.bounds.relaxation import BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
 
 __all__ = ["LINK_BINS", "LinkPacking", "link_packings"]

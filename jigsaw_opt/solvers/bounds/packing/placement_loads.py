@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.formulations import cpsat_loads
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.packing.destructive import destructive
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
-from jigsaw_opt.solvers.bounds.relaxation import BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.server_partition import server_partitions
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable

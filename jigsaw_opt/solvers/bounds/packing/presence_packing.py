@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
 from jigsaw_opt.problem.compiled import critical
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.packing.worker_packing import fullest
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand
 
 __all__ = ["PRESENCE_PACKING"]

@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_model import new_model
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.packing.column_generation import Packing, PackingTest, Pattern
 from jigsaw_opt.solvers.bounds.packing.destructive import destructive
@@ -29,7 +28,7 @@ from jigsaw_opt.solvers.bounds.packing.multi_server import (
     two_level_bins,
 )
 from jigsaw_opt.solvers.bounds.proof import Proof
-from jigsaw_opt.solvers.bounds.relaxation import BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable

@@ -15,10 +15,9 @@ from typing import NamedTuple
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
 __all__ = ["WORKER_PACKING", "fullest"]
 

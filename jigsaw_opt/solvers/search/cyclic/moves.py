@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.search.budget import Budget
-from jigsaw_opt.solvers.search.context import Candidate, Context
+from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.cyclic.period_search import PeriodSearch
-from jigsaw_opt.solvers.search.effort import Effort
 
 __all__ = ["BestFitInsertion", "GroupInsertion"]
 

@@ -12,7 +12,7 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves.list_annealing import draft
-from jigsaw_opt.solvers.search.moves.placing import Placing
+from jigsaw_opt.solvers.search.moves.load_balancing import Placing
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from jigsaw_opt.problem.compiled.timetable import Timetable, job_end
 from jigsaw_opt.solvers.search.budget import Budget
-from jigsaw_opt.solvers.search.context import Candidate, Context
-from jigsaw_opt.solvers.search.effort import Effort
+from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 
 __all__ = ["Repair", "RepairBest"]

@@ -8,8 +8,7 @@ from typing import ClassVar
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.greedy.order_insertion import OrderInsertion, affordable, smith_order
 from jigsaw_opt.solvers.search.budget import Budget
-from jigsaw_opt.solvers.search.context import Candidate, Context
-from jigsaw_opt.solvers.search.effort import Effort
+from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
 __all__ = ["AnnealOrder"]

@@ -6,8 +6,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from jigsaw_opt.solvers.search.budget import Budget
-from jigsaw_opt.solvers.search.context import Candidate, Context
-from jigsaw_opt.solvers.search.effort import Effort
+from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 from jigsaw_opt.solvers.search.placement_search import PlacementSearch
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule

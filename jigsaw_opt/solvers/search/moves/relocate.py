@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
-from jigsaw_opt.solvers.search.moves.placing import Placing
+from jigsaw_opt.solvers.search.moves.load_balancing import Placing
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
 __all__ = ["Relocate"]

@@ -7,7 +7,7 @@ from typing import ClassVar
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.moves.list_annealing import Annealer, draft
-from jigsaw_opt.solvers.search.moves.placing import Placing
+from jigsaw_opt.solvers.search.moves.load_balancing import Placing
 
 __all__ = ["Intensify", "Restart"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 
 from jigsaw_opt.problem.compiled.timetable import Timetable
-from jigsaw_opt.solvers.search.context import Candidate, Context
-from jigsaw_opt.solvers.search.effort import Effort
+from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.moves.relocation import Relocation
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch

@@ -1,4 +1,4 @@
-"""A critical chain in few lines: stretches that repeat are told once."""
+"""Why no plan is better than a bound, and a critical chain in few lines: stretches that repeat are told once."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.bounds.driver import lower_bound, stronger_bounds
+from jigsaw_opt.solvers.bounds.relaxation import Bound
 from jigsaw_opt.solvers.explanation.explain import NamedStep
 
-__all__ = ["Fold", "folded"]
+__all__ = ["Fold", "bound_reason", "folded"]
+
 
 _LONGEST = 32
 """Steps of the longest stretch whose repeats are looked for: a reader does not see a longer one as a repeat."""
@@ -55,4 +60,20 @@ def _best(keys: Sequence[object], at: int) -> tuple[int, int]:
         times = (end - at) // size
         if size * (times - 1) > saved:
             best, saved = (size, times), size * (times - 1)
+    return best
+
+
+_WORK = 1.0
+"""Seconds of a usual core for relaxations that take their time."""
+
+
+def bound_reason(instance: Instance, enough: int) -> Bound:
+    """Return the best bound that the relaxations prove in a second, with its proof."""
+    operations = compile_instance(instance)
+    best = lower_bound(operations)
+    if best.value < enough:
+        for bound in stronger_bounds(operations, best.value, _WORK):
+            best = bound
+            if best.value >= enough:
+                break
     return best

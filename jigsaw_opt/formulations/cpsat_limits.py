@@ -1,10 +1,10 @@
-"""Power caps as cumulative constraints, on times that are absolute or laid down twice (specification: power)."""
+"""Memory of GPUs and power caps in models of CP-SAT (specification: memory, power)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.power import PowerCap
@@ -12,7 +12,7 @@ from jigsaw_opt.problem.power import PowerCap
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["PowerUse"]
+__all__ = ["PowerUse", "add_gpu_memory"]
 
 
 class PowerUse:
@@ -41,3 +41,14 @@ class PowerUse:
             if sum(demands) > cap.watts:
                 unit = gcd(*demands)
                 model.add_cumulative(intervals, [demand // unit for demand in demands], cap.watts // unit)
+
+
+def add_gpu_memory(
+    model: cp_model.CpModel, gpu: int, memory: int, states: Iterable[Any], activations: Iterable[Any]
+) -> None:
+    """State that a GPU holds the states of all its workers and the largest activations among them."""
+    # Nothing gains by a larger value, so that lower bounds are enough.
+    largest = model.new_int_var(0, memory, f"activations on {gpu}")
+    for size in activations:
+        model.add(largest >= size)
+    model.add(sum(states) + largest <= memory)
