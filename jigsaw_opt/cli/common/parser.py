@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jigsaw_opt import __version__
-from jigsaw_opt.errors import not_together
+from jigsaw_opt.errors import malformed, not_together
 from jigsaw_opt.text import nearest, printable, suggestion
 
-__all__ = ["Parser", "add_threads", "file_or_stdout", "option_of", "parser_of", "require_none"]
+__all__ = ["Parser", "add_threads", "file_or_stdout", "option_of", "parser_of", "require_none", "whole_numbers"]
 
 _MEASURED = re.compile(r"[0-9.]+ ?[A-Za-z]+")
 
@@ -83,6 +83,17 @@ def add_threads(parser: argparse._ActionsContainer, told: str) -> None:
 def option_of(name: str) -> str:
     """Return how an argument of this name is written: `time_limit` as ``--time-limit``."""
     return "--" + name.replace("_", "-")
+
+
+def whole_numbers(option: str, text: str, wanted: str, least: int = 0) -> tuple[int, ...]:
+    """Return the numbers of a list such as ``10,12``.
+
+    `wanted`: what the option takes, in words. `least`: the least number that it takes.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and least <= int(part) < 2**53 for part in parts):
+        raise malformed(option, f"{option} is a list of {wanted}, not {text!r}")
+    return tuple(map(int, parts))
 
 
 def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:

@@ -87,8 +87,6 @@ def reporter(
 ) -> Callable[[Mapping[str, Any], int, int], None]:
     """Return a function that prints a line for each finished task on standard error, unless nobody looks.
 
-    What is returned takes the row, how many tasks are finished, and how many there are.
-
     Takes the row, how many tasks are finished, and how many there are.
 
     `line`: makes the line from a row.

@@ -219,31 +219,18 @@ def _shop(arguments: argparse.Namespace) -> Instance:
 
 def _check_options(arguments: argparse.Namespace) -> None:
     """Refuse options that the format does not have, and formats without an option that they need."""
-    owned = (
-        *((option, "kineto") for option in ("layers", "parameters", "activations")),
-        *((option, "huggingface") for option in _ESTIMATE),
-    )
-    wrong = []
-    for name, of in owned:
-        if getattr(arguments, name) and arguments.format != of:
-            option = option_of(name)
-            wrong.append(Problem(option, f"{option} is of {of}, not of {arguments.format}", code="not-together"))
+    owned = dict.fromkeys(("layers", "parameters", "activations"), "kineto") | dict.fromkeys(_ESTIMATE, "huggingface")
+    wrong = [
+        Problem(option_of(name), f"{option_of(name)} is of {of}, not of {arguments.format}", code="not-together")
+        for name, of in owned.items()
+        if getattr(arguments, name) and arguments.format != of
+    ]
     if arguments.format == "deeppool" and arguments.batch is None:
-        wrong.append(
-            Problem(
-                "--batch",
-                "a deeppool profile holds several batch sizes; choose one with --batch",
-                code="missing-option",
-            )
-        )
+        told = "a deeppool profile holds several batch sizes; choose one with --batch"
+        wrong.append(Problem("--batch", told, code="missing-option"))
     if arguments.format == "huggingface" and (arguments.batch is None or arguments.batch < 1):
-        wrong.append(
-            Problem(
-                "--batch",
-                "a configuration has no batch size; give one of at least 1 with --batch",
-                code="missing-option",
-            )
-        )
+        told = "a configuration has no batch size; give one of at least 1 with --batch"
+        wrong.append(Problem("--batch", told, code="missing-option"))
     if arguments.format == "chakra":
         unfit = {"--only-model": arguments.only_model, "--to layers": arguments.to == "layers"}
         unfit["--segments"] = arguments.segments is not None

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.common.output import emit, print_json, print_table, require_output
+from jigsaw_opt.cli.common.parser import whole_numbers
 from jigsaw_opt.cli.common.source import layer_graph
-from jigsaw_opt.errors import UsageError, malformed, missing_option, out_of_range
+from jigsaw_opt.errors import UsageError, missing_option, out_of_range
 from jigsaw_opt.text import agreeing, json_text
 
 if TYPE_CHECKING:
@@ -77,8 +78,10 @@ def _levels(arguments: argparse.Namespace) -> list[Level]:
 
     if arguments.machines is None or arguments.bandwidth is None:
         raise missing_option("--machines", "a profile of layers needs --machines and --bandwidth")
-    machines = _positive("--machines", arguments.machines)
-    rates = _positive("--bandwidth", arguments.bandwidth)
+    machines, rates = (
+        whole_numbers(option, text, "whole numbers above 0, as in 8,2", least=1)
+        for option, text in (("--machines", arguments.machines), ("--bandwidth", arguments.bandwidth))
+    )
     if len(machines) != len(rates):
         raise UsageError(
             f"--machines has {len(machines)} levels and --bandwidth {len(rates)}", code="wrong-count", path="--machines"
@@ -86,14 +89,6 @@ def _levels(arguments: argparse.Namespace) -> list[Level]:
     if arguments.memory is not None and arguments.memory < 1:
         raise out_of_range("--memory", f"--memory is at least 1, not {arguments.memory}")
     return [Level(count, rate) for count, rate in zip(machines, rates, strict=True)]
-
-
-def _positive(option: str, text: str) -> list[int]:
-    """Return whole numbers above 0, separated by commas."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 2**53 for part in parts):
-        raise malformed(option, f"{option} is a list of whole numbers above 0, as in 8,2, not {text!r}")
-    return [int(part) for part in parts]
 
 
 def _print(found: Partition) -> None:

@@ -153,20 +153,15 @@ def _require_split(arguments: argparse.Namespace, graph: LayerGraph) -> None:
         return
     if all(layer.weight_us is not None for layer in graph.layers):
         return
-    if arguments.backward == "split":
-        raise UsageError(
-            "--backward split takes a profile whose layers have weight_us", code="missing-field", path="--backward"
-        )
-    if arguments.baseline in ("zb-h1", "zb-h2"):
-        raise UsageError(
-            f"--baseline {arguments.baseline} takes a profile whose layers have weight_us",
-            code="missing-field",
-            path="--baseline",
-        )
-    if arguments.first_stage is not None:
-        raise UsageError(
-            "--first-stage takes a profile whose layers have weight_us", code="missing-field", path="--first-stage"
-        )
+    splitting = {
+        "--backward split": arguments.backward == "split",
+        f"--baseline {arguments.baseline}": arguments.baseline in ("zb-h1", "zb-h2"),
+        "--first-stage": arguments.first_stage is not None,
+    }
+    for words, given in splitting.items():
+        if given:
+            told = f"{words} takes a profile whose layers have weight_us"
+            raise UsageError(told, code="missing-field", path=words.partition(" ")[0])
 
 
 def _choices(arguments: argparse.Namespace) -> PipelineChoices:

@@ -10,7 +10,7 @@ from math import exp, inf, isfinite, isinf, isnan, log
 from statistics import fmean, median
 from typing import Any, TypeAlias
 
-from jigsaw_opt.sweeps.bench.summary import best_objectives, geometric_mean, grouped, integral, objective_ratio
+from jigsaw_opt.sweeps.bench.summary import best_objectives, geometric_mean, grouped, integral, medians, objective_ratio
 
 __all__ = [
     "COMPARED",
@@ -275,5 +275,5 @@ def _winner(
 
 def _score(rows: Sequence[Row], value: Callable[[Row], float]) -> tuple[int, float]:
     """Return number of instances without a value, and the geometric mean over the others of the median over seeds."""
-    medians = [median(map(value, own)) for own in grouped(rows, lambda row: row["instance_sha256"]).values()]
-    return sum(map(isinf, medians)), geometric_mean(medians) or inf
+    values = medians(rows, value)
+    return sum(map(isinf, values)), geometric_mean(values) or inf

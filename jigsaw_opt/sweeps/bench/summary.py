@@ -29,6 +29,7 @@ __all__ = [
     "integral",
     "is_row",
     "line_name",
+    "medians",
     "objective_profile",
     "objective_ratio",
     "profiles",
@@ -200,7 +201,7 @@ def _cell(
     key: tuple[str, str, float | None], rows: Sequence[Row], best: Mapping[str, int], races: Mapping[str, float]
 ) -> Cell:
     group, solver, limit = key
-    gaps, integrals = _medians(rows, certified_gap), _medians(rows, integral)
+    gaps, integrals = medians(rows, certified_gap), medians(rows, integral)
     return Cell(
         set=group,
         solver=solver,
@@ -213,13 +214,13 @@ def _cell(
         mean_gap=fmean(gaps),
         worst_gap=max(gaps),
         primal_dual_integral=fmean(integrals) if all(map(isfinite, integrals)) else None,
-        objective_ratio=geometric_mean(_medians(rows, lambda row: objective_ratio(row, best))),
-        seconds_to_objective=geometric_mean(_medians(rows, _seconds_to_objective)),
-        time_ratio=geometric_mean(_medians(rows, lambda row: races.get(row["key"], inf))),
+        objective_ratio=geometric_mean(medians(rows, lambda row: objective_ratio(row, best))),
+        seconds_to_objective=geometric_mean(medians(rows, _seconds_to_objective)),
+        time_ratio=geometric_mean(medians(rows, lambda row: races.get(row["key"], inf))),
     )
 
 
-def _medians(rows: Iterable[Row], value: Callable[[Row], float]) -> list[float]:
+def medians(rows: Iterable[Row], value: Callable[[Row], float]) -> list[float]:
     """Return for each instance the median over its seeds."""
     instances = grouped(rows, lambda row: row["instance_sha256"])
     return [median(map(value, members)) for members in instances.values()]

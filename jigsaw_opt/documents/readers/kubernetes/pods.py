@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from jigsaw_opt.documents.readers.kubernetes.kinds import CLAIMS, condition_of, job_of_item, tell_shares, time_us
@@ -119,15 +120,7 @@ def _end_of_pod(pod: Tree) -> int | None:
 
 
 def _most_at_a_time(held: Iterable[_GpuInterval]) -> int:
-    now = most = 0
-    for _, _, change in sorted(_changes(held)):
-        now += change
-        most = max(most, now)
-    return most
-
-
-def _changes(held: Iterable[_GpuInterval]) -> Iterator[tuple[int, int, int]]:
-    """Yield the moments at which GPUs are taken and given back; at equal times they are given back first."""
-    for one in held:
-        yield one.start_us, 1, one.gpus
-        yield max(one.end_us, one.start_us + 1), 0, -one.gpus
+    """Return the most GPUs that are held at a time; at equal times GPUs are given back before others are taken."""
+    changes = [(one.start_us, 1, one.gpus) for one in held]
+    changes += [(max(one.end_us, one.start_us + 1), 0, -one.gpus) for one in held]
+    return max(accumulate(change for _, _, change in sorted(changes)))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import product
+from itertools import chain, product
 
 __all__ = ["MOST_NODES", "nodes_of"]
 
@@ -43,13 +42,7 @@ def _expanded(text: str) -> list[str] | None:
         if most > MOST_NODES:
             return None
         ranges.append(numbers)
-    return ["".join(_woven(pieces[::2], numbers)) for numbers in product(*ranges)]
-
-
-def _woven(texts: list[str], numbers: tuple[str, ...]) -> Iterator[str]:
-    for text, number in zip(texts, (*numbers, ""), strict=True):
-        yield text
-        yield number
+    return ["".join(chain(*zip(pieces[::2], (*numbers, ""), strict=True))) for numbers in product(*ranges)]
 
 
 def _numbers(text: str) -> list[str] | None:
