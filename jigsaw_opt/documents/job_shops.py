@@ -16,6 +16,15 @@ from jigsaw_opt.text import counted, printable
 
 __all__ = ["jsplib_text", "read_jsplib"]
 
+_TYPE = "machine"
+_LONGEST_US = 10**12
+"""Longest operation, in microseconds: sums over all lines of a file stay below 2^53."""
+_WORD = re.compile(r"-?[0-9]{1,15}")
+_NAMED = re.compile(r"# ?(\w[\w./+-]{0,99})\s*$")
+Row = tuple[int, Sequence[int]]
+Tell = Callable[[str], None]
+"""Takes what is said of a file that can be read, in one line."""
+
 
 def jsplib_text(instance: Instance) -> str:
     """Return an instance as a job shop of JSPLIB; machines are numbered as the slots.
@@ -105,16 +114,6 @@ def _chains(job: TaskGraphJob, problems: list[Problem]) -> Sequence[Sequence[Tas
                 chain.append(after[chain[-1]])
             chains.append([blocks[each] for each in chain])
     return chains
-
-
-_TYPE = "machine"
-_LONGEST_US = 10**12
-"""Longest operation, in microseconds: sums over all lines of a file stay below 2^53."""
-_WORD = re.compile(r"-?[0-9]{1,15}")
-_NAMED = re.compile(r"# ?(\w[\w./+-]{0,99})\s*$")
-Row = tuple[int, Sequence[int]]
-Tell = Callable[[str], None]
-"""Takes what is said of a file that can be read, in one line."""
 
 
 def _say_nothing(message: str) -> None:

@@ -28,6 +28,52 @@ __all__ = ["bench_html", "verdicts"]
 
 _CALLED = {"objective": "the objective", "primal_dual_integral": "the gap over time, gap × s,"}
 _MOST_RIVALS = 3
+Row = Mapping[str, Any]
+_LEAST_PERCENT = 0.01
+_LEAST_SECONDS = 0.01
+"""Left edges of the logarithmic axes; what is less is drawn there."""
+_MOMENTS = 80
+_NEAR = 0.01
+"""Within this share of the best objective a run is taken for as good."""
+_MEASURES = (
+    (
+        "objective_ratio",
+        "objective ratio",
+        "",
+        "objective by the best one of all runs, geometric mean; 1 is best",
+    ),
+    (
+        "mean_gap",
+        "mean gap",
+        "share",
+        "how far a plan may be above the best possible: (objective − bound) / objective; median over seeds, mean over"
+        " instances; less is better",
+    ),
+    ("worst_gap", "worst gap", "share", "the greatest of these medians; less is better"),
+    (
+        "primal_dual_integral",
+        "gap × s",
+        "s",
+        "the gap added up over time; a second without a plan counts as 1; less is better",
+    ),
+    (
+        "seconds_to_objective",
+        "s to objective",
+        "s",
+        "until the final objective was found, geometric mean; less is better",
+    ),
+    (
+        "time_ratio",
+        "time ratio",
+        "",
+        "time to an objective that all reach by that of the fastest, geometric mean; 1 is best",
+    ),
+    ("runs", "runs", "", "of all instances and seeds"),
+    ("with_plan", "plans", "", "runs that found a plan"),
+    ("proven", "proven", "", "runs that proved their plan optimal, or that there is none"),
+    ("errors", "errors", "", "runs that failed"),
+)
+"""Field of `Cell`, name, unit and meaning; each is defined in docs/bench.md."""
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -84,55 +130,6 @@ def _difference(change: Change) -> str:
 
 def _signed(ratio: float) -> str:
     return f"{round(100 * (ratio - 1), 4):z.3g}".replace("-", "−")
-
-
-Row = Mapping[str, Any]
-_LEAST_PERCENT = 0.01
-_LEAST_SECONDS = 0.01
-"""Left edges of the logarithmic axes; what is less is drawn there."""
-_MOMENTS = 80
-_NEAR = 0.01
-"""Within this share of the best objective a run is taken for as good."""
-
-_MEASURES = (
-    (
-        "objective_ratio",
-        "objective ratio",
-        "",
-        "objective by the best one of all runs, geometric mean; 1 is best",
-    ),
-    (
-        "mean_gap",
-        "mean gap",
-        "share",
-        "how far a plan may be above the best possible: (objective − bound) / objective; median over seeds, mean over"
-        " instances; less is better",
-    ),
-    ("worst_gap", "worst gap", "share", "the greatest of these medians; less is better"),
-    (
-        "primal_dual_integral",
-        "gap × s",
-        "s",
-        "the gap added up over time; a second without a plan counts as 1; less is better",
-    ),
-    (
-        "seconds_to_objective",
-        "s to objective",
-        "s",
-        "until the final objective was found, geometric mean; less is better",
-    ),
-    (
-        "time_ratio",
-        "time ratio",
-        "",
-        "time to an objective that all reach by that of the fastest, geometric mean; 1 is best",
-    ),
-    ("runs", "runs", "", "of all instances and seeds"),
-    ("with_plan", "plans", "", "runs that found a plan"),
-    ("proven", "proven", "", "runs that proved their plan optimal, or that there is none"),
-    ("errors", "errors", "", "runs that failed"),
-)
-"""Field of `Cell`, name, unit and meaning; each is defined in docs/bench.md."""
 
 
 def bench_html(rows: Sequence[Row], older: tuple[str, Against] | None = None) -> str:

@@ -47,6 +47,23 @@ _WORK = {"work": "it takes", "work of one of the smallest workers": "some GPU ha
 _SHARED = ("capacity", "GPUs", "GPUs that hold at least as many as the smallest")
 """Among how many the work is shared out."""
 _UNSAID = (*_SHARED, "largest workers")
+TITLES: dict[StepKind, str] = {
+    "compute": "compute",
+    "exchange": "exchange",
+    "partner": "waits for a partner",
+    "gpu": "waits for a GPU",
+    "link": "waits for a link",
+    "memory": "waits for memory",
+    "power": "waits for power",
+    "release": "not yet released",
+    "slack": "nothing in the way",
+}
+"""What the kinds of steps are called."""
+_MOST_INTERVALS = 100_000
+"""A picture with more is not explained by itself: that would take longer than to draw it."""
+_MOST_STEPS = 50_000
+"""Most steps of all chains of a picture; jobs that are left then, which end before the others, have none."""
+_MOST_WAITS = 5
 
 
 def bound_text(objective: str, bound: Bound, searched: int = 0) -> str:
@@ -106,26 +123,6 @@ def _amount(amount: int, unit: str) -> str:
     if unit in ("us", "weight * us"):
         return duration(amount) + (" (weighted)" if unit != "us" else "")
     return f"{amount:,} {unit.replace(' * us', '·µs')}".strip()
-
-
-TITLES: dict[StepKind, str] = {
-    "compute": "compute",
-    "exchange": "exchange",
-    "partner": "waits for a partner",
-    "gpu": "waits for a GPU",
-    "link": "waits for a link",
-    "memory": "waits for memory",
-    "power": "waits for power",
-    "release": "not yet released",
-    "slack": "nothing in the way",
-}
-"""What the kinds of steps are called."""
-
-_MOST_INTERVALS = 100_000
-"""A picture with more is not explained by itself: that would take longer than to draw it."""
-_MOST_STEPS = 50_000
-"""Most steps of all chains of a picture; jobs that are left then, which end before the others, have none."""
-_MOST_WAITS = 5
 
 
 def wait_text(step: NamedStep) -> str:

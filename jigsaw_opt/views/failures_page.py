@@ -21,6 +21,7 @@ OBJECTIVES = {
     "period": ("µs", "the time in which each job does one iteration, over and over"),
 }
 """Unit and meaning of each objective; less is better."""
+SEVERITIES = ("no job is touched", "jobs are rerouted", "jobs stop", "guarantees break")
 
 
 def severity(effect: FailureEffect) -> int:
@@ -107,9 +108,6 @@ class FailureDescription:
             return f"{self._amount(objective)} (unchanged)"
         change = f"{100 * (objective / max(1, self._objective) - 1):+.1f} %"
         return f"{self._amount(objective)} ({change.replace('-', '−')})"
-
-
-SEVERITIES = ("no job is touched", "jobs are rerouted", "jobs stop", "guarantees break")
 
 
 def failures_html(

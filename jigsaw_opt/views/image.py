@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ImageForm", "draw_lanes", "drawn_image", "gap_profile_png", "label", "timeline_image"]
 
+ImageForm: TypeAlias = Literal["png", "svg"]
+_LEGEND_JOBS = 24
+_LETTERS = 160
+"""Letters of an operation's name that fit side by side into the picture."""
+_MOST_US = 2**63
+_HOUR_US = 3_600_000_000
+_UNITS = ((1000, "ms"), (1_000_000, "s"), (60_000_000, "min"), (_HOUR_US, "h"), (24 * _HOUR_US, "days"))
+_TICKS = 10
+"""Least number of units on the axis, which is in the largest unit that has as many."""
+_STYLES = ("solid", "dashed", "dashdot", "dotted")
+_LEAST_PERCENT = 0.01
+"""Left edge of the picture; the axis is logarithmic, so smaller gaps, 0 among them, are drawn there."""
+
 
 def label(name: str) -> str:
     """Return what to give matplotlib so that it draws `name`: between two dollar signs it would look for a formula."""
@@ -38,18 +51,6 @@ def plain_text() -> Iterator[None]:
         # A character that the font lacks is drawn as a box; nobody needs to be told for each.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield
-
-
-ImageForm: TypeAlias = Literal["png", "svg"]
-
-_LEGEND_JOBS = 24
-_LETTERS = 160
-"""Letters of an operation's name that fit side by side into the picture."""
-_MOST_US = 2**63
-_HOUR_US = 3_600_000_000
-_UNITS = ((1000, "ms"), (1_000_000, "s"), (60_000_000, "min"), (_HOUR_US, "h"), (24 * _HOUR_US, "days"))
-_TICKS = 10
-"""Least number of units on the axis, which is in the largest unit that has as many."""
 
 
 def drawn_image(
@@ -167,11 +168,6 @@ def _label(axes: Axes, picture: Picture, unit: int, unit_name: str) -> None:
     jobs = [Patch(color=colour) for colour in picture.colours[: len(names)]]
     # Labels on their own: a handle's label that begins with an underscore is taken for none.
     axes.legend(jobs, names, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7, frameon=False)
-
-
-_STYLES = ("solid", "dashed", "dashdot", "dotted")
-_LEAST_PERCENT = 0.01
-"""Left edge of the picture; the axis is logarithmic, so smaller gaps, 0 among them, are drawn there."""
 
 
 def gap_profile_png(profiles: Mapping[str, Sequence[float]], dots_per_inch: int = 120) -> bytes:

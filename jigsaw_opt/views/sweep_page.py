@@ -16,6 +16,14 @@ from jigsaw_opt.views.page import filled
 
 __all__ = ["Standing", "advice_html", "compared", "described", "sweep_html", "verdicts"]
 
+Row: TypeAlias = Mapping[str, Any]
+_FIRST = ("mean_completion_h", "p95_completion_h", "mean_waiting_h", "makespan_h", "cluster_efficiency")
+"""Measures that stand first in the list; the first of them that there is ranks the policies."""
+_MORE_IS_BETTER = frozenset(
+    {"cluster_efficiency", "utilisation", "useful_gpu_hours", "availability", "background_gpu_hours"}
+)
+_NEITHER = frozenset({"jobs", "foreground_jobs", "rounds", "gpu_hours", "mean_gpu_hours"})
+
 
 def described(policies: Iterable[str]) -> list[tuple[str, str]]:
     """Return each installed policy among some, in words as in ``las:threshold=8``, once, and what it does."""
@@ -114,15 +122,6 @@ def _verdict(measure: str, standings: Mapping[str, Standing]) -> str:
 
 def _amount(value: float, unit: str) -> str:
     return f"{value:.4g}{unit and f' {unit}'}"
-
-
-Row: TypeAlias = Mapping[str, Any]
-_FIRST = ("mean_completion_h", "p95_completion_h", "mean_waiting_h", "makespan_h", "cluster_efficiency")
-"""Measures that stand first in the list; the first of them that there is ranks the policies."""
-_MORE_IS_BETTER = frozenset(
-    {"cluster_efficiency", "utilisation", "useful_gpu_hours", "availability", "background_gpu_hours"}
-)
-_NEITHER = frozenset({"jobs", "foreground_jobs", "rounds", "gpu_hours", "mean_gpu_hours"})
 
 
 def sweep_html(rows: Sequence[Mapping[str, Any]], assumed: Iterable[tuple[str, str]] = ()) -> str:

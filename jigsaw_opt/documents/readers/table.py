@@ -294,8 +294,8 @@ class Row:
         return value
 
     def optional_text(self, column: str) -> str:
-        """Return a cell, which may be empty."""
-        return self._cells[column]
+        """Return a cell, which may be empty; empty where there is no such column."""
+        return self._cells.get(column, "")
 
     def shared(self, column: str) -> str:
         """Return a cell that is not empty and of which many lines have the same."""

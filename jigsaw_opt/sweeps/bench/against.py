@@ -28,6 +28,12 @@ __all__ = [
 ]
 
 _DRAWS = 2000
+Row: TypeAlias = Mapping[str, Any]
+Pair: TypeAlias = tuple[Row, Row]
+LEAST_SECONDS = 0.01
+"""Less of the gap over time is taken for so much."""
+_SAME = 1e-9
+"""Logarithms of ratios that differ by less are rounding."""
 
 
 def sign_test(less: int, more: int) -> float:
@@ -62,14 +68,6 @@ def bootstrap_interval(values: Sequence[float]) -> tuple[float, float] | None:
     means = [known[draw.integers(len(known), size=len(known))].mean() for _ in range(_DRAWS)]
     low, high = np.quantile(means, (0.025, 0.975))
     return float(low), float(high)
-
-
-Row: TypeAlias = Mapping[str, Any]
-Pair: TypeAlias = tuple[Row, Row]
-LEAST_SECONDS = 0.01
-"""Less of the gap over time is taken for so much."""
-_SAME = 1e-9
-"""Logarithms of ratios that differ by less are rounding."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,13 @@ COLUMNS = (
     "error",
 )
 """Columns in their order; the trajectory is only in the JSON lines."""
+Row = Mapping[str, Any]
+T = TypeVar("T")
+_LABELS = ("set", "instance", "solver")
+_TASK = ("seed", "time_limit")
+_MEASURES = ("gap", "primal_dual_integral", "seconds", "seconds_to_objective")
+_LEAST_SECONDS = 0.01
+"""Shorter times are taken for this long: below it they say more of the clock than of the solver."""
 
 
 def csv_table(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -79,15 +86,6 @@ def csv_table(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _csv_cell(value: Any) -> Any:
     return "; ".join(f"{name} {version}" for name, version in value.items()) if isinstance(value, Mapping) else value
-
-
-Row = Mapping[str, Any]
-T = TypeVar("T")
-_LABELS = ("set", "instance", "solver")
-_TASK = ("seed", "time_limit")
-_MEASURES = ("gap", "primal_dual_integral", "seconds", "seconds_to_objective")
-_LEAST_SECONDS = 0.01
-"""Shorter times are taken for this long: below it they say more of the clock than of the solver."""
 
 
 @dataclass(frozen=True, slots=True)

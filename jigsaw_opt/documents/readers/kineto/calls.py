@@ -16,6 +16,9 @@ from jigsaw_opt.text import counted
 
 __all__ = ["Tell", "calls_of_names", "numbered_layers", "tell_scatter", "tell_without_gradient", "without_weights"]
 
+Tell = Callable[[str], None]
+"""Takes what is said of a trace that can be read, in one line."""
+
 
 def calls_of_names(trace: Trace, chosen: Mapping[TraceSpan, str]) -> dict[TraceSpan, int]:
     """Return the number of each span among those of its name in its forward pass, from 1.
@@ -71,10 +74,6 @@ def without_weights(
         for name in names:
             if sized is not None and not parameter_bytes[name]:
                 yield name, sized
-
-
-Tell = Callable[[str], None]
-"""Takes what is said of a trace that can be read, in one line."""
 
 
 def tell_scatter(layers: Sequence[MeasuredLayer], steps: int, source: str, tell: Tell) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from itertools import takewhile
 from math import prod
 
+from jigsaw_opt.documents.readers.kineto.activation_bytes import BYTES, MadeNode, kept_bytes, tensors_of, weights_read
 from jigsaw_opt.documents.readers.kineto.events import NODE, OP, Trace, TraceSpan
-from jigsaw_opt.documents.readers.kineto.kept import BYTES, MadeNode, kept_bytes, tensors_of, weights_read
 from jigsaw_opt.documents.readers.kineto.layers import GRADIENT, OPTIMISER, STEP, node_around
 from jigsaw_opt.problem.rules.report import Report
 

@@ -22,6 +22,9 @@ _NO_TYPE = re.compile(r"(?:(?:nvidia|amd|intel|gpu|true|yes|any)(?:[_-](?!$)|$))
 _QUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "runai/queue", "kai.scheduler/queue", "volcano.sh/queue-name")
 _PREEMPTIBLE = ("volcano.sh/preemptable", "volcano.sh/preemptible")
 _TRUTHS = {"true": True, "false": False}
+_WHOLE = re.compile(r"[^/]+/gpu|gpu\.intel\.com/(?:i915|xe)|volcano\.sh/gpu-number")
+_PART = re.compile(r"[^/]+/(?:mig-|vcuda|(?=.*gpu)).*|gpu\.intel\.com/.*", re.DOTALL)
+_NO_GPU = re.compile(r"monitoring$")
 
 
 def requests_of(item: Tree, pods: Sequence[Tree], tally: Tally) -> dict[str, Any]:
@@ -82,11 +85,6 @@ def _priority(trees: Iterable[Tree], tally: Tally) -> int | None:
 def _preemptible(trees: Iterable[Tree]) -> bool | None:
     found = (_TRUTHS.get(str(tree.at(name).value).lower()) for tree in trees for name in _PREEMPTIBLE)
     return next((truth for truth in found if truth is not None), None)
-
-
-_WHOLE = re.compile(r"[^/]+/gpu|gpu\.intel\.com/(?:i915|xe)|volcano\.sh/gpu-number")
-_PART = re.compile(r"[^/]+/(?:mig-|vcuda|(?=.*gpu)).*|gpu\.intel\.com/.*", re.DOTALL)
-_NO_GPU = re.compile(r"monitoring$")
 
 
 def counts_whole_gpus(resource: str) -> bool:

@@ -29,6 +29,15 @@ __all__ = ["ProfiledLayer", "read_deeppool", "read_deeppool_layers", "read_deepp
 Shape = tuple[int, ...]
 Sizes = tuple[int, list[Shape]]
 """Number of weights, and the shapes (without the batch) of the outputs that the backward pass needs."""
+_LINE = re.compile(
+    r"\s*(?P<kind>\w+)(?P<parameters>\{.*\})\[(?P<batch>[0-9]{1,9})\]"
+    r"(?:\[(?P<shape>[0-9]{1,9}(?:,[0-9]{1,9}){0,7})\]|(?P<length>[0-9]{1,9}))"
+    r"\s+(?P<total>[0-9]{1,12}(?:\.[0-9]{0,9})?)\s+(?P<forward>[0-9]{1,16})\s+(?P<backward>[0-9]{1,16})"
+)
+_FLOAT = 4
+"""Bytes of a number."""
+_END_OF_RUN = re.compile(r"\s*SUM\b.*", re.IGNORECASE)
+Run = list[tuple[int, re.Match[str]]]
 
 
 def sizes(kind: str, parameters: Mapping[str, Any], shape: Shape) -> Sizes:
@@ -131,18 +140,6 @@ _SIZES: dict[str, Callable[[Mapping[str, Any], Shape], Sizes]] = {
     "linear": _linear,
     "ResnetBottleneck": _bottleneck,
 }
-
-
-_LINE = re.compile(
-    r"\s*(?P<kind>\w+)(?P<parameters>\{.*\})\[(?P<batch>[0-9]{1,9})\]"
-    r"(?:\[(?P<shape>[0-9]{1,9}(?:,[0-9]{1,9}){0,7})\]|(?P<length>[0-9]{1,9}))"
-    r"\s+(?P<total>[0-9]{1,12}(?:\.[0-9]{0,9})?)\s+(?P<forward>[0-9]{1,16})\s+(?P<backward>[0-9]{1,16})"
-)
-_FLOAT = 4
-"""Bytes of a number."""
-_END_OF_RUN = re.compile(r"\s*SUM\b.*", re.IGNORECASE)
-
-Run = list[tuple[int, re.Match[str]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
         if "." in name and not name.endswith("]"):  # the tasks of an array may be abbreviated as in 7_[1-9,...]
             table.tally.remark("steps of jobs passed over")
             continue
-        records = clusters.setdefault(row.optional_text("Cluster") if row.has("Cluster") else "", {})
+        records = clusters.setdefault(row.optional_text("Cluster"), {})
         if name and records.pop(name, None) is not None:
             table.tally.remark("earlier records of a job passed over, as its last one counts (sacct -D)")
         record = _record(name, row, table.tally)
@@ -216,7 +216,7 @@ def _record(name: str, row: Row, tally: Tally) -> _SacctLine:
     allocated = _resources(row, "AllocTRES", "AllocGRES")
     requested = _resources(row, "ReqTRES") if row.has("ReqTRES") else {}
     resources = allocated or requested
-    state = row.optional_text("State") if row.has("State") else ""
+    state = row.optional_text("State")
     gpus = _gpus(resources)
     reason, elapsed_us = "", None
     if resources and gpus == 0:
@@ -297,7 +297,7 @@ def _texts(row: Row) -> dict[str, Any]:
 def _limit_us(row: Row) -> int | None:
     """Return the time limit; ``UNLIMITED`` and ``Partition_Limit`` state none, and neither does a limit of 0."""
     for column, unit_us in (("Timelimit", 0), ("TimelimitRaw", _MINUTE_US)):
-        text = row.optional_text(column) if row.has(column) else ""
+        text = row.optional_text(column)
         if not text or text.lower() in _NO_LIMIT or row.is_missing(column):
             continue
         limit_us = duration_us(text if text.count(":") != 1 else f"00:{text}") if not unit_us else None
@@ -307,7 +307,7 @@ def _limit_us(row: Row) -> int | None:
 
 def _elapsed_us(row: Row) -> int | None:
     """Return the elapsed time, or None where there is none that is a time."""
-    elapsed = row.optional_text("Elapsed") if row.has("Elapsed") else ""
+    elapsed = row.optional_text("Elapsed")
     found = duration_us(elapsed if elapsed.count(":") != 1 else f"00:{elapsed}")
     if found is None and row.has("ElapsedRaw") and not row.is_missing("ElapsedRaw"):
         found = row.microseconds("ElapsedRaw")

@@ -39,7 +39,7 @@ def requests_of(
 ) -> dict[str, Any]:
     """Return what a record asks for, as fields of a job, with the features of its constraint under ``features``."""
     ran_on, asked = types_in(allocated), types_in(requested)
-    options = dict(_options(row.optional_text(LAST))) if row.has(LAST) else {}
+    options = dict(_options(row.optional_text(LAST)))
     asked = asked or tuple(_types_of_options(options))
     if len(asked) > 1 or len(ran_on) > 1:
         tally.remark("jobs with GPUs of several types at once, which here run on one of these types")
@@ -53,7 +53,7 @@ def requests_of(
     if held_by is not None:
         tally.remark(_HELD)
     return {
-        "nodes": nodes_of(row.optional_text("NodeList")) if row.has("NodeList") else None,
+        "nodes": nodes_of(row.optional_text("NodeList")),
         "held_by": held_by,
         "gpu_types": asked or None,
         "ran_on": ran_on[0] if len(ran_on) == 1 else None,
