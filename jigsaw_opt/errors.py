@@ -35,6 +35,7 @@ __all__ = [
     "reason_of",
     "require_a",
     "spelled_by",
+    "unsupported",
 ]
 
 _GIVERS = {
@@ -213,6 +214,11 @@ def malformed(path: str, told: str) -> UsageError:
 def out_of_range(path: str, told: str) -> UsageError:
     """Return the error of a number that is too small, too large or not finite."""
     return UsageError(told, code="out-of-range", path=path)
+
+
+def unsupported(path: str, told: str) -> UsageError:
+    """Return the error of an argument that is right, but that what was asked for does not take."""
+    return UsageError(told, code="unsupported", path=path)
 
 
 class InvalidInputError(JigsawError):

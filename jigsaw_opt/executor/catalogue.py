@@ -124,28 +124,18 @@ def _check_sense(family: str, arguments: Mapping[str, Any], place: Place, report
         report.add((place, "data"), 'the digits have "inputs" 64 and "classes" 10', code="contradiction")
     elif data == "text" and arguments["vocabulary"] < 256:
         report.add((place, "vocabulary"), "the text is read as bytes, so it must be at least 256", code="out-of-range")
-    if family == "vgg" and len(arguments["stages"]) != len(arguments["widths"]):
-        report.add(
-            (place, "widths"), f'must have as many items as "stages", {len(arguments["stages"])}', code="wrong-count"
-        )
-    if family == "vgg" and arguments["image"] < 2 ** len(arguments["stages"]):
-        report.add(
-            (place, "image"),
-            f"must be at least {2 ** len(arguments['stages'])}: each stage halves it",
-            code="out-of-range",
-        )
-    if "heads" in arguments and arguments["width"] % arguments["heads"]:
-        report.add(
-            (place, "heads"),
-            f"must divide the width {arguments['width']}; is {arguments['heads']}",
-            code="out-of-range",
-        )
-    if "rows" in arguments and arguments["rows"] > arguments["positions"]:
-        report.add(
-            (place, "rows"),
-            f"must be at most the positions {arguments['positions']}; is {arguments['rows']}",
-            code="out-of-range",
-        )
+    if family == "vgg":
+        stages = len(arguments["stages"])
+        if len(arguments["widths"]) != stages:
+            report.add((place, "widths"), f'must have as many items as "stages", {stages}', code="wrong-count")
+        if arguments["image"] < 2**stages:
+            report.add((place, "image"), f"must be at least {2**stages}: each stage halves it", code="out-of-range")
+    width, heads = arguments.get("width", 0), arguments.get("heads", 1)
+    if width % heads:
+        report.add((place, "heads"), f"must divide the width {width}; is {heads}", code="out-of-range")
+    rows, positions = arguments.get("rows", 0), arguments.get("positions", 0)
+    if rows > positions:
+        report.add((place, "rows"), f"must be at most the positions {positions}; is {rows}", code="out-of-range")
     for name in ("rows", "vocabulary") if family == "bert" else ():
         if arguments[name] < 2:
             report.add((place, name), "must be at least 2 for pairs of sentences; is 1", code="out-of-range")
@@ -171,22 +161,16 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
         if isinstance(layout, str) and isinstance(flow, str) and isinstance(burst, str):
             layout = flow if job.shape.barrier == "none" else layout
             carried = "data-parallel jobs, pipelines and bursts are carried out"
-            report.add(
-                place,
-                f"job {job.name!r} has a task graph and is no pipeline or burst: {layout}; {carried}",
-                code="unsupported",
-            )
+            message = f"job {job.name!r} has a task graph and is no pipeline or burst: {layout}; {carried}"
+            report.add(place, message, code="unsupported")
         elif isinstance(layout, str) and isinstance(burst, str) and len(instance.jobs) > 1:
             report.add(
                 place, f"job {job.name!r} is an asynchronous pipeline; these are carried out alone", code="unsupported"
             )
     if len(task_graph_jobs) > 1:
         names = ", ".join(repr(job.name) for job in task_graph_jobs.values())
-        report.add(
-            "$.jobs",
-            f"has several pipelines or bursts, {names}; one is carried out, beside data-parallel jobs",
-            code="ambiguous",
-        )
+        message = f"has several pipelines or bursts, {names}; one is carried out, beside data-parallel jobs"
+        report.add("$.jobs", message, code="ambiguous")
         report.raise_if_any()
     [(number, job)] = task_graph_jobs.items()
     entry, place = job.executor, (("$", "jobs"), number)

@@ -1,12 +1,17 @@
-"""The devices of this machine, by name."""
+"""The devices of this machine by name, times on them and their spread, and costs fitted to times."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import quantiles
+from time import perf_counter, thread_time
+
 import torch
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import unsupported
 
-__all__ = ["device_name", "device_of"]
+__all__ = ["Spread", "device_name", "device_of", "fit_two", "isotonic", "spread", "wall_us", "work_us"]
 
 
 def device_of(kind: str) -> torch.device:
@@ -14,9 +19,7 @@ def device_of(kind: str) -> torch.device:
     if kind == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise UsageError(
-            "this PyTorch finds no CUDA device; --device cpu runs on the CPU", code="unsupported", path="device"
-        )
+        raise unsupported("device", "this PyTorch finds no CUDA device; --device cpu runs on the CPU")
     return torch.device("cuda", 0)
 
 
@@ -24,3 +27,69 @@ def device_name(device: torch.device) -> str:
     """Return what a device is called, as a name in documents."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     return name.lower().replace(" ", "-").replace("/", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Median and quartiles of repeated measurements, in microseconds."""
+
+    median: float
+    low: float
+    high: float
+
+    @property
+    def iqr(self) -> float:
+        """Interquartile range."""
+        return self.high - self.low
+
+
+def spread(times_us: Iterable[float]) -> Spread:
+    """Return the median and quartiles of at least one time."""
+    times = list(times_us)
+    low, median, high = quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
+    return Spread(median, low, high)
+
+
+def work_us(device: torch.device) -> float:
+    """Return microseconds from some fixed moment, for timing work that the calling thread has `device` do.
+
+    On CUDA it waits for the device and tells the time. On a CPU it tells the time that the thread has run, so that
+    other programs on the machine are not measured; where torch uses several threads, it tells the time.
+    """
+    if device.type == "cpu" and torch.get_num_threads() == 1:
+        return thread_time() * 1e6
+    return wall_us(device)
+
+
+def wall_us(device: torch.device) -> float:
+    """Return the time when everything that `device` was asked for is done, in microseconds from some fixed moment."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return perf_counter() * 1e6
+
+
+def fit_two(rows: Iterable[tuple[float, float, float]]) -> tuple[float, float]:
+    """Fit ``time = x * first + y * second`` with the least sum of squared relative residuals, x and y at least 0.
+
+    `rows`: first and second quantity, at least 0, and time, above 0; both quantities are above 0 somewhere.
+    """
+    scaled = [(first / time, second / time) for first, second, time in rows]
+    aa, ab, bb = (sum(row[i] * row[j] for row in scaled) for i, j in ((0, 0), (0, 1), (1, 1)))
+    a, b = sum(row[0] for row in scaled), sum(row[1] for row in scaled)
+    determinant = aa * bb - ab * ab
+    # Where the normal equations have no solution above 0, the best one lies where one of the two is 0.
+    if determinant > 1e-12 * aa * bb and a * bb >= b * ab and b * aa >= a * ab:
+        return (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
+    return (a / aa, 0.0) if a * a * bb >= b * b * aa else (0.0, b / bb)
+
+
+def isotonic(values: Sequence[float]) -> list[float]:
+    """Return the sequence that never falls and is nearest to `values` in squares: neighbours that fall are pooled."""
+    pools: list[tuple[float, int]] = []
+    for value in values:
+        total, count = value, 1
+        while pools and pools[-1][0] * count > total * pools[-1][1]:
+            below, many = pools.pop()
+            total, count = total + below, count + many
+        pools.append((total, count))
+    return [total / count for total, count in pools for _ in range(count)]

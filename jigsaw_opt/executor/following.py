@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import CheckFailedError, RunFailedError, UsageError
+from jigsaw_opt.errors import CheckFailedError, RunFailedError, UsageError, malformed, missing_option, unsupported
 from jigsaw_opt.executor.partial.turns import set_turns
 from jigsaw_opt.executor.replay.link_order import AnyStore, HashStore, PrefixStore, TCPStore
 from jigsaw_opt.executor.replay.order import BlockStep, ReplayExtent, ReplayOrder, TransferKey
@@ -87,11 +87,8 @@ def following(
     if violations:
         raise CheckFailedError(f"the plan is wrong in {counted(len(violations), 'place')}, first {violations[0]}")
     if any(phase.is_counted for _, _, phase in plan.all_phases()):
-        raise UsageError(
-            "a plan whose phases are counted cannot be followed: it needs one that lists all iterations",
-            code="unsupported",
-            path="plan",
-        )
+        message = "a plan whose phases are counted cannot be followed: it needs one that lists all iterations"
+        raise unsupported("plan", message)
     names = [job.name for job in plan.data_parallel]
     if job not in names:
         raise UsageError(
@@ -133,7 +130,7 @@ def _store(place: _Place, meet: str | None, timeout: timedelta) -> tuple[AnyStor
     if meet is not None:
         host, _, port = meet.rpartition(":")
         if not host or not port.isdecimal():
-            raise UsageError(f"processes meet at HOST:PORT, not {meet!r}", code="malformed", path="meet")
+            raise malformed("meet", f"processes meet at HOST:PORT, not {meet!r}")
         keeps = place.job == 0 and place.worker == 0
         try:
             return TCPStore(host, int(port), None, keeps, timeout, wait_for_workers=False), keeps
@@ -144,11 +141,8 @@ def _store(place: _Place, meet: str | None, timeout: timedelta) -> tuple[AnyStor
     if place.processes == 1:
         return HashStore(), False
     if not _is_group() or dist.get_world_size() < place.processes:
-        raise UsageError(
-            f"the plan has {place.processes} workers in all: say meet='HOST:PORT', the same to all",
-            code="missing-option",
-            path="meet",
-        )
+        message = f"the plan has {place.processes} workers in all: say meet='HOST:PORT', the same to all"
+        raise missing_option("meet", message)
     return PrefixStore("plan", dist.distributed_c10d._get_default_store()), dist.get_rank() == 0
 
 

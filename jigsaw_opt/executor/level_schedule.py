@@ -7,7 +7,7 @@ from fractions import Fraction
 from random import Random
 from typing import Literal
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, out_of_range
 from jigsaw_opt.problem.costs import ceil_fraction, staircase
 
 __all__ = ["Assignment", "LevelSchedule", "Rule"]
@@ -63,13 +63,10 @@ class LevelSchedule:
                 "depth, workers and granularity are at least 1, and the warm-up is at least 0", code="out-of-range"
             )
         if not 1 <= self.min_contributors <= self.workers:
-            raise UsageError(
-                f"contributors are 1 to the {self.workers} workers, not {self.min_contributors}",
-                code="out-of-range",
-                path="min_contributors",
-            )
+            message = f"contributors are 1 to the {self.workers} workers, not {self.min_contributors}"
+            raise out_of_range("min_contributors", message)
         if not 0 <= self.mean_depth <= 1:
-            raise UsageError(f"a mean depth is 0 to 1, not {self.mean_depth}", code="out-of-range", path="mean_depth")
+            raise out_of_range("mean_depth", f"a mean depth is 0 to 1, not {self.mean_depth}")
 
     def levels(self, iteration: int) -> tuple[int, ...]:
         """Return the level of each worker in `iteration`, from 0."""

@@ -83,36 +83,18 @@ def _stages(request: ReplayRequest, entry: Mapping[str, Any]) -> StagedRun:
 
 def _require_of_stages(request: ReplayRequest) -> None:
     """Refuse what is not for a job in stages, or not for an asynchronous one."""
-    wrong = []
+    wrong = {}
     if request.baseline in ("fifo", "gang"):
-        wrong.append(
-            Problem("baseline", f"a baseline of {request.baseline} is for data-parallel jobs", code="unsupported")
-        )
+        wrong["baseline"] = f"a baseline of {request.baseline} is for data-parallel jobs"
     if flow_schedule(request.instance) is not None:
         if request.minutes is not None:
-            wrong.append(
-                Problem(
-                    "minutes",
-                    "an asynchronous pipeline is carried out for a number of minibatches, not for some minutes",
-                    code="unsupported",
-                )
-            )
+            told = "an asynchronous pipeline is carried out for a number of minibatches, not for some minutes"
+            wrong["minutes"] = told
         if request.checkpoint is not None:
-            wrong.append(
-                Problem(
-                    "checkpoint",
-                    "minibatches of an asynchronous pipeline are always under way, so it has no checkpoints",
-                    code="unsupported",
-                )
-            )
+            told = "minibatches of an asynchronous pipeline are always under way, so it has no checkpoints"
+            wrong["checkpoint"] = told
     if request.device == "cuda" and request.backend != "nccl":
-        backend = argument("backend", "nccl")
-        wrong.append(
-            Problem(
-                "backend",
-                f"stages on CUDA send what they have by NCCL, with a device for each process: {backend}",
-                code="unsupported",
-            )
-        )
+        told = "stages on CUDA send what they have by NCCL, with a device for each process"
+        wrong["backend"] = f"{told}: {argument('backend', 'nccl')}"
     if wrong:
-        raise UsageError.of(wrong)
+        raise UsageError.of(Problem(path, told, code="unsupported") for path, told in wrong.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,28 +37,15 @@ def _set(values: list[Any]) -> None:
             put(value)
 
 
-def _deterministic() -> tuple[bool, bool]:
-    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-
-
-def _set_deterministic(values: tuple[bool, bool]) -> None:
-    torch.use_deterministic_algorithms(values[0], warn_only=values[1])
-
-
-def _benchmark() -> bool:
-    return torch.backends.cudnn.benchmark
-
-
-def _set_benchmark(value: bool) -> None:
-    torch.backends.cudnn.benchmark = value
-
-
 _WAYS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
     (torch.get_default_dtype, torch.set_default_dtype),
     (torch.get_num_threads, torch.set_num_threads),
     (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     (torch.is_grad_enabled, torch.set_grad_enabled),
-    (_deterministic, _set_deterministic),
-    (_benchmark, _set_benchmark),
+    (
+        lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+        lambda values: torch.use_deterministic_algorithms(values[0], warn_only=values[1]),
+    ),
+    (lambda: torch.backends.cudnn.benchmark, partial(setattr, torch.backends.cudnn, "benchmark")),
 )
 """How each is found, and how it is set."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -17,11 +18,20 @@ from jigsaw_opt.executor.exchange.buckets import GradientBuckets, Ready
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.exchange.transfer_stream import transfer_stream
 from jigsaw_opt.executor.models.building import Replica
-from jigsaw_opt.executor.models.saved_tensors import saved_bytes
+from jigsaw_opt.executor.models.leveled_model import saved_bytes
 from jigsaw_opt.executor.models.zoo.network import moved
 from jigsaw_opt.executor.user_code.training import OwnRecipe, OwnReplica
 
-__all__ = ["OPTIMISERS", "TrainingRecipe", "Worker", "block_and_send", "copied", "launch", "train_iteration"]
+__all__ = [
+    "OPTIMISERS",
+    "TrainingRecipe",
+    "Worker",
+    "block_and_send",
+    "copied",
+    "launch",
+    "parameters_sha256",
+    "train_iteration",
+]
 
 OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = MappingProxyType(
     {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -259,6 +269,15 @@ def copied(tree: Any, copies: dict[tuple[object, ...], Tensor]) -> Any:
     if type(tree) in (dict, OrderedDict):
         return {key: copied(value, copies) for key, value in tree.items()}
     return [copied(item, copies) for item in tree] if isinstance(tree, list) else tree
+
+
+def parameters_sha256(model: nn.Module) -> str:
+    """Return the digest of the trained parameters."""
+    digest = sha256()
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            digest.update(parameter.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def launch(

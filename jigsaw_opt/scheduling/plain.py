@@ -94,13 +94,10 @@ def conforms(value: Plain, shape: Shape, place: Place, report: Report) -> None:
     compiled(shape, _definitions())(value, place, report)
 
 
-def checked(value: Plain, shape: Shape) -> Plain:
-    """Return the value if it has the shape.
-
-    `shape`: the shape that it should have.
-    """
+def checked(value: Plain, shape: Shape, place: Place = "$") -> Plain:
+    """Return the value, which stands at `place`, if it has the shape."""
     report = Report()
-    conforms(value, shape, "$", report)
+    conforms(value, shape, place, report)
     report.raise_if_any()
     return value
 

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 GROUP = "jigsaw_opt.policies"
-_OWN = {"recorded": "jigsaw_opt.scheduling.policies.recorded:RECORDED"}
+_OWN = {"recorded": "jigsaw_opt.scheduling.policies:RECORDED"}
 """What is found by name without being registered; ``recorded`` stands where a policy does and is none."""
 JOB_FIELDS: Mapping[str, str] = {
     "weight": "weight",
@@ -189,6 +189,11 @@ class JobState:
     run_us: int = 0
     share: Share | None = None
     starts: int = 0
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """Numbers of the GPUs that it holds, none while it waits."""
+        return () if self.share is None else self.share.gpus
 
     @property
     def left(self) -> int:
@@ -412,11 +417,8 @@ def stated_options(given: str | Policy) -> tuple[Policy, dict[str, str]]:
     for change in changes:
         key, _, value = change.partition("=")
         if key not in policy.options:
-            raise UsageError(
-                f"policy {name!r} has no option {key!r}; {nearest(key, policy.options)}",
-                code="unknown-option",
-                path=f"policy.{key}",
-            )
+            message = f"policy {name!r} has no option {key!r}; {nearest(key, policy.options)}"
+            raise UsageError(message, code="unknown-option", path=f"policy.{key}")
         known = policy.options[key]
         if value not in known:
             code: Code = "unknown-value"

@@ -1,4 +1,4 @@
-"""What is foretold of the start of a waiting job: an interval, with its probability.
+"""What is foretold of the start of a waiting job: an interval, with its probability, from the queue that it is in.
 
 Intervals that hold as often as they say, whatever is wrong with the model behind them: conformal prediction.
 
@@ -12,27 +12,60 @@ probability that is asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, exp, floor, log
 from pkgutil import resolve_name
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.scheduling.cluster_queue import ClusterQueue, PastJobs
+from jigsaw_opt.scheduling.live.job import News
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import Policy, PolicySetting
+from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.text import called, counted, duration, printable
 
 __all__ = [
     "FEWEST_ANSWERS",
     "FEWEST_SAMPLES",
     "MOST_DAYS",
+    "ClusterQueue",
     "Foretold",
     "PastAnswer",
+    "PastJobs",
     "StartPrediction",
     "corrected",
     "predicted",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQueue:
+    """The jobs of a cluster at a moment: those that wait and those that run.
+
+    `jobs`: the jobs by number, in order of submission, those that run with their shares. `memory`: what the policy
+    remembers; None where it begins, with all jobs new to it. `news`: what the policy has not been told. `wake_us`: when
+    it asked to be woken. `down, dead`: GPUs of servers that are down, and links. They stay so.
+    """
+
+    now_us: int
+    jobs: Mapping[int, JobState]
+    next_job: int
+    memory: Plain | None = None
+    news: News = field(default_factory=News)
+    wake_us: int | None = None
+    down: frozenset[int] = frozenset()
+    dead: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PastJobs:
+    """The jobs up to a moment, from which run times and arrivals are drawn.
+
+    `ended`: jobs that ended, in this order, each with its duration. `arrive`: whether later jobs arrive as they did
+    before.
+    """
+
+    ended: tuple[TraceJob, ...]
+    arrive: bool = True
 
 
 class Foretold(NamedTuple):
@@ -178,21 +211,7 @@ def _wait_us(logarithm: float) -> int:
     return max(0, round(exp(min(logarithm, _logarithm(_LATEST_US)))) - _ALIKE_US)
 
 
-def predicted(
-    setting: PolicySetting,
-    policy: Policy,
-    options: Mapping[str, str],
-    queue: ClusterQueue,
-    job: int,
-    past: Sequence[TraceJob],
-    samples: int,
-    seed: int,
-) -> StartPrediction:
-    """Return when a job of a queue will start under a policy, by simulation of the queue.
-
-    `past`: jobs that ended before, from which run times and later arrivals are drawn; empty for none.
-    """
-    found: StartPrediction = resolve_name(_PREDICTOR)(
-        setting, policy, options, queue, job, PastJobs(tuple(past)) if past else None, samples, seed
-    )
+def predicted(*question: Any) -> StartPrediction:
+    """Return when a job of a queue will start under a policy; `question`: what `predict_start_live` takes."""
+    found: StartPrediction = resolve_name(_PREDICTOR)(*question)
     return found

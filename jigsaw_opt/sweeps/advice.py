@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, TypeAlias
 
 from jigsaw_opt.errors import JigsawError, UsageError
-from jigsaw_opt.scheduling.policies.recorded import RECORDED
+from jigsaw_opt.scheduling.policies import RECORDED
 from jigsaw_opt.scheduling.policy import choose, names
 from jigsaw_opt.simulation.engine.recorded import simulation_of, why_no_record
 from jigsaw_opt.simulation.engine.setting import Setting

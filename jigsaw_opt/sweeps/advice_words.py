@@ -7,7 +7,7 @@ from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
-from jigsaw_opt.scheduling.policies.recorded import RECORDED
+from jigsaw_opt.scheduling.policies import RECORDED
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine.recorded import most_gpus
 from jigsaw_opt.sweeps.advice import MEASURES, Advice, Advisor, Effect

@@ -9,7 +9,7 @@ from typing import Any
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine.setting import told
 from jigsaw_opt.simulation.inputs.contention import CONTENTIONS
-from jigsaw_opt.simulation.inputs.time_limits import AS_STATED, TIME_LIMITS
+from jigsaw_opt.simulation.inputs.workload_changes import AS_STATED, TIME_LIMITS
 
 __all__ = ["Variant", "limit_variants", "policy_words", "reads_limits", "variants"]
 

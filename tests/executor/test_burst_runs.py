@@ -17,8 +17,8 @@ from replayed import run  # noqa: E402
 from jigsaw_opt.documents import instance_sha256, load_plan, load_replay, save_instance, save_plan  # noqa: E402
 from jigsaw_opt.documents.readers.profiles.burst_costs import read_burst_costs  # noqa: E402
 from jigsaw_opt.documents.replay import require_replay_of  # noqa: E402
-from jigsaw_opt.executor.burst.hosted_burst import rows_of  # noqa: E402
 from jigsaw_opt.executor.catalogue import stages_entry  # noqa: E402
+from jigsaw_opt.executor.pipeline.hosted_burst import rows_of  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
 from jigsaw_opt.planning.burst import burst_instance, exact_plan  # noqa: E402

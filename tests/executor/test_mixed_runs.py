@@ -27,7 +27,6 @@ from jigsaw_opt.documents import (  # noqa: E402
     save_plan,
 )
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, require_replay_of  # noqa: E402
-from jigsaw_opt.executor.pipeline.records import StepRecord  # noqa: E402
 from jigsaw_opt.executor.replay.baseline import (  # noqa: E402
     alone_part,
     baseline_part,
@@ -36,7 +35,13 @@ from jigsaw_opt.executor.replay.baseline import (  # noqa: E402
 from jigsaw_opt.executor.replay.evaluation import replay_of  # noqa: E402
 from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder, TransferKey, used_gpus  # noqa: E402
 from jigsaw_opt.executor.replay.presence import PhasePart, phase_parts  # noqa: E402
-from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport, TransferRecord  # noqa: E402
+from jigsaw_opt.executor.replay.records import (  # noqa: E402
+    BlockRecord,
+    Part,
+    RankReport,
+    StepRecord,
+    TransferRecord,
+)
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun  # noqa: E402
 from jigsaw_opt.planning.fill import fill  # noqa: E402
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout  # noqa: E402

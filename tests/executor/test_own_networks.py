@@ -18,7 +18,7 @@ from own_networks import NETWORKS, made, plain_training  # noqa: E402
 from jigsaw_opt.errors import PluginError, RunFailedError  # noqa: E402
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange  # noqa: E402
 from jigsaw_opt.executor.models.building import Replica, build_network, even_segments, replica  # noqa: E402
-from jigsaw_opt.executor.models.saved_tensors import saved_bytes  # noqa: E402
+from jigsaw_opt.executor.models.leveled_model import saved_bytes  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.profiling import profile_replica  # noqa: E402
 from jigsaw_opt.executor.profiling.measuring import measure_model  # noqa: E402

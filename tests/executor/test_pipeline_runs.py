@@ -35,13 +35,16 @@ from jigsaw_opt.errors import InvalidInputError  # noqa: E402
 from jigsaw_opt.executor.catalogue import stages_entry  # noqa: E402
 from jigsaw_opt.executor.pipeline.agreement import compare_modules, compare_sent  # noqa: E402
 from jigsaw_opt.executor.pipeline.own_stages import stage_modules  # noqa: E402
-from jigsaw_opt.executor.pipeline.records import StepRecord  # noqa: E402
 from jigsaw_opt.executor.pipeline.timed_stage import ActionLog, TimedStage, pipeline_runtime  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.randomness import draw_number, own_draws  # noqa: E402
 from jigsaw_opt.executor.replay.clock import ReplayClock  # noqa: E402
 from jigsaw_opt.executor.replay.evaluation import replay_of  # noqa: E402
-from jigsaw_opt.executor.replay.records import Part, RankReport  # noqa: E402
+from jigsaw_opt.executor.replay.records import (  # noqa: E402
+    Part,
+    RankReport,
+    StepRecord,
+)
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun  # noqa: E402
 from jigsaw_opt.executor.run_plan import run_plan  # noqa: E402
 from jigsaw_opt.instances.catalogue import load  # noqa: E402

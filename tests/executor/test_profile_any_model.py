@@ -18,8 +18,8 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 import jigsaw_opt  # noqa: E402
-from jigsaw_opt.executor.device_times import Spread  # noqa: E402
-from jigsaw_opt.executor.models.saved_tensors import saved_by_segment  # noqa: E402
+from jigsaw_opt.executor.devices import Spread  # noqa: E402
+from jigsaw_opt.executor.models.leveled_model import saved_by_segment  # noqa: E402
 from jigsaw_opt.executor.profiling import rounds, segment_times, trainee  # noqa: E402
 from jigsaw_opt.executor.profiling.results import is_wide  # noqa: E402
 from jigsaw_opt.executor.profiling.segment_times import _durations  # noqa: E402

@@ -21,9 +21,9 @@ import jigsaw_opt.executor as room  # noqa: E402
 from jigsaw_opt.cli import main  # noqa: E402
 from jigsaw_opt.documents import decode_instance, schema  # noqa: E402
 from jigsaw_opt.executor import processes  # noqa: E402
-from jigsaw_opt.executor.device_times import Spread, fit_two, isotonic, spread  # noqa: E402  # noqa: E402
+from jigsaw_opt.executor.devices import Spread, fit_two, isotonic, spread  # noqa: E402  # noqa: E402
 from jigsaw_opt.executor.models.building import build, build_network, replica  # noqa: E402
-from jigsaw_opt.executor.models.saved_tensors import saved_bytes  # noqa: E402
+from jigsaw_opt.executor.models.leveled_model import saved_bytes  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.profiling import LevelProfile, ModelProfile, SegmentProfile, profile_replica  # noqa: E402
 from jigsaw_opt.executor.profiling.links import AllReduceSample, LinkFit, fit  # noqa: E402

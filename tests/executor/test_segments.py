@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
 from jigsaw_opt.executor.models.building import Replica, build_network, even_segments, replica  # noqa: E402
-from jigsaw_opt.executor.models.saved_tensors import saved_bytes  # noqa: E402
+from jigsaw_opt.executor.models.leveled_model import saved_bytes  # noqa: E402
 from jigsaw_opt.problem.model import Model, Segment  # noqa: E402
 
 NETWORKS: dict[str, tuple[str, dict[str, Any], int]] = {

@@ -12,8 +12,8 @@ from jigsaw_opt.documents.readers.traces.gavel import GavelJobType, Throughputs
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.protocol import rate_of
 from jigsaw_opt.scheduling.performance.seconds import Seconds
-from jigsaw_opt.scheduling.performance.speed import rate_of
 from jigsaw_opt.scheduling.performance.table import Table
 from jigsaw_opt.scheduling.placement.configurations import Configured, all_configurations, place
 from jigsaw_opt.scheduling.policies.gavel import GAVEL

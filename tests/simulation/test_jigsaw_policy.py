@@ -14,8 +14,8 @@ from jigsaw_opt.problem.job import FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance import rate_of
-from jigsaw_opt.scheduling.performance.groups import Timetabled
 from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.performance.shared_gpus import Timetabled
 from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
 from jigsaw_opt.scheduling.placement.blocks import Blocks, Team

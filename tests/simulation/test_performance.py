@@ -25,7 +25,7 @@ from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
 from jigsaw_opt.scheduling.performance.throughput import Measured, ThroughputModel, fit
 from jigsaw_opt.simulation.inputs.contention import contention_of
-from jigsaw_opt.simulation.inputs.mix import with_models
+from jigsaw_opt.simulation.inputs.workload_changes import with_models
 from jigsaw_opt.simulation.results.metrics import completion_us
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve

@@ -11,7 +11,7 @@ from jigsaw_opt import __version__
 from jigsaw_opt.cli.common.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from jigsaw_opt.executor.device_times import Spread
+    from jigsaw_opt.executor.devices import Spread
     from jigsaw_opt.executor.profiling import ModelProfile
     from jigsaw_opt.executor.profiling.links import AllReduceSample, LinkFit, LinkProfile
     from jigsaw_opt.problem.model import Model

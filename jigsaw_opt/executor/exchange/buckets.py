@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from jigsaw_opt.executor.models.leveled_model import LeveledModel
 
-__all__ = ["GradientBuckets", "Ready"]
+__all__ = ["GradientBuckets", "Ready", "alike"]
+
+_AnyTensor = TypeVar("_AnyTensor", bound=Tensor)
 
 Ready = Callable[[int], None]
 """Called with a bucket, from 1, as soon as its gradients are complete."""
@@ -26,8 +29,7 @@ class GradientBuckets:
 
     def __init__(self, model: LeveledModel) -> None:
         self._buckets = model.bucket_parameters()
-        alike = tuple(_alike(parameters) for parameters in self._buckets)
-        self._of_bucket = tuple(tuple(_attached(parameters) for parameters in kinds) for kinds in alike)
+        self._of_bucket = tuple(tuple(map(_attached, alike(own) or [()])) for own in self._buckets)
         self.buffers = tuple(chain.from_iterable(self._of_bucket))
         self._missing: list[int] = []
         self._announced = self._level = 0
@@ -78,12 +80,12 @@ class GradientBuckets:
             self._ready(self._announced)
 
 
-def _alike(parameters: Sequence[nn.Parameter]) -> Iterable[Sequence[nn.Parameter]]:
-    """Return the parameters by type of numbers and device, at least one group."""
-    groups: dict[tuple[torch.dtype, torch.device], list[nn.Parameter]] = {}
-    for parameter in parameters:
-        groups.setdefault((parameter.dtype, parameter.device), []).append(parameter)
-    return groups.values() or [()]
+def alike(tensors: Iterable[_AnyTensor]) -> Collection[Sequence[_AnyTensor]]:
+    """Return tensors by type of numbers and device."""
+    groups: dict[tuple[torch.dtype, torch.device], list[_AnyTensor]] = {}
+    for tensor in tensors:
+        groups.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+    return groups.values()
 
 
 def _attached(parameters: Sequence[nn.Parameter]) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, out_of_range, unsupported
 from jigsaw_opt.executor.catalogue import check_trust, resolve
 from jigsaw_opt.executor.models.leveled_model import LeveledModel
 from jigsaw_opt.executor.models.model_call import inputs_and_targets, require_scalar
@@ -204,11 +204,8 @@ def _runs(segments: Sequence[str], units: Sequence[str], place: Place, report: R
                 (place, index), f"{quoted(name)} is no run of units of the network", name, units, code="unknown-name"
             )
         elif low != bounds[-1]:
-            report.add(
-                (place, index),
-                f"{quoted(name)} must begin at the unit {quoted((*units, 'end')[bounds[-1]])}",
-                code="wrong-order",
-            )
+            message = f"{quoted(name)} must begin at the unit {quoted((*units, 'end')[bounds[-1]])}"
+            report.add((place, index), message, code="wrong-order")
         bounds.append(high + 1)
     if bounds[-1] != len(units) and not report.problems:
         report.add(place, f"end before the unit {quoted(units[bounds[-1]])}", code="wrong-count")
@@ -254,32 +251,20 @@ def own_network(made: object) -> Network:
             # By position: what `named_children` gives leaves out the repetitions of a module.
             return Network(dict(zip(model._modules, model, strict=True)), loss, batch)
         case _:
-            raise UsageError(
-                "a function of your own returns (torch.nn.Sequential with modules, loss, batch source)",
-                code="wrong-type",
-            )
+            message = "a function of your own returns (torch.nn.Sequential with modules, loss, batch source)"
+            raise UsageError(message, code="wrong-type")
 
 
 def _require_row(model: nn.Sequential) -> None:
     """Refuse what is more than its modules in a row, for these alone would be trained."""
     if type(model).forward is not nn.Sequential.forward or "forward" in vars(model):
-        raise UsageError(
-            "the torch.nn.Sequential has a forward of its own, which units do not have: make it a module",
-            code="unsupported",
-            path="forward",
-        )
+        message = "the torch.nn.Sequential has a forward of its own, which units do not have: make it a module"
+        raise unsupported("forward", message)
     if any(hooks for name, hooks in vars(model).items() if name.endswith("_hooks") and "state_dict" not in name):
-        raise UsageError(
-            "the torch.nn.Sequential has hooks, which units do not have: hook its modules",
-            code="unsupported",
-            path="hooks",
-        )
+        raise unsupported("hooks", "the torch.nn.Sequential has hooks, which units do not have: hook its modules")
     if any(map(is_lazy, chain(model.parameters(), model.buffers()))):
-        raise UsageError(
-            "the torch.nn.Sequential has lazy modules: run it on a batch once before it is returned",
-            code="unsupported",
-            path="lazy",
-        )
+        message = "the torch.nn.Sequential has lazy modules: run it on a batch once before it is returned"
+        raise unsupported("lazy", message)
 
 
 def _require_parameters(function: Callable[..., Any], called: str, taken: str) -> None:
@@ -306,10 +291,8 @@ def _require_run_names(units: Sequence[str]) -> None:
         other = runs.setdefault(name, (low, high))
         if other != (low, high):
             told = " and ".join(f"units {first} to {last}" for first, last in (other, (low, high)))
-            raise UsageError(
-                f"{told} (from 0) would both be the segment {quoted(name)}: rename one, without hyphens",
-                code="duplicate-name",
-            )
+            message = f"{told} (from 0) would both be the segment {quoted(name)}: rename one, without hyphens"
+            raise UsageError(message, code="duplicate-name")
 
 
 def even_segments(network: Network, parts: int) -> tuple[int, ...]:
@@ -322,7 +305,7 @@ def even_segments(network: Network, parts: int) -> tuple[int, ...]:
     from jigsaw_opt.instances.profiles import even_bounds
 
     if parts < 1:
-        raise UsageError(f"a model needs at least 1 segment, not {parts}", code="out-of-range", path="segments")
+        raise out_of_range("segments", f"a model needs at least 1 segment, not {parts}")
     if parts >= len(network.units):
         return tuple(range(len(network.units) + 1))
     return even_bounds(_operations(network), parts)

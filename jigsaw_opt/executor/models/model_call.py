@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, missing_option
 
 __all__ = ["arguments_of", "inputs_and_targets", "is_wrapped", "loss_of", "needs_closure", "require_scalar"]
 
@@ -22,11 +22,8 @@ def inputs_and_targets(batch: Any, is_whole: bool) -> tuple[Any, Any]:
     if is_whole:
         if isinstance(batch, Mapping):
             return batch, None
-        raise UsageError(
-            f"without a loss, a batch is a dictionary of what the model takes by name, not {_kind(batch)}",
-            code="wrong-type",
-            path="batch",
-        )
+        message = f"without a loss, a batch is a dictionary of what the model takes by name, not {_kind(batch)}"
+        raise UsageError(message, code="wrong-type", path="batch")
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
         return batch[0], batch[1]
     raise UsageError(f"a batch is a pair (inputs, targets), not {_kind(batch)}", code="wrong-type", path="batch")
@@ -55,11 +52,8 @@ def loss_of(model: nn.Module, inputs: Any, targets: Any, loss: Callable[[Any, An
         return require_scalar(loss(outputs, targets))
     found = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", None)
     if found is None:
-        raise UsageError(
-            "the outputs have no loss: give a loss, or the model what it makes one of (labels)",
-            code="missing-option",
-            path="loss",
-        )
+        message = "the outputs have no loss: give a loss, or the model what it makes one of (labels)"
+        raise missing_option("loss", message)
     return require_scalar(found)
 
 

@@ -13,7 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import RunFailedError, UsageError
+from jigsaw_opt.errors import RunFailedError, UsageError, unsupported
+from jigsaw_opt.executor.exchange.buckets import alike
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.exchange.transfer_stream import TransferStream, transfer_stream
 from jigsaw_opt.executor.partial.communication_hook import CommunicationHook, GradientBucket
@@ -49,11 +50,7 @@ class ParameterRun:
         own = [p.grad for p in self.parameters]
         there = [(view, grad) for view, grad in zip(self._views, own, strict=True) if grad is not None]
         if any(grad.layout is not torch.strided for _, grad in there):
-            raise UsageError(
-                "sparse gradients cannot be averaged: build embeddings with sparse=False",
-                code="unsupported",
-                path="module",
-            )
+            raise unsupported("module", "sparse gradients cannot be averaged: build embeddings with sparse=False")
         if len(there) < len(own):
             self.flat.zero_()
         if there:
@@ -113,13 +110,13 @@ def runs_of(buckets: Mapping[nn.Parameter, int]) -> list[ParameterRun]:
     streams = {device: transfer_stream(device) for device in {p.device for p in backwards}}
     runs = []
     for bucket, parameters in groupby(backwards, buckets.__getitem__):
-        alike: dict[tuple[torch.dtype, torch.device], list[list[nn.Parameter]]] = {}
+        groups: dict[tuple[torch.dtype, torch.device], list[list[nn.Parameter]]] = {}
         for parameter in parameters:
-            own = alike.setdefault((parameter.dtype, parameter.device), [[]])
+            own = groups.setdefault((parameter.dtype, parameter.device), [[]])
             if own[-1] and sum(p.nbytes for p in own[-1]) + parameter.nbytes > RUN_BYTES:
                 own.append([])
             own[-1].append(parameter)
-        runs += [ParameterRun(bucket, run, streams[device]) for (_, device), own in alike.items() for run in own]
+        runs += [ParameterRun(bucket, run, streams[device]) for (_, device), own in groups.items() for run in own]
     return runs
 
 
@@ -173,11 +170,10 @@ class GradientAverage:
         at = self._run_of.get(parameter)
         if at is not None and self._runs[at].bucket <= self._level:
             if at < len(self._sent):
-                raise UsageError(
+                raise unsupported(
+                    "checkpointing",
                     "a parameter got a second gradient in one backward pass, after the first one was sent; "
                     "with activation checkpointing use use_reentrant=False",
-                    code="unsupported",
-                    path="checkpointing",
                 )
             self._arrived.append(parameter)
             self._missing[at].discard(parameter)
@@ -190,11 +186,8 @@ class GradientAverage:
         assert self._agreed is not None
         self._agreed.result()
         if is_taken:
-            raise UsageError(
-                "a hook took gradients before they were averaged: optimisers step after backward()",
-                code="wrong-order",
-                path="optimiser",
-            )
+            message = "a hook took gradients before they were averaged: optimisers step after backward()"
+            raise UsageError(message, code="wrong-order", path="optimiser")
         for run, sent in zip(self._runs, self._sent, strict=True):
             sent.result()
             run.give_back()
@@ -257,10 +250,7 @@ def broadcast(tensors: Iterable[Tensor], group: dist.ProcessGroup | None, source
 
     `group`: the processes; None for all.
     """
-    alike: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
-    for tensor in tensors:
-        alike.setdefault((tensor.dtype, tensor.device), []).append(tensor)
-    for own in alike.values():
+    for own in alike(tensors):
         flat = torch.cat([tensor.detach().reshape(-1) for tensor in own])
         dist.broadcast(flat.view(torch.uint8), group_src=source, group=group)  # Gloo knows not all types
         pieces = torch.split(flat, [tensor.numel() for tensor in own])

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.checkpoint import CheckpointFunction
 
-from jigsaw_opt.executor.device_times import wall_us
+from jigsaw_opt.executor.devices import wall_us
 from jigsaw_opt.executor.models.leveled_model import frozen
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.randomness import own_draws

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral
-from typing import Literal
+from typing import Any, Literal
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, not_together, out_of_range, unsupported
 from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.plan import JobPlan
@@ -25,30 +25,18 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
     """Return the rule that `levels` names, for so many levels and workers."""
     if levels == "free":
         levels = FreeDepth()
+    own: dict[str, Any] = {}
     if isinstance(levels, FreeDepth):
         if levels.balance is not None:
-            raise UsageError("levels that are drawn keep no balance: leave it out", code="not-together", path="balance")
-        schedule = LevelSchedule(
-            depth,
-            workers,
-            rule="free",
-            granularity=granularity,
-            warm_up=warm_up,
-            seed=seed,
-            min_contributors=min(levels.min_contributors, workers),
-            mean_depth=levels.mean(workers),
-        )
-        return schedule.levels
-    if levels in ("full", "staircase", "rotation", "permutation"):
-        return LevelSchedule(
-            depth,
-            workers,
-            rule="full" if levels == "full" else "staircase",
-            assignment=levels if levels in ("rotation", "permutation") else "fixed",
-            granularity=granularity,
-            warm_up=warm_up,
-            seed=seed,
-        ).levels
+            raise not_together("balance", "levels that are drawn keep no balance: leave it out")
+        fewest = min(levels.min_contributors, workers)
+        own = {"rule": "free", "min_contributors": fewest, "mean_depth": levels.mean(workers)}
+    elif levels in ("full", "staircase"):
+        own = {"rule": levels, "assignment": "fixed"}
+    elif levels in ("rotation", "permutation"):
+        own = {"assignment": levels}
+    if own:
+        return LevelSchedule(depth, workers, granularity=granularity, warm_up=warm_up, seed=seed, **own).levels
     if isinstance(levels, JobPlan):
         return _of_plan(levels, depth, workers, warm_up, granularity)
     if not callable(levels):
@@ -60,25 +48,15 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
 def _of_plan(job: JobPlan, depth: int, workers: int, warm_up: int, granularity: int) -> LevelRule:
     """Return the levels of a plan's iterations, again and again."""
     if (warm_up, granularity) != (0, 1):
-        raise UsageError(
-            "a plan says the levels of each iteration: leave warm_up and granularity out",
-            code="not-together",
-            path="levels",
-        )
+        raise not_together("levels", "a plan says the levels of each iteration: leave warm_up and granularity out")
     if len(job.gpus) != workers:
-        raise UsageError(
-            f"job {job.name!r} of the plan has {len(job.gpus)} workers; here are {workers}",
-            code="mismatch",
-            path="levels",
-        )
+        message = f"job {job.name!r} of the plan has {len(job.gpus)} workers; here are {workers}"
+        raise UsageError(message, code="mismatch", path="levels")
     rows = [tuple(block.level for block in iteration.blocks) for iteration in job.iterations]
     deepest = max(map(max, rows))
     if deepest != depth:
-        raise UsageError(
-            f"job {job.name!r} of the plan has levels up to {deepest}, and the model has {depth}",
-            code="mismatch",
-            path="levels",
-        )
+        message = f"job {job.name!r} of the plan has levels up to {deepest}, and the model has {depth}"
+        raise UsageError(message, code="mismatch", path="levels")
     return lambda iteration: rows[iteration % len(rows)]
 
 
@@ -95,11 +73,8 @@ def _of_function(
         found = tuple(levels(turn, worker) for worker in range(workers))
         wrong = [level for level in found if not isinstance(level, Integral) or not 1 <= level <= depth]
         if wrong:
-            raise UsageError(
-                f"levels of iteration {iteration} are {found}; a level is an integer from 1 to {depth}",
-                code="out-of-range",
-                path="levels",
-            )
+            message = f"levels of iteration {iteration} are {found}; a level is an integer from 1 to {depth}"
+            raise out_of_range("levels", message)
         return tuple(map(int, found))
 
     return rule
@@ -108,8 +83,4 @@ def _of_function(
 def require_picklable(levels: Levels) -> None:
     """Raise `UsageError` where `levels` is a function that pickle cannot find by its name."""
     if "<" in getattr(levels, "__qualname__", ""):
-        raise UsageError(
-            "levels of a function within another one cannot be pickled: save state_dict()",
-            code="unsupported",
-            path="levels",
-        )
+        raise unsupported("levels", "levels of a function within another one cannot be pickled: save state_dict()")

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import unsupported
 
 __all__ = ["ModuleWrapper", "WeakCall", "sharing"]
 
@@ -35,11 +35,8 @@ class ModuleWrapper(nn.Module):
         return {"": "module"}
 
     def _replicate_for_data_parallel(self) -> Any:
-        raise UsageError(
-            "DataParallel around PartialBackprop would train copies of it: start a process for each device",
-            code="unsupported",
-            path="module",
-        )
+        message = "DataParallel around PartialBackprop would train copies of it: start a process for each device"
+        raise unsupported("module", message)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile the module within."""

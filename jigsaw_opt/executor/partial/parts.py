@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import Problem, UsageError
+from jigsaw_opt.errors import Problem, UsageError, out_of_range, unsupported
 from jigsaw_opt.executor.partial.forward_order import ForwardOrder, eager, undisturbed_outputs
 from jigsaw_opt.executor.partial.outputs import mapped, placed
 
@@ -89,11 +89,8 @@ def split(model: nn.Module, order: ForwardOrder, cuts: Sequence[str] | int) -> M
     `cuts`: names of modules in any order, or how many to find so that the parts take about equal time.
     """
     if order.is_reentrant and cuts:
-        raise UsageError(
-            "checkpointing with use_reentrant=True loses gradients behind a cut: use use_reentrant=False",
-            code="unsupported",
-            path="checkpointing",
-        )
+        message = "checkpointing with use_reentrant=True loses gradients behind a cut: use use_reentrant=False"
+        raise unsupported("checkpointing", message)
     named = _found(model, order, cuts) if isinstance(cuts, int) else _in_order(model, order, cuts)
     moments = [order.calls[name] for name in named]
     depth = len(named) + 1
@@ -110,11 +107,8 @@ def _in_order(model: nn.Module, order: ForwardOrder, cuts: Sequence[str]) -> lis
     missing = [cut for cut, name in named.items() if name not in order.calls]
     if missing:
         listed = ", ".join(map(repr, missing))
-        raise UsageError(
-            f"the forward pass never calls {listed}; a cut is a module that is called, no container",
-            code="unknown-name",
-            path="cuts",
-        )
+        message = f"the forward pass never calls {listed}; a cut is a module that is called, no container"
+        raise UsageError(message, code="unknown-name", path="cuts")
     if len(set(named.values())) < len(named):
         alike = [cut for cut, name in named.items() if list(named.values()).count(name) > 1]
         raise UsageError(
@@ -144,15 +138,9 @@ def _found(model: nn.Module, order: ForwardOrder, count: int) -> list[str]:
             places.setdefault(bisect_left(moments, moment), []).append(name)
     within = [places[k] for k in sorted(places) if 0 < k < len(moments)]
     if count > len(within):
-        raise UsageError(
-            f"the forward pass can be cut at {len(within)} modules, not at {count}", code="out-of-range", path="cuts"
-        )
+        raise out_of_range("cuts", f"the forward pass can be cut at {len(within)} modules, not at {count}")
     if count and not order.end_us:
-        raise UsageError(
-            "no output has a graph, so no backward pass can be timed to find cuts: name them",
-            code="unsupported",
-            path="cuts",
-        )
+        raise unsupported("cuts", "no output has a graph, so no backward pass can be timed to find cuts: name them")
     anywhere = _even(order, [min(names, key=lambda name: name.count(".")) for names in within], count)
     alike: dict[str, dict[int, str]] = {}
     for at, names in enumerate(within):

@@ -56,20 +56,14 @@ class UpdateWatch:
 
     def _refuse_step(self, optimiser: torch.optim.Optimizer, *_: object) -> None:
         if any(p in self._set for group in optimiser.param_groups for p in group["params"]):
-            raise UsageError(
-                "an optimiser stepped before gradients were averaged: optimisers step after backward()",
-                code="wrong-order",
-                path="optimiser",
-            )
+            message = "an optimiser stepped before gradients were averaged: optimisers step after backward()"
+            raise UsageError(message, code="wrong-order", path="optimiser")
 
     def require_unchanged(self) -> None:
         """Raise `UsageError` if a parameter has been changed in place; changes of its `data` are not seen."""
         if self._count() != self._versions:
-            raise UsageError(
-                "a hook changed parameters before gradients were averaged: do that after backward()",
-                code="wrong-order",
-                path="parameters",
-            )
+            message = "a hook changed parameters before gradients were averaged: do that after backward()"
+            raise UsageError(message, code="wrong-order", path="parameters")
 
 
 @dataclass

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedParameter
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, unsupported
 
 __all__ = ["place_in", "require_outermost", "require_trainable"]
 
@@ -26,49 +26,37 @@ def require_trainable(module: nn.Module, wrapper: type[nn.Module], is_partial: b
     """
     parameters = list(module.parameters())
     if any(isinstance(p, UninitializedParameter) for p in parameters):
-        raise UsageError(
-            "a lazy module has no parameters yet: run it once before it is wrapped", code="unsupported", path="module"
-        )
+        raise unsupported("module", "a lazy module has no parameters yet: run it once before it is wrapped")
     if not any(p.requires_grad for p in parameters):
         raise UsageError("no parameter of the module is trained", code="empty", path="module")
     for name, inside in module.named_modules():
+        where = f"its module {name!r}" if name else "the module"
         if isinstance(inside, (nn.DataParallel, DistributedDataParallel, wrapper)):
-            kind, where = type(inside).__name__, f"its module {name!r}" if name else "the module"
-            raise UsageError(
-                f"{where} is a {kind}, which trains workers of its own: wrap the module within it instead",
-                code="unsupported",
-                path="module",
+            kind = type(inside).__name__
+            raise unsupported(
+                "module", f"{where} is a {kind}, which trains workers of its own: wrap the module within it instead"
             )
         if _SHARDED & {kind.__name__ for kind in type(inside).__mro__}:
-            where = f"its module {name!r}" if name else "the module"
-            raise UsageError(
+            raise unsupported(
+                "module",
                 f"{where} is sharded by FSDP, so no process has its whole parameters: shard what wraps it instead, "
                 "fully_shard(PartialBackprop(module, ...))",
-                code="unsupported",
-                path="module",
             )
         if is_partial and isinstance(inside, nn.SyncBatchNorm):
-            raise UsageError(
-                "SyncBatchNorm waits in its backward pass for workers that skip it: use BatchNorm",
-                code="unsupported",
-                path="module",
+            raise unsupported(
+                "module", "SyncBatchNorm waits in its backward pass for workers that skip it: use BatchNorm"
             )
     expanded = [name for name, held in [*module.named_parameters(), *module.named_buffers()] if _is_expanded(held)]
     if expanded:
-        raise UsageError(
-            f"the numbers of {', '.join(expanded)} share memory, as expand() makes them: clone() them",
-            code="unsupported",
-            path="module",
-        )
+        named = ", ".join(expanded)
+        raise unsupported("module", f"the numbers of {named} share memory, as expand() makes them: clone() them")
 
 
 def require_outermost() -> None:
     """Raise `UsageError` within the forward pass of a `DistributedDataParallel`."""
     if DistributedDataParallel._get_active_ddp_module() is not None:  # type: ignore[no-untyped-call]
-        raise UsageError(
-            "DistributedDataParallel around PartialBackprop would average gradients twice: leave it out",
-            code="unsupported",
-            path="module",
+        raise unsupported(
+            "module", "DistributedDataParallel around PartialBackprop would average gradients twice: leave it out"
         )
 
 
@@ -87,9 +75,6 @@ def place_in(group: dist.ProcessGroup | None) -> tuple[int, int]:
             )
         return dist.get_rank(group), dist.get_world_size(group)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UsageError(
-            "WORLD_SIZE is above 1: call torch.distributed.init_process_group first",
-            code="wrong-order",
-            path="WORLD_SIZE",
-        )
+        message = "WORLD_SIZE is above 1: call torch.distributed.init_process_group first"
+        raise UsageError(message, code="wrong-order", path="WORLD_SIZE")
     return 0, 1

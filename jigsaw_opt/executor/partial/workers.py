@@ -10,7 +10,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import RunFailedError, UsageError
+from jigsaw_opt.errors import RunFailedError, UsageError, unsupported
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.partial.agreement import (
     model_facts,
@@ -174,11 +174,8 @@ class Workers:
         if self._join_raises and 0 < len(ended) < self.count:
             ranks = ", ".join(map(str, sorted(ended)))
             where = f"rank{'s' * (len(ended) > 1)} {ranks}"
-            raise UsageError(
-                f"iteration {iteration}: no batch is left on {where}, and the others train on",
-                code="mismatch",
-                path="batches",
-            )
+            message = f"iteration {iteration}: no batch is left on {where}, and the others train on"
+            raise UsageError(message, code="mismatch", path="batches")
         return ended
 
     def _share(self, held: list[Tensor], source: int) -> None:
@@ -191,11 +188,8 @@ class Workers:
     def require_picklable(self) -> None:
         """Raise `UsageError` where the processes are a group that no other program has."""
         if self.group is not None:
-            raise UsageError(
-                "a wrapper with a process group of its own cannot be pickled: save its state_dict()",
-                code="unsupported",
-                path="group",
-            )
+            message = "a wrapper with a process group of its own cannot be pickled: save its state_dict()"
+            raise unsupported("group", message)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy gets: its parameters are others, so it knows of no runs."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from torch.autograd import Variable
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, not_together
 from jigsaw_opt.executor.models.leveled_model import frozen
 from jigsaw_opt.executor.partial.description import Description, describe
 from jigsaw_opt.executor.partial.forward_order import is_raised, observe
@@ -322,7 +322,7 @@ class PartialBackprop(ModuleWrapper):
             A process has had neither a batch nor a call of `prepare`, or the processes follow a plan.
         """
         if turns_of(self._levels) is not None:
-            raise UsageError("processes that follow a plan have equally many batches", code="not-together", path="join")
+            raise not_together("join", "processes that follow a plan have equally many batches")
         with self._peers.joined(throw_on_early_termination):
             yield
             if self.workers > 1:

@@ -18,13 +18,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from jigsaw_opt.errors import RunFailedError, UsageError
-from jigsaw_opt.executor.pipeline.records import Action, StepRecord
 from jigsaw_opt.executor.pipeline.stage_host import StageHost, blamed
 from jigsaw_opt.executor.processes import report_so_far
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.rank_process import TIMEOUT, device_of_process, gathered
-from jigsaw_opt.executor.replay.records import Part, RankReport
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.replay.records import Action, Part, RankReport, StepRecord
+from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule, planned_times
 
 __all__ = ["FlowProcess", "run_flow"]
@@ -117,7 +116,7 @@ class FlowProcess(StageHost):
         device = device_of_process(request, int(os.environ.get("LOCAL_RANK", dist.get_rank())))
         self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self._clock = ReplayClock(self.control)
-        super().__init__(request, schedule, entry, self._clock, device)
+        super().__init__(request, StagedRun(schedule, entry), self._clock, device)
         self.require_same_batches(self.control)
         self._last = schedule.layout.stages - 1
         self.stage = StashedStage(self.modules[self.rank], self.worker.end, self._is_first)

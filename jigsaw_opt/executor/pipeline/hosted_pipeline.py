@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from jigsaw_opt.executor.pipeline.agreement import compare_sent
-from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
+from jigsaw_opt.executor.pipeline.hosted_stages import Groups, HostedStages
 from jigsaw_opt.executor.pipeline.timed_stage import TimedStage, pipeline_runtime
 from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedules
 
 __all__ = ["HostedPipeline"]
@@ -25,15 +23,11 @@ class HostedPipeline(HostedStages):
     """Stages that PyTorch's runtime runs; fields as of the class that it extends."""
 
     def __init__(
-        self,
-        request: ReplayRequest,
-        schedule: TorchSchedules,
-        entry: Mapping[str, Any],
-        clock: ReplayClock,
-        device: torch.device,
-        groups: Mapping[int, dist.ProcessGroup],
+        self, request: ReplayRequest, run: StagedRun, clock: ReplayClock, device: torch.device, groups: Groups
     ) -> None:
-        super().__init__(request, schedule, entry, clock, device)
+        super().__init__(request, run, clock, device)
+        schedule = run.schedule
+        assert isinstance(schedule, TorchSchedules)
         logging.getLogger("torch.distributed.pipelining").setLevel(logging.CRITICAL)  # errors are told once
         self.require_same_batches(groups[schedule.processes])
         self._file, self._orders = schedule, list[Any]()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from jigsaw_opt.errors import RunFailedError
-from jigsaw_opt.executor.pipeline.records import StepRecord
 from jigsaw_opt.executor.pipeline.stage_host import StageHost, blamed
 from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.request import ReplayRequest
-from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
+from jigsaw_opt.executor.replay.records import StepRecord
+from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 
-__all__ = ["HostedStages"]
+__all__ = ["Groups", "HostedStages"]
+
+Groups = Mapping[int, dist.ProcessGroup]
+"""Groups in which stages exchange, by their number of processes."""
 
 
 class HostedStages(StageHost):
@@ -26,16 +28,9 @@ class HostedStages(StageHost):
     far as it was counted in the warm-up.
     """
 
-    def __init__(
-        self,
-        request: ReplayRequest,
-        schedule: StageSchedule,
-        entry: Mapping[str, Any],
-        clock: ReplayClock,
-        device: torch.device,
-    ) -> None:
-        super().__init__(request, schedule, entry, clock, device)
-        self.job, self.name = schedule.job, request.instance.jobs[schedule.job].name
+    def __init__(self, request: ReplayRequest, run: StagedRun, clock: ReplayClock, device: torch.device) -> None:
+        super().__init__(request, run, clock, device)
+        self.job, self.name = run.schedule.job, request.instance.jobs[run.schedule.job].name
         self.saved = self.block_bytes = 0
         self.steps: list[StepRecord] = []
 

@@ -11,14 +11,14 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from jigsaw_opt.errors import Problem, UsageError
+from jigsaw_opt.errors import UsageError, unsupported
 from jigsaw_opt.executor.partial.forward_order import undisturbed_outputs
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.pipeline.agreement import compare_modules
 from jigsaw_opt.executor.randomness import draw_number, own_draws
 from jigsaw_opt.executor.replay.request import ReplaySettings
 from jigsaw_opt.executor.user_code.batch_source import BatchSource, generators_kept, one_pass
-from jigsaw_opt.executor.user_code.fields import fields_of, lacking, require_fields, unknown_keys
+from jigsaw_opt.executor.user_code.fields import checked_fields
 from jigsaw_opt.executor.user_code.importing import blame_own_code, own_function
 from jigsaw_opt.executor.worker import OPTIMISERS
 from jigsaw_opt.problem.rules.report import Place
@@ -123,7 +123,7 @@ def _between(source: str, name: str, before: str, after: str) -> UsageError:
 
 
 def _refused(message: str) -> UsageError:
-    return UsageError(message, code="unsupported", path="cuts")
+    return unsupported("cuts", message)
 
 
 _SPELLINGS: dict[str, tuple[str, ...]] = {
@@ -133,7 +133,6 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "optimiser": ("optimiser", "optimizer"),
     "schedule": ("schedule", "scheduler"),
 }
-_REQUIRED = ("model", "loader", "loss")
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,7 @@ def own_stages(
     function, device = own_function(name, arguments, place), given["device"]
     with own_draws(draw_number(settings.seed, 0, 0)), blame_own_code(name):
         made = function(**arguments)
-        found = _fields(name, made)
+        found = checked_fields(name, made, _SPELLINGS, ("model", "loader", "loss"), _wrong)
         modules, names = stage_modules(name, found["model"], entry["cuts"], stages, found["loader"])
         notes = list[str]()
         if parts := entry.get("parts"):
@@ -186,24 +185,9 @@ def own_stages(
         return OwnStages(mine, names, loss, optimiser, found["schedule"], BatchSource(found["loader"], device), notes)
 
 
-def _fields(name: str, made: Any) -> dict[str, Any]:
-    """Return fields of what the function returned, None for those that it may leave out."""
-    found = fields_of(made, _SPELLINGS)
-    wrong = unknown_keys(made, _SPELLINGS)
-    wrong += lacking(found, _REQUIRED)
-    wrong += [
-        Problem(field, f"has a {field} that is no function", code="wrong-type")
-        for field in ("loss", "optimiser")
-        if _is_no_function(found, field)
-    ]
-    require_fields(name, wrong)
-    return dict.fromkeys(_SPELLINGS) | found
-
-
-def _is_no_function(found: Mapping[str, Any], field: str) -> bool:
-    value = found.get(field)
-    optional = field == "optimiser" and (value is None or isinstance(value, Optimizer))
-    return field in found and not optional and not callable(value)
+def _wrong(field: str, value: Any) -> Collection[str]:
+    is_function = callable(value) or (field == "optimiser" and (value is None or isinstance(value, Optimizer)))
+    return [f"has a {field} that is no function"] if field in ("loss", "optimiser") and not is_function else []
 
 
 def stage_modules(
@@ -230,11 +214,8 @@ def stage_modules(
                 f"{stages} stages need {stages - 1} cuts, modules that are called in their order without the first one"
             )
             shown = ", ".join(map(repr, known)) or f"a model of type {type(model).__name__}"
-            raise UsageError(
-                f"{wanted}; {name} returns {shown}, and the cuts are {', '.join(map(repr, cuts))}",
-                code="wrong-type",
-                path="cuts",
-            )
+            message = f"{wanted}; {name} returns {shown}, and the cuts are {', '.join(map(repr, cuts))}"
+            raise UsageError(message, code="wrong-type", path="cuts")
         modules: list[nn.Module] = [ChainPart(named[a:b]) for a, b in pairwise([0, *at, len(named)])]
         names = [""] * stages
     else:
@@ -252,11 +233,8 @@ def stage_modules(
     for stage, module in enumerate(modules):
         for parameter in module.parameters():
             if owner.setdefault(parameter, stage) != stage:
-                raise UsageError(
-                    f"stages {owner[parameter]} and {stage} of what {name} returns share a parameter",
-                    code="duplicate-name",
-                    path="model",
-                )
+                message = f"stages {owner[parameter]} and {stage} of what {name} returns share a parameter"
+                raise UsageError(message, code="duplicate-name", path="model")
     return modules, names
 
 

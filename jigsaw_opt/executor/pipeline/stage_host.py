@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,9 +18,8 @@ from jigsaw_opt.executor.pipeline.stage_worker import StageWorker
 from jigsaw_opt.executor.pipeline.timed_stage import ActionLog
 from jigsaw_opt.executor.processes import allow_children
 from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.user_code.importing import told
-from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.rules.report import Place
 
 __all__ = ["StageHost", "blamed"]
@@ -34,15 +32,9 @@ class StageHost:
     `parts`: stages of the partition, if there is one. `notes`: what is to be told of them.
     """
 
-    def __init__(
-        self,
-        request: ReplayRequest,
-        schedule: StageSchedule,
-        entry: Mapping[str, Any],
-        clock: ReplayClock,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, request: ReplayRequest, run: StagedRun, clock: ReplayClock, device: torch.device) -> None:
         allow_children()
+        schedule, entry = run
         self.request, self.schedule, self.rank, self.device = request, schedule, dist.get_rank(), device
         self._log = ActionLog(clock, device)
         stages = schedule.stages_of(self.rank)

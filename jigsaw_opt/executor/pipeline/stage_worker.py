@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from hashlib import sha256
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.models.model_call import arguments_of, inputs_and_targets
@@ -16,7 +15,7 @@ from jigsaw_opt.executor.models.zoo.network import moved
 from jigsaw_opt.executor.pipeline.own_stages import OwnStages
 from jigsaw_opt.executor.randomness import begin_draws, draw_number, own_draws
 from jigsaw_opt.executor.user_code.likeness import ANYTHING
-from jigsaw_opt.executor.worker import copied
+from jigsaw_opt.executor.worker import copied, parameters_sha256
 
 __all__ = ["StageWorker"]
 
@@ -51,11 +50,8 @@ class StageWorker:
                 path="batch",
             )
         if (size := sizes.pop()) % micro_batches:
-            raise UsageError(
-                f"a batch has {size} samples, which {micro_batches} micro-batches do not divide",
-                code="mismatch",
-                path="batch",
-            )
+            message = f"a batch has {size} samples, which {micro_batches} micro-batches do not divide"
+            raise UsageError(message, code="mismatch", path="batch")
         self._samples = self._samples or size
         if size != self._samples:
             raise UsageError(
@@ -113,16 +109,8 @@ class StageWorker:
 
     def digests(self) -> dict[int, str]:
         """Return for each stage the digest of its trained parameters."""
-        return {stage: _digest(module) for stage, module in self.own.modules.items()}
+        return {stage: parameters_sha256(module) for stage, module in self.own.modules.items()}
 
     def _model(self) -> dict[str, Any]:
         named = ((self.own.names[stage], module) for stage, module in self.own.modules.items())
         return {before + key: value for before, module in named for key, value in module.state_dict().items()}
-
-
-def _digest(module: nn.Module) -> str:
-    digest = sha256()
-    for parameter in module.parameters():
-        if parameter.requires_grad:
-            digest.update(parameter.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

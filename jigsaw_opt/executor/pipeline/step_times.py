@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
-from jigsaw_opt.executor.pipeline.records import Action, StepRecord
-from jigsaw_opt.executor.replay.records import Part, StoppingClock
+from jigsaw_opt.executor.replay.records import Action, Part, StepRecord, StoppingClock
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.measured.replay import KindError
 from jigsaw_opt.problem.measured.times import MeasuredOperation, MeasuredStep
-from jigsaw_opt.problem.plan import TaskGraphJobPlan
-from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
+from jigsaw_opt.problem.plan import TaskGraphIteration, TaskGraphJobPlan
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = ["StepTimes"]
 
@@ -41,28 +40,77 @@ class StepTimes:
         self, asked: TaskGraphJob, done: TaskGraphJobPlan, schedule: StageSchedule, parts: Sequence[Part], first: int
     ) -> None:
         self._shape, self._schedule, self._done, self._first = asked.shape, schedule, done, first
-        clock, records = (
-            StoppingClock(part.saves for part in parts),
-            [part.steps for part in parts[: schedule.processes]],
-        )
+        before = {edge.after: edge.before for edge in asked.shape.edges}
+        after = {edge.before: edge.after for edge in asked.shape.edges}
+        names = [transfer.name for transfer in asked.shape.transfers]
+        self._ends = {name: (before.get(name, ""), after.get(name, "")) for name in names}
+        """For each transfer the block whose result it is and the one that takes it."""
+        clock = StoppingClock(part.saves for part in parts)
+        records = [part.steps for part in parts[: schedule.processes]]
         # Only a run that was interrupted has processes that took fewer steps than others.
         self._steps = [_step(clock, schedule, own) for own in zip(*records, strict=False)]
 
     def measured(self) -> tuple[MeasuredStep, ...]:
-        """Return the steps that all processes have taken."""
-        return tuple(_measured(self._shape, step) for step in self._steps)
+        """Return the steps that all processes have taken, in the order of the task graph."""
+        return tuple(map(self._measured, self._steps))
+
+    def _measured(self, step: _RunStep) -> MeasuredStep:
+        blocks = (MeasuredOperation(block.name, *step.ran[block.name]) for block in self._shape.blocks)
+        transfers = (MeasuredOperation(name, *self._span(step, name)) for name in self._ends)
+        return MeasuredStep(tuple(blocks), tuple(transfers), step.loss)
+
+    def _span(self, step: _RunStep, transfer: str) -> Span:
+        """Begin and end of a transfer: as an action, or from the end of a pass until another one has what it takes."""
+        if transfer in step.ran:
+            return step.ran[transfer]
+        before, after = self._ends[transfer]
+        start = step.ran[before][1]
+        return start, max(start, step.waited[after][1])
+
+    def _planned(self) -> Iterator[tuple[_RunStep, TaskGraphIteration]]:
+        """Yield each step with the iteration of the plan that it carries out."""
+        for number, step in enumerate(self._steps, self._first):
+            yield step, self._done.iterations[number % len(self._done.iterations)]
 
     def durations(self) -> Iterator[tuple[str, int, int]]:
         """Yield kind, planned and measured duration of each pass; a split one of stage 0 counts whole as ``W``."""
-        return _durations(self._shape, self._schedule, self._done, self._first, self._steps)
+        for step, iteration in self._planned():
+            planned = {block.name: at for block, at in zip(self._shape.blocks, iteration.blocks, strict=True)}
+            for name in planned:
+                start, end = step.ran[name]
+                kind, length, took = name[0], planned[name].end_us - planned[name].start_us, end - start
+                if self._schedule.is_split and name.endswith(".0") and kind != "F":
+                    if kind == "B":
+                        continue
+                    other = f"B{name[1:]}"
+                    length += planned[other].end_us - planned[other].start_us
+                    took += step.ran[other][1] - step.ran[other][0]
+                yield kind, length, took
 
     def sent(self) -> Iterator[tuple[str, int, int]]:
         """Yield planned and measured duration of transfers that somebody waited for; of others no end is known."""
-        return _sent(self._shape, self._done, self._first, self._steps)
+        for step, iteration in self._planned():
+            for execution, (name, (_, after)) in zip(iteration.transfers, self._ends.items(), strict=True):
+                start, end = self._span(step, name)
+                if name in step.ran:
+                    yield name[0], execution.end_us - execution.start_us, end - start
+                elif step.waited[after][1] - step.waited[after][0] >= _WAITED_US:
+                    yield "sent", execution.end_us - execution.start_us, end - start
 
     def kinds(self) -> dict[str, KindError]:
         """Return errors by kind of pass, and of what is sent."""
-        return _kinds([*self.durations(), *self.sent()])
+        kinds: dict[str, list[Span]] = {}
+        for kind, planned, took in (*self.durations(), *self.sent()):
+            kinds.setdefault(kind, []).append((planned, took))
+        return {
+            kind: KindError(
+                len(pairs),
+                round(median(planned for planned, _ in pairs)),
+                round(median(took for _, took in pairs)),
+                round(median(abs(took / planned - 1) for planned, took in pairs), _DIGITS),
+            )
+            for kind, pairs in sorted(kinds.items())
+        }
 
 
 def _step(clock: StoppingClock, schedule: StageSchedule, records: Sequence[StepRecord]) -> _RunStep:
@@ -85,87 +133,3 @@ def _spans(clock: StoppingClock, schedule: StageSchedule, iteration: int, action
         before = spans.get(name, (start, end))
         spans[name] = min(before[0], start), max(before[1], end)
     return spans
-
-
-def _measured(shape: TaskGraph, step: _RunStep) -> MeasuredStep:
-    """Return a step in the order of the task graph."""
-    blocks = tuple(MeasuredOperation(block.name, *step.ran[block.name]) for block in shape.blocks)
-    transfers, ends = [], _ends(shape)
-    for name in (transfer.name for transfer in shape.transfers):
-        transfers.append(MeasuredOperation(name, *_span(step, name, ends)))
-    return MeasuredStep(blocks, tuple(transfers), step.loss)
-
-
-def _span(step: _RunStep, transfer: str, ends: Mapping[str, tuple[str, str]]) -> Span:
-    """Begin and end of a transfer: as an action, or from the end of a pass until another one has what it takes."""
-    if transfer in step.ran:
-        return step.ran[transfer]
-    before, after = ends[transfer]
-    start = step.ran[before][1]
-    return start, max(start, step.waited[after][1])
-
-
-def _ends(shape: TaskGraph) -> dict[str, tuple[str, str]]:
-    """Return for each transfer the block whose result it is and the one that takes it."""
-    before = {edge.after: edge.before for edge in shape.edges}
-    after = {edge.before: edge.after for edge in shape.edges}
-    return {
-        transfer.name: (before.get(transfer.name, ""), after.get(transfer.name, "")) for transfer in shape.transfers
-    }
-
-
-def _durations(
-    shape: TaskGraph, schedule: StageSchedule, done: TaskGraphJobPlan, first: int, steps: Sequence[_RunStep]
-) -> Iterator[tuple[str, int, int]]:
-    """Yield kind, planned and measured duration of each pass; a split one of stage 0 counts whole as ``W``."""
-    for number, step in enumerate(steps, first):
-        planned = dict(
-            zip(
-                (block.name for block in shape.blocks),
-                done.iterations[number % len(done.iterations)].blocks,
-                strict=True,
-            )
-        )
-        for name in planned:
-            start, end = step.ran[name]
-            kind, length, took = name[0], planned[name].end_us - planned[name].start_us, end - start
-            if schedule.is_split and name.endswith(".0") and kind != "F":
-                if kind == "B":
-                    continue
-                other = f"B{name[1:]}"
-                length += planned[other].end_us - planned[other].start_us
-                took += step.ran[other][1] - step.ran[other][0]
-            yield kind, length, took
-
-
-def _sent(
-    shape: TaskGraph, done: TaskGraphJobPlan, first: int, steps: Sequence[_RunStep]
-) -> Iterator[tuple[str, int, int]]:
-    """Yield planned and measured duration of transfers that somebody waited for; of others no end is known."""
-    ends = _ends(shape)
-    for number, step in enumerate(steps, first):
-        planned = done.iterations[number % len(done.iterations)].transfers
-        for execution, name in zip(planned, (transfer.name for transfer in shape.transfers), strict=True):
-            start, end = _span(step, name, ends)
-            if name in step.ran:
-                yield name[0], execution.end_us - execution.start_us, end - start
-                continue
-            waited = step.waited[ends[name][1]]
-            if waited[1] - waited[0] >= _WAITED_US:
-                yield "sent", execution.end_us - execution.start_us, end - start
-
-
-def _kinds(durations: Sequence[tuple[str, int, int]]) -> dict[str, KindError]:
-    """Return errors by kind."""
-    kinds: dict[str, list[Span]] = {}
-    for kind, planned, took in durations:
-        kinds.setdefault(kind, []).append((planned, took))
-    return {
-        kind: KindError(
-            len(pairs),
-            round(median(planned for planned, _ in pairs)),
-            round(median(took for _, took in pairs)),
-            round(median(abs(took / planned - 1) for planned, took in pairs), _DIGITS),
-        )
-        for kind, pairs in sorted(kinds.items())
-    }

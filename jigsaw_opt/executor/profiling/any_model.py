@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from jigsaw_opt.errors import Code, Problem, UsageError
+from jigsaw_opt.errors import Code, Problem, UsageError, unsupported
 from jigsaw_opt.executor.devices import device_name
 from jigsaw_opt.executor.models.model_call import arguments_of, inputs_and_targets, is_wrapped, loss_of, needs_closure
 from jigsaw_opt.executor.models.zoo.network import moved
@@ -122,11 +122,8 @@ def measure_any(
     home = next(p.device for p in model.parameters())
     place = home if device is None else torch.device(device)
     if optimiser is not None and place != home:
-        raise UsageError(
-            f"device is {place}, but the model is on {home}: move model and optimiser there first",
-            code="mismatch",
-            path="device",
-        )
+        message = f"device is {place}, but the model is on {home}: move model and optimiser there first"
+        raise UsageError(message, code="mismatch", path="device")
     held = nn.ModuleList([model, loss] if isinstance(loss, nn.Module) else [model])
     is_own = optimiser is not None
     steps = optimiser or torch.optim.SGD([p for p in held.parameters() if p.requires_grad], lr=_RATE, momentum=0.9)
@@ -215,11 +212,7 @@ def _require(model: Any, batch: Any, loss: Any, cuts: Any, optimiser: Any, warm_
             f"model is a torch.nn.Module, not of type {type(model).__name__}", code="wrong-type", path="model"
         )
     if is_wrapped(model):
-        raise UsageError(
-            f"model is of type {type(model).__name__}: give the plain module within it",
-            code="unsupported",
-            path="model",
-        )
+        raise unsupported("model", f"model is of type {type(model).__name__}: give the plain module within it")
     if any(map(is_lazy, model.parameters())):
         wrong.append(Problem("model", "a lazy module has no parameters yet", "run it once", "unsupported"))
     elif not any(p.requires_grad for p in model.parameters()):

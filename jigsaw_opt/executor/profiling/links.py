@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from jigsaw_opt.executor.device_times import Spread, fit_two, spread, wall_us
+from jigsaw_opt.executor.devices import Spread, fit_two, spread, wall_us
 from jigsaw_opt.executor.processes import run_group
 
 __all__ = ["AllReduceSample", "LinkFit", "LinkProfile", "fit", "link_profile"]

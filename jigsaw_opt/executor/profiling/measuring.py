@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch.utils._pytree import tree_leaves
 
-from jigsaw_opt.errors import RunFailedError, UsageError
+from jigsaw_opt.errors import RunFailedError, UsageError, not_together, unsupported
 from jigsaw_opt.executor.models.building import build_network, even_segments, own_network, replica
 from jigsaw_opt.executor.profiling import ModelProfile, measure_any, profile_replica
 from jigsaw_opt.executor.profiling.links import LinkProfile, link_profile
@@ -66,11 +66,8 @@ def measure_model(
                 own_entry = {"train": name, "arguments": arguments, "cuts": [s.name for s in measured.segments[1:]]}
                 return measured, own_entry if subject.is_training else None
         if cuts is not None:
-            raise UsageError(
-                "--cuts is for a model of your own that is not in units; --segments cuts one in units",
-                code="not-together",
-                path="cuts",
-            )
+            message = "--cuts is for a model of your own that is not in units; --segments cuts one in units"
+            raise not_together("cuts", message)
     if processes > 1:
         return profiles_side_by_side([in_units], most, processes, recipe, warm_up, repeats, trusted)[0], in_units
     with _told_shapes(name):
@@ -101,22 +98,18 @@ def _measure_own(
 def _require_none(given: Mapping[str, object]) -> None:
     """Raise `UsageError` where options are given that a model of the user's own does not heed."""
     if unheeded := [option for option, value in given.items() if value is not None]:
-        raise UsageError(
-            f"{', '.join(unheeded)}: not for a model with a batch or an optimiser of its own; see --cuts",
-            code="unsupported",
-            path=", ".join(unheeded),
-        )
+        message = f"{', '.join(unheeded)}: not for a model with a batch or an optimiser of its own; see --cuts"
+        raise unsupported(", ".join(unheeded), message)
 
 
 def _require_no_fractions(arguments: Mapping[str, Any]) -> None:
     """Raise `UsageError` where the `executor` entry, which has no fractions, could not hold the arguments."""
     names = [name for name, value in arguments.items() if any(isinstance(leaf, float) for leaf in tree_leaves(value))]
     if names:
-        raise UsageError(
+        raise unsupported(
+            "argument",
             f"a document has no fractions, so it cannot hold {', '.join(names)} of a training: "
             f"""give a string, as in --argument '{names[0]}="0.1"', or write it into the code""",
-            code="unsupported",
-            path="argument",
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from jigsaw_opt.executor.device_times import Spread, isotonic
+from jigsaw_opt.executor.devices import Spread, isotonic
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.model import Model, Segment

@@ -16,9 +16,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from jigsaw_opt.executor.device_times import spread
-from jigsaw_opt.executor.models.leveled_model import frozen
-from jigsaw_opt.executor.models.saved_tensors import saved_by_segment
+from jigsaw_opt.executor.devices import spread
+from jigsaw_opt.executor.models.leveled_model import frozen, saved_by_segment
 from jigsaw_opt.executor.partial.forward_order import first_calls
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.profiling.results import LevelProfile, ModelProfile, SegmentProfile, is_wide

@@ -18,7 +18,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.utils._pytree import tree_leaves
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.device_times import work_us
+from jigsaw_opt.executor.devices import work_us
 from jigsaw_opt.executor.profiling.trainee import Trainee
 
 __all__ = ["segment_times"]

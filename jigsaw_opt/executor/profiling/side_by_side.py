@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from jigsaw_opt.executor.device_times import Spread
+from jigsaw_opt.executor.devices import Spread
 from jigsaw_opt.executor.models.building import build_network, even_segments, replica
 from jigsaw_opt.executor.processes import keep_to_share, run_group
 from jigsaw_opt.executor.profiling import ModelProfile, profile_replica

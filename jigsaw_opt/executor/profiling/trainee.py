@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.device_times import work_us
+from jigsaw_opt.errors import out_of_range, unsupported
+from jigsaw_opt.executor.devices import work_us
 from jigsaw_opt.executor.models.leveled_model import frozen
 from jigsaw_opt.executor.partial.forward_order import first_calls
 from jigsaw_opt.executor.partial.parts import ModelParts
@@ -108,11 +108,8 @@ class Training:
             if loss.requires_grad:
                 loss.backward()  # type: ignore[no-untyped-call]
             elif level == self.trainee.depth:  # at others there may be nothing to train behind the cut
-                raise UsageError(
-                    "the loss has no gradient: no trained parameter is used, or a graph is cut off",
-                    code="unsupported",
-                    path="loss",
-                )
+                message = "the loss has no gradient: no trained parameter is used, or a graph is cut off"
+                raise unsupported("loss", message)
         self._losses.append(loss.detach())
         for parameter in self._trained:
             if parameter.grad is None:
@@ -133,8 +130,5 @@ class Training:
             rates = ", ".join(
                 f"{float(group['lr']):g}" for group in self.trainee.optimiser.param_groups if "lr" in group
             )
-            raise UsageError(
-                f"the loss is no number any more; the optimiser's learning rate is {rates or 'not told'}",
-                code="out-of-range",
-                path="loss",
-            )
+            message = f"the loss is no number any more; the optimiser's learning rate is {rates or 'not told'}"
+            raise out_of_range("loss", message)

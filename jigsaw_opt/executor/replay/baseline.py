@@ -15,7 +15,7 @@ from itertools import pairwise, zip_longest
 from typing import TypeVar
 
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument, missing_option
 from jigsaw_opt.executor.replay.presence import PhasePart, phase_parts, seams
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
@@ -210,18 +210,12 @@ def foreground_of(request: ReplayRequest) -> tuple[str, ...]:
     if not request.foreground and len(limited) != 1:
         has = f"jobs {', '.join(limited)} have" if limited else "no job has"
         named = argument("foreground", "NAME[,NAME]")
-        raise UsageError(
-            f"{has} a cycle-time limit, so it has to be said which ones are in the foreground: {named}",
-            code="missing-option",
-            path="foreground",
-        )
+        message = f"{has} a cycle-time limit, so it has to be said which ones are in the foreground: {named}"
+        raise missing_option("foreground", message)
     found = tuple(dict.fromkeys(request.foreground or limited))
     if len(found) == len(names):
-        raise UsageError(
-            "all jobs are in the foreground, so they take alone what they take together",
-            code="contradiction",
-            path="foreground",
-        )
+        message = "all jobs are in the foreground, so they take alone what they take together"
+        raise UsageError(message, code="contradiction", path="foreground")
     return found
 
 

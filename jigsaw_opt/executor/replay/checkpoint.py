@@ -66,11 +66,8 @@ class Checkpoint:
             return
         if self._statement.exists():
             resumed = argument("resume", True)
-            raise UsageError(
-                f"{self._folder} holds a checkpoint: go on from it with {resumed}, or name another folder",
-                code="unwritable",
-                path="checkpoint",
-            )
+            message = f"{self._folder} holds a checkpoint: go on from it with {resumed}, or name another folder"
+            raise UsageError(message, code="unwritable", path="checkpoint")
         self._made = [folder for folder in (self._folder, *self._folder.parents) if not folder.exists()]
         make_folder(self._folder, [self._statement.name])
         write_atomically(self._statement, json.dumps(self._belongs, indent=2).encode())
@@ -129,18 +126,12 @@ class Checkpoint:
         }
         found: list[Mapping[tuple[int, int], list[int]]] = [{} for _ in range(dist.get_world_size())]
         dist.all_gather_object(found, own, control)
-        saved = {key: set(iterations) for part in found for key, iterations in part.items()}
-        return [
-            max(set.intersection(*(saved[job, slot] for slot in range(len(processes)))), default=0)
-            for job, processes in enumerate(ranks)
-        ]
+        saved = {key: iterations for part in found for key, iterations in part.items()}
+        return [_last_common([saved[job, slot] for slot in range(len(own))]) for job, own in enumerate(ranks)]
 
     def saved(self, workers: Sequence[int]) -> list[int]:
         """Return, for each job of so many workers, after how many iterations all of them were last saved here."""
-        return [
-            max(set.intersection(*(set(self._iterations(job, slot)) for slot in range(count))), default=0)
-            for job, count in enumerate(workers)
-        ]
+        return [_last_common([self._iterations(job, k) for k in range(count)]) for job, count in enumerate(workers)]
 
     def load(self, job: int, worker: Worker | StageWorker, iteration: int) -> None:
         """Set a worker back to its state after an iteration."""
@@ -178,6 +169,11 @@ class Checkpoint:
         matches = (_FILE.fullmatch(path.name) for path in self._folder.iterdir())
         numbers = (tuple(map(int, match.groups())) for match in matches if match)
         return sorted(number[2] for number in numbers if number[:2] == (job, slot))
+
+
+def _last_common(saved: Sequence[Sequence[int]]) -> int:
+    """Return the last iteration after which all workers were saved; 0 for none."""
+    return max(set.intersection(*map(set, saved)), default=0)
 
 
 def _entries(statement: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, count
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.documents.replay import plan_sha256
@@ -59,8 +59,7 @@ def timeline(
         workers, first = range(len(job.gpus)), done[number] if done else 0
         iterations: tuple[MeasuredIteration | MeasuredStep, ...]
         if isinstance(job, JobPlan):
-            last = _whole(number, first, job, blocks, transfers)
-            iterations = tuple(_iteration(number, k, len(job.gpus), blocks, transfers) for k in range(first, last))
+            iterations = tuple(_iterations(number, first, job, blocks, transfers))
         else:
             assert stages is not None, "it is said what stages did"
             iterations = stages.measured()
@@ -72,37 +71,26 @@ def timeline(
     return Timeline(passes, tuple(map(clock.moment, origins)), tuple(jobs))
 
 
-def _whole(
+def _iterations(
     number: int,
     first: int,
     job: JobPlan,
     blocks: Mapping[tuple[int, int, int], BlockRecord],
     transfers: Mapping[tuple[int, int, int], Sequence[TransferRecord]],
-) -> int:
-    """Return the number of the first iteration of a job that not all workers have ended."""
-    workers = range(len(job.gpus))
-    last = first
-    while all((number, last, slot) in blocks for slot in workers) and all(
-        len(transfers.get((number, last, planned.bucket), ())) == len(workers)
-        for planned in job.iterations[last % len(job.iterations)].transfers
-    ):
-        last += 1
-    return last
-
-
-def _iteration(
-    job: int,
-    iteration: int,
-    workers: int,
-    blocks: Mapping[tuple[int, int, int], BlockRecord],
-    transfers: Mapping[tuple[int, int, int], Sequence[TransferRecord]],
-) -> MeasuredIteration:
-    own = [blocks[job, iteration, slot] for slot in range(workers)]
-    moved: list[Transfer] = []
-    while records := transfers.get((job, iteration, len(moved) + 1)):
-        start, end = max(r.start_us for r in records), max(r.end_us for r in records)
-        moved.append(Transfer(len(moved) + 1, start, end))
-    return MeasuredIteration(tuple(MeasuredBlock(b.level, b.start_us, b.end_us, b.loss) for b in own), tuple(moved))
+) -> Iterator[MeasuredIteration]:
+    """Yield what was measured of a job, from its first iteration to the last one that all workers have ended."""
+    workers = len(job.gpus)
+    for at in count(first):
+        own = [blocks[key] for slot in range(workers) if (key := (number, at, slot)) in blocks]
+        planned = job.iterations[at % len(job.iterations)].transfers
+        sent = [transfers.get((number, at, transfer.bucket), ()) for transfer in planned]
+        if any(len(records) != workers for records in (own, *sent)):
+            return
+        moved = (
+            Transfer(bucket, max(r.start_us for r in records), max(r.end_us for r in records))
+            for bucket, records in enumerate(sent, 1)
+        )
+        yield MeasuredIteration(tuple(MeasuredBlock(b.level, b.start_us, b.end_us, b.loss) for b in own), tuple(moved))
 
 
 def replay_of(

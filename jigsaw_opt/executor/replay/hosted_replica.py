@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from hashlib import sha256
 from types import TracebackType
 
 import torch
@@ -18,7 +17,7 @@ from jigsaw_opt.executor.replay.link_order import LinkOrder, TCPStore
 from jigsaw_opt.executor.replay.order import BlockStep, TransferKey
 from jigsaw_opt.executor.replay.records import BlockRecord, TransferRecord
 from jigsaw_opt.executor.user_code.importing import told
-from jigsaw_opt.executor.worker import Worker, block_and_send
+from jigsaw_opt.executor.worker import Worker, block_and_send, parameters_sha256
 
 __all__ = ["HostedReplica"]
 
@@ -81,11 +80,7 @@ class HostedReplica:
     def parameters_sha256(self) -> str:
         """Return the digest of the trained parameters, after the optimiser's step of the last block."""
         self.worker.step()
-        digest = sha256()
-        for parameter in self.worker.model.parameters():
-            if parameter.requires_grad:
-                digest.update(parameter.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()
+        return parameters_sha256(self.worker.model)
 
     def _launch(self, levels: Sequence[int], transfer: Callable[[int], None]) -> float:
         """Run a block, with `transfer` in the other thread, and return its loss when the device is done."""

@@ -136,11 +136,8 @@ def _started(
     function: Callable[..., list[T] | None], gpus: Sequence[str], request: ReplayRequest, *arguments: Any
 ) -> list[T]:
     if request.backend == "nccl" and torch.cuda.device_count() < len(gpus):
-        raise UsageError(
-            f"NCCL needs a device for each of {len(gpus)} processes; --backend gloo lets them share",
-            code="does-not-fit",
-            path="backend",
-        )
+        message = f"NCCL needs a device for each of {len(gpus)} processes; --backend gloo lets them share"
+        raise UsageError(message, code="does-not-fit", path="backend")
     _LOGGER.info("%d processes start", len(gpus))
     try:
         found = run_group(function, len(gpus), request, *arguments, backend=request.backend, timeout=TIMEOUT)[0]
@@ -155,11 +152,8 @@ def _joined(
 ) -> list[T] | None:
     count = int(os.environ["WORLD_SIZE"])
     if count != len(gpus):
-        raise UsageError(
-            f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}",
-            code="mismatch",
-            path="plan",
-        )
+        message = f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}"
+        raise UsageError(message, code="mismatch", path="plan")
     dist.init_process_group(request.backend, timeout=TIMEOUT)
     found = function(request, *arguments)
     dist.destroy_process_group()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import chain
@@ -15,10 +15,10 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.burst.hosted_burst import HostedBurst
 from jigsaw_opt.executor.exchange.by_bucket import Averaging, GradientExchange
+from jigsaw_opt.executor.pipeline.hosted_burst import HostedBurst
 from jigsaw_opt.executor.pipeline.hosted_pipeline import HostedPipeline
-from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
+from jigsaw_opt.executor.pipeline.hosted_stages import Groups, HostedStages
 from jigsaw_opt.executor.processes import keep_to_share, report_so_far
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
@@ -30,7 +30,7 @@ from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.replay.residents import AbsentWorkers, Hosted, Residents
 from jigsaw_opt.executor.replay.run import Run
 from jigsaw_opt.planning.burst.schedule import BurstSchedule
-from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule, TorchSchedules
+from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 
@@ -298,24 +298,17 @@ def gathered(own: T, control: dist.ProcessGroup) -> list[T] | None:
     return found
 
 
-def stage_groups(schedule: StageSchedule) -> dict[int, dist.ProcessGroup]:
+def stage_groups(schedule: StageSchedule) -> Groups:
     """Make the groups in which stages exchange, by their number of processes; all processes make them."""
     return {count: dist.new_group(list(range(count)), TIMEOUT) for count in schedule.groups}
 
 
 def hosted_stages(
-    request: ReplayRequest,
-    stages: StagedRun,
-    clock: ReplayClock,
-    device: torch.device,
-    groups: Mapping[int, dist.ProcessGroup],
+    request: ReplayRequest, run: StagedRun, clock: ReplayClock, device: torch.device, groups: Groups
 ) -> HostedStages:
     """Build the stages of this process, which is one of the first.
 
-    `stages`: the schedule, and the `executor` entry of the job.
+    `run`: the schedule, of a burst or a pipeline, and the `executor` entry of the job.
     """
-    schedule, entry = stages
-    if isinstance(schedule, BurstSchedule):
-        return HostedBurst(request, schedule, entry, clock, device, groups)
-    assert isinstance(schedule, TorchSchedules), "it is a pipeline or a burst"
-    return HostedPipeline(request, schedule, entry, clock, device, groups)
+    kind = HostedBurst if isinstance(run.schedule, BurstSchedule) else HostedPipeline
+    return kind(request, run, clock, device, groups)

@@ -7,15 +7,49 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from jigsaw_opt.executor.pipeline.records import StepRecord
 from jigsaw_opt.executor.replay.order import TransferKey
 from jigsaw_opt.problem.measured.replay import Replay
 
-__all__ = ["BlockRecord", "InterruptedRunError", "Part", "RankReport", "StoppingClock", "TransferRecord"]
+__all__ = [
+    "Action",
+    "BlockRecord",
+    "InterruptedRunError",
+    "Part",
+    "RankReport",
+    "StepRecord",
+    "StoppingClock",
+    "TransferRecord",
+]
+
+
+Action = tuple[str, int, int]
+"""What PyTorch calls it, and the moments of its begin and its end."""
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """The record of one process in a step.
+
+    `actions, receipts`: passes in the order in which they ran, and waits for what others have sent. `loss`: mean over
+    all micro-batches; None where the last stage is elsewhere.
+    """
+
+    iteration: int
+    actions: list[Action]
+    receipts: list[Action]
+    loss: float | None
+
+    def since(self, begin_us: int) -> StepRecord:
+        """Return the same with moments that count from another one."""
+        actions, receipts = (
+            [(name, start - begin_us, end - begin_us) for name, start, end in kept]
+            for kept in (self.actions, self.receipts)
+        )
+        return replace(self, actions=actions, receipts=receipts)
 
 
 class BlockRecord(NamedTuple):

@@ -81,32 +81,23 @@ class ReplaySettings:
                 bound = f"at least {least}" if value < least else f"at most {most}"
                 yield Problem(name, f"{called} is {bound}, not {value}", code="out-of-range")
         rate = self.options.get("lr")
-        for name, number in (("the number of minutes", self.minutes), ("the learning rate", rate)):
+        for path, told, number in (
+            ("minutes", "the number of minutes", self.minutes),
+            ("options", "the learning rate", rate),
+        ):
             if number is not None and not 0 < number < _MOST:
-                yield Problem(
-                    "minutes" if name.endswith("minutes") else "options",
-                    f"{name} is a number above 0, not {number}",
-                    code="out-of-range",
-                )
+                yield Problem(path, f"{told} is a number above 0, not {number}", code="out-of-range")
         if (self.passes is None) == (self.minutes is None):
-            yield Problem(
-                "passes",
-                "a plan is carried out a number of times, or for a number of minutes: exactly one of the two is given",
-                code="not-together",
+            told = (
+                "a plan is carried out a number of times, or for a number of minutes: exactly one of the two is given"
             )
+            yield Problem("passes", told, code="not-together")
         if self.checkpoint is None and (self.resume or self.every is not None):
-            folder = argument("checkpoint")
-            yield Problem(
-                "checkpoint",
-                f"checkpoints need a folder: {folder}, to be written every so many iterations or to go on from",
-                code="missing-option",
-            )
+            told = f"checkpoints need a folder: {argument('checkpoint')}, to be written every so many iterations"
+            yield Problem("checkpoint", f"{told} or to go on from", code="missing-option")
         if self.foreground and self.baseline != "alone":
-            yield Problem(
-                "foreground",
-                f"only a baseline of the foreground alone asks which jobs are in it: {argument('baseline', 'alone')}",
-                code="missing-option",
-            )
+            told = "only a baseline of the foreground alone asks which jobs are in it"
+            yield Problem("foreground", f"{told}: {argument('baseline', 'alone')}", code="missing-option")
         if self.backend == "nccl" and self.device != "cuda":
             yield Problem("backend", "the backend nccl needs the device cuda", code="not-together")
 
@@ -129,17 +120,11 @@ class ReplayRequest(ReplaySettings):
         yield from super().problems()
         if any(phase.is_counted for _, _, phase in self.plan.all_phases()):
             if self.minutes is not None:
-                yield Problem(
-                    "minutes",
-                    "phases of a plan are repeated a number of times, not for a number of minutes",
-                    code="unsupported",
-                )
+                told = "phases of a plan are repeated a number of times, not for a number of minutes"
+                yield Problem("minutes", told, code="unsupported")
             if self.baseline is not None:
-                yield Problem(
-                    "baseline",
-                    "a baseline is for plans that list all iterations: jigsaw solve --solver search makes one",
-                    code="unsupported",
-                )
+                told = "a baseline is for plans that list all iterations: jigsaw solve --solver search makes one"
+                yield Problem("baseline", told, code="unsupported")
 
     def cut(self) -> ReplayRequest:
         """Return the same with no more repetitions of phases in the plan than are carried out."""

@@ -10,7 +10,6 @@ from math import inf
 from time import monotonic
 
 from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
-from jigsaw_opt.executor.pipeline.records import StepRecord
 from jigsaw_opt.executor.randomness import generator_states, set_generators
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
@@ -18,7 +17,7 @@ from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Windows
 from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder, RowStep, TransferKey
 from jigsaw_opt.executor.replay.presence import Seam
-from jigsaw_opt.executor.replay.records import BlockRecord, Part, TransferRecord
+from jigsaw_opt.executor.replay.records import BlockRecord, Part, StepRecord, TransferRecord
 from jigsaw_opt.executor.torch_settings import TorchSettings
 
 __all__ = ["Run"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, unsupported
 from jigsaw_opt.executor.randomness import generator_states, set_generators
 from jigsaw_opt.executor.user_code.likeness import ANYTHING
 
@@ -33,18 +33,14 @@ class BatchSource:
 
     def __init__(self, loader: Any, device: torch.device) -> None:
         if isinstance(loader, Iterator):
-            raise UsageError(
+            raise unsupported(
+                "loader",
                 "a loader is gone through again and again, which an iterator cannot: "
                 "return what makes one, as a DataLoader or a generator function",
-                code="unsupported",
-                path="loader",
             )
         if not callable(loader) and not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
-            raise UsageError(
-                f"a loader is an iterable of batches or a function that gives one, not {_type(loader)}",
-                code="wrong-type",
-                path="loader",
-            )
+            message = f"a loader is an iterable of batches or a function that gives one, not {_type(loader)}"
+            raise UsageError(message, code="wrong-type", path="loader")
         self._loader, self._device = loader, device
         self._generators = list(_generators(loader))
         self._batches: Iterator[Any] | None = None
@@ -86,11 +82,8 @@ class BatchSource:
             self._taken = sum(1 for _ in islice(self._batches, state["taken"]))
             set_generators(before, self._device)
             if self._taken < state["taken"]:
-                raise UsageError(
-                    f"the loader has {self._taken} batches in a pass; {state['taken']} were taken",
-                    code="mismatch",
-                    path="loader",
-                )
+                message = f"the loader has {self._taken} batches in a pass; {state['taken']} were taken"
+                raise UsageError(message, code="mismatch", path="loader")
         self._begin = state["begin"]
         self._set(state["generators"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from io import BytesIO
@@ -17,7 +17,7 @@ from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.executor.models.model_call import is_wrapped, needs_closure
 from jigsaw_opt.executor.user_code.likeness import UNREADABLE
 
-__all__ = ["fields_of", "lacking", "require_fields", "training_fields", "unknown_keys"]
+__all__ = ["checked_fields", "fields_of", "training_fields", "unknown_keys"]
 
 _SPELLINGS: dict[str, tuple[str, ...]] = {
     "model": ("model",),
@@ -57,23 +57,27 @@ def unknown_keys(made: Any, spellings: Mapping[str, tuple[str, ...]]) -> list[Pr
 
 def training_fields(name: str, made: Any) -> dict[str, Any]:
     """Return the fields of a training by our names, None for those that it may leave out."""
-    found = fields_of(made, _SPELLINGS)
-    wrong = unknown_keys(made, _SPELLINGS)
-    wrong += lacking(found, _REQUIRED)
-    wrong += [Problem(field, told, code="wrong-type") for field in found for told in _wrong(field, found[field])]
-    require_fields(name, wrong)
-    return dict.fromkeys(_SPELLINGS) | found
+    return checked_fields(name, made, _SPELLINGS, _REQUIRED, _wrong)
 
 
-def lacking(found: Mapping[str, Any], required: Iterable[str]) -> list[Problem]:
-    """Return a problem for each field that is not there; its message lacks a subject."""
-    return [Problem(field, f"has no {field!r}", code="missing-field") for field in required if field not in found]
+def checked_fields(
+    name: str,
+    made: Any,
+    spellings: Mapping[str, tuple[str, ...]],
+    required: Iterable[str],
+    wrong: Callable[[str, Any], Collection[str]],
+) -> dict[str, Any]:
+    """Return the fields of what a function returned by our names, None for those that it may leave out.
 
-
-def require_fields(name: str, wrong: Collection[Problem]) -> None:
-    """Refuse what a function returned, if anything is wrong with it."""
-    if wrong:
-        raise UsageError.of(replace(problem, message=f"what {name} returns {problem.message}") for problem in wrong)
+    `wrong`: what is wrong with the value of a field, without a subject.
+    """
+    found = fields_of(made, spellings)
+    problems = unknown_keys(made, spellings)
+    problems += [Problem(field, f"has no {field!r}", code="missing-field") for field in required if field not in found]
+    problems += [Problem(field, told, code="wrong-type") for field in found for told in wrong(field, found[field])]
+    if problems:
+        raise UsageError.of(replace(problem, message=f"what {name} returns {problem.message}") for problem in problems)
+    return dict.fromkeys(spellings) | found
 
 
 def _wrong(field: str, value: Any) -> Collection[str]:

@@ -215,8 +215,5 @@ def _require_own_parameters(model: OwnModel, optimiser: Optimizer) -> None:
     known = set(model.parameters())
     strange = sum(p not in known for group in optimiser.param_groups for p in group["params"])
     if strange:
-        raise UsageError(
-            f"{strange} parameters of the optimiser are neither the model's nor the loss's",
-            code="mismatch",
-            path="optimizer",
-        )
+        message = f"{strange} parameters of the optimiser are neither the model's nor the loss's"
+        raise UsageError(message, code="mismatch", path="optimizer")

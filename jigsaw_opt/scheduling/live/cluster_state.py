@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.cluster_queue import ClusterQueue
 from jigsaw_opt.scheduling.live.events import (
     ClusterEvent,
     JobCancelled,
@@ -32,6 +31,7 @@ from jigsaw_opt.scheduling.live.plan_change import JobAssignment
 from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import JobState, Observation, PolicySetting
+from jigsaw_opt.scheduling.start_prediction import ClusterQueue
 
 __all__ = ["ClusterState"]
 
@@ -133,23 +133,7 @@ class ClusterState:
     def handle(self, event: ClusterEvent) -> None:
         """Take in an event that `check_event` has found right; the cluster of an added server is set up before."""
         self.advance(event.time_us)
-        match event:
-            case JobSubmitted():
-                self._submit(event)
-            case JobProgressed():
-                self._progress(event)
-            case JobFinished() | JobCancelled():
-                self._leave(event)
-            case PriorityChanged():
-                self._prioritise(event)
-            case QuotaChanged():
-                self._limit(event)
-            case ServerAdded():
-                self._add_server(event)
-            case ServerDrained() | ServerLost() | ServerBack():
-                self._change_server(event)
-            case LinkDown() | LinkUp():
-                self._change_link(event)
+        _HANDLERS[type(event)](self, event)
         if isinstance(event, ServerAdded | ServerBack | LinkUp):  # the policy may not fail again
             for job in self.jobs.values():
                 job.aside = ""
@@ -342,3 +326,16 @@ class ClusterState:
         cluster = self.setting.cluster
         servers = (*cluster.servers, event.server)
         return altered(cluster, servers=servers, links=(*cluster.links, *event.links))
+
+
+_HANDLERS: Mapping[type, Callable[[ClusterState, Any], None]] = {
+    JobSubmitted: ClusterState._submit,
+    JobProgressed: ClusterState._progress,
+    **dict.fromkeys((JobFinished, JobCancelled), ClusterState._leave),
+    PriorityChanged: ClusterState._prioritise,
+    QuotaChanged: ClusterState._limit,
+    ServerAdded: ClusterState._add_server,
+    **dict.fromkeys((ServerDrained, ServerLost, ServerBack), ClusterState._change_server),
+    **dict.fromkeys((LinkDown, LinkUp), ClusterState._change_link),
+}
+"""What takes in each kind of event."""

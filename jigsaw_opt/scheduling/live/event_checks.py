@@ -84,19 +84,13 @@ def check_addition(
         names.add(link["name"])
         missing = [end for end in link["ends"] if end not in points] if server is not None else []
         if missing:
-            report.add(
-                (where, "ends"),
-                f"link {link['name']!r} has an end {missing[0]!r}, which there is not",
-                code="unknown-name",
-            )
+            message = f"link {link['name']!r} has an end {missing[0]!r}, which there is not"
+            report.add((where, "ends"), message, code="unknown-name")
         elif len(ends) < 2:
             report.add((where, "ends"), f"link {link['name']!r} has one end twice", code="duplicate-name")
         elif ends in joined:
-            report.add(
-                (where, "ends"),
-                f"another link joins {' and '.join(map(repr, link['ends']))} already",
-                code="duplicate-name",
-            )
+            message = f"another link joins {' and '.join(map(repr, link['ends']))} already"
+            report.add((where, "ends"), message, code="duplicate-name")
         joined.add(ends)
 
 

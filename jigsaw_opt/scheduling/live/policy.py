@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from jigsaw_opt.errors import JigsawError, PluginError, UsageError
+from jigsaw_opt.errors import JigsawError, PluginError, unsupported
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.report import Place
 from jigsaw_opt.problem.workload import TraceJob
@@ -137,9 +137,7 @@ class LivePolicy:
     def _fresh(self) -> PolicyAtWork:
         scheduler = PolicyAtWork(self._policy, self._options, self._setting)
         if not scheduler.resumable:
-            raise UsageError(
-                f"{self.name} cannot run live: it has no `state` and `restore`", code="unsupported", path="policy"
-            )
+            raise unsupported("policy", f"{self.name} cannot run live: it has no `state` and `restore`")
         return scheduler
 
     def _resumed(self, observation: Observation) -> PolicyAtWork:
@@ -306,5 +304,5 @@ def enlarged_setting(
     except PluginError as error:
         reason = str(error.__cause__)
     if reason is not None:
-        raise UsageError(f"$.server: the cluster cannot have it: {reason}", code="unsupported", path="server")
+        raise unsupported("server", f"$.server: the cluster cannot have it: {reason}")
     return setting

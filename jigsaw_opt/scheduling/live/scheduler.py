@@ -37,7 +37,7 @@ from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.plain import Plain, check_arguments, number, optional, whole
 from jigsaw_opt.scheduling.policy import PolicySetting, choose
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares
-from jigsaw_opt.scheduling.start_prediction import StartPrediction, predicted
+from jigsaw_opt.scheduling.start_prediction import PastJobs, StartPrediction, predicted
 
 __all__ = ["LiveScheduler"]
 
@@ -103,14 +103,7 @@ class LiveScheduler:
         self._policy, self._options = choose(policy)
         self._perform, self._journal, self._clock = performance, journal, clock
         self._again = partial(
-            LiveScheduler,
-            cluster,
-            policy,
-            models=models,
-            performance=performance,
-            seed=seed,
-            round_us=round_us,
-            restart_us=restart_us,
+            LiveScheduler, cluster, policy, performance=performance, seed=seed, round_us=round_us, restart_us=restart_us
         )
         setting = PolicySetting(cluster, performance(cluster), round_us, restart_us, seed)
         figures = (cluster, setting.performance.name, setting.performance.figures, round_us, restart_us, seed)
@@ -234,12 +227,10 @@ class LiveScheduler:
             queue, setting = self._state.queue(self._asked.memory), self._state.setting
             index = self._state.numbers[job]
         if index not in queue.jobs or queue.jobs[index].share is not None:
-            raise UsageError(
-                f"job {job!r} {'runs' if index in queue.jobs else 'is kept from the policy'}",
-                code="contradiction",
-                path="job",
-            )
-        return predicted(setting, self._policy, self._options, queue, index, past, samples, seed)
+            message = f"job {job!r} {'runs' if index in queue.jobs else 'is kept from the policy'}"
+            raise UsageError(message, code="contradiction", path="job")
+        ended = PastJobs(tuple(past)) if past else None
+        return predicted(setting, self._policy, self._options, queue, index, ended, samples, seed)
 
     def _require_known(self, job: str) -> None:
         """Refuse to tell of a job that there is not, or that the policy is deciding about."""

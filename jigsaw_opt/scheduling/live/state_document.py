@@ -28,7 +28,6 @@ from jigsaw_opt.scheduling.plain import (
     Plain,
     Shape,
     checked,
-    conforms,
     fields,
     listed,
     optional,
@@ -104,8 +103,7 @@ def decode_state(
     """Return the state of a document, and what the policy remembers."""
     require_newest(tree, _FORMAT, "$.format")
     report = Report()
-    conforms(tree, {**_HEAD, "additionalProperties": True}, "$", report)
-    report.raise_if_any()
+    checked(tree, {**_HEAD, "additionalProperties": True})
     if tree["inputs"] != inputs:
         hint = "it goes on only with the cluster, policy, models and options that it was started with"
         report.add("$.inputs", "is a state of a scheduler with other arguments", hint, code="mismatch")
@@ -115,8 +113,7 @@ def decode_state(
     _add(state, tree["added"], perform, report)
     report.raise_if_any()
     limits = NumberLimits(tree["next_job"], state.setting.gpu_count, tree["time_us"], MOST)
-    conforms(tree, _shape(limits), "$", report)
-    report.raise_if_any()
+    checked(tree, _shape(limits))
     for k, job in enumerate(tree["jobs"]):
         check_job(job["trace"], (("$.jobs", k), "trace"), report)
     report.raise_if_any()

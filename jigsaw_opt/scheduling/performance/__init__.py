@@ -4,7 +4,6 @@ Work is counted in units of 10^-15 iterations and speeds in units a microsecond,
 exact and nothing is lost however often a job is stopped. A speed is thus stated to 10^-9 iterations a second.
 """
 
-from jigsaw_opt.scheduling.performance.protocol import Contention, Performance
-from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
+from jigsaw_opt.scheduling.performance.protocol import UNITS, Contention, Performance, Speed, rate_of
 
 __all__ = ["UNITS", "Contention", "Performance", "Speed", "rate_of"]

@@ -10,12 +10,18 @@ from pathlib import Path
 
 from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.readers.profiles.pollux import read_applications
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, missing_option
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
-from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
+from jigsaw_opt.scheduling.performance.protocol import (
+    UNITS,
+    ByIterations,
+    Speed,
+    mixed_types,
+    rate_of,
+)
 from jigsaw_opt.text import nearest
 
 __all__ = ["Epochs", "epochs"]
@@ -23,7 +29,7 @@ __all__ = ["Epochs", "epochs"]
 _SECOND_US = 1_000_000
 
 
-class Epochs:
+class Epochs(ByIterations):
     """Progress in iterations of the smallest batch: throughput of the placement times gain of the batch and epoch.
 
     `cluster`: whose GPU types are names in `profiles`; a job runs on GPUs of one type.
@@ -36,11 +42,8 @@ class Epochs:
         self.profiles = profiles
         missing = next((one.gpu_type for one in cluster.servers if one.gpu_type not in profiles), None)
         if missing is not None:
-            raise UsageError(
-                f"no profiles on GPUs of type {missing!r}; {nearest(missing, sorted(profiles))}",
-                code="unknown-name",
-                path="performance",
-            )
+            message = f"no profiles on GPUs of type {missing!r}; {nearest(missing, sorted(profiles))}"
+            raise UsageError(message, code="unknown-name", path="performance")
         self._server_of = cluster.gpus.server_of
         self._speeds: dict[tuple[str, str, tuple[int, ...], int, bool, int], Speed] = {}
         self._alone: dict[TraceJob, int] = {}
@@ -87,10 +90,6 @@ class Epochs:
             self._alone[alike] = self._time_us(job, gpu_type, (rest, *[widest] * full) if rest else (widest,) * full)
         return self._alone[alike]
 
-    def restart_us(self, job: TraceJob) -> int | None:
-        """Return None: a restart takes what the simulation says."""
-        return None
-
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a job cannot run on a share: it needs GPUs of one type to itself, and a profile on them.
 
@@ -101,11 +100,9 @@ class Epochs:
         if len(jobs) > 1:
             return "profiles are of jobs that run alone"
         types = {self.cluster.servers[self._server_of[gpu]].gpu_type for gpu in share.gpus}
-        if len(types) > 1:
-            return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
         if jobs[0].model not in self.profiles[next(iter(types))]:
-            return f"model {jobs[0].model!r} has no profile on {next(iter(types))}"
-        return None
+            return mixed_types(types) or f"model {jobs[0].model!r} has no profile on {next(iter(types))}"
+        return mixed_types(types)
 
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Return the speed of the epoch that the job is in.
@@ -153,10 +150,8 @@ class Epochs:
 def epochs(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Epochs:
     """Read the profiles of the folder `source` for the types of GPU of a cluster."""
     if source is None or not exists(source) or not source.is_dir():
-        raise UsageError(
-            f"performance 'epochs' needs the folder of the profiles, as in epochs:FOLDER, not {source}",
-            code="missing-option",
-            path="performance",
+        raise missing_option(
+            "performance", f"performance 'epochs' needs the folder of the profiles, as in epochs:FOLDER, not {source}"
         )
     types = dict.fromkeys(server.gpu_type for server in cluster.servers)
     tables = {name: read_applications(source, name) for name in types}

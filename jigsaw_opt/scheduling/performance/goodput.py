@@ -19,7 +19,7 @@ from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.epochs import Epochs, epochs
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
-from jigsaw_opt.scheduling.performance.speed import UNITS
+from jigsaw_opt.scheduling.performance.protocol import UNITS
 from jigsaw_opt.scheduling.performance.throughput import Measured, ThroughputModel, fit
 
 if TYPE_CHECKING:

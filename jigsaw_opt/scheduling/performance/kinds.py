@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, not_together
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes
 from jigsaw_opt.scheduling.performance.protocol import Performance
@@ -57,11 +57,8 @@ def refuse_speeds(kind: str, speeds: str) -> None:
     `speeds`: the speeds, in words; empty for none.
     """
     if speeds and kind not in BY_SPEED:
-        raise UsageError(
-            f"speeds of types of GPU are for performance {' and '.join(sorted(BY_SPEED))}, not {kind!r}",
-            code="not-together",
-            path="speeds",
-        )
+        message = f"speeds of types of GPU are for performance {' and '.join(sorted(BY_SPEED))}, not {kind!r}"
+        raise not_together("speeds", message)
 
 
 def require_kind(kind: str) -> None:

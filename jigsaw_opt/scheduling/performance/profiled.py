@@ -6,24 +6,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jigsaw_opt.documents import load_instance
-from jigsaw_opt.errors import UsageError, argument
+from jigsaw_opt.errors import UsageError, argument, missing_option
 from jigsaw_opt.problem.cluster import Cluster, Routes
 from jigsaw_opt.problem.costs import needed_bytes, transfer_us
 from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance.filling import FilledShares
-from jigsaw_opt.scheduling.performance.groups import Timetabled
-from jigsaw_opt.scheduling.performance.places import Places
-from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
+from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, rate_of
+from jigsaw_opt.scheduling.performance.shared_gpus import FilledShares, Places, Timetabled
 from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Timetables
 from jigsaw_opt.text import nearest
 
 __all__ = ["Profiled", "profiled"]
 
 
-class Profiled:
+class Profiled(ByIterations):
     """Rates from the models of an instance document.
 
     A job alone at full depth takes, an iteration, as long as its slowest worker and the exchange of its buckets one
@@ -65,11 +63,6 @@ class Profiled:
             return f"model {job.model!r} can run on {fitting} GPUs by their type and memory, not on {job.gpus}"
         return None
 
-    def work(self, job: TraceJob) -> int:
-        """Return the work of a job: its iterations times `UNITS`."""
-        assert job.iterations is not None
-        return job.iterations * UNITS
-
     def alone_us(self, job: TraceJob) -> int:
         """Return its iterations at full depth on as few servers as possible, the first that can run it.
 
@@ -84,10 +77,6 @@ class Profiled:
             else:
                 self._alone[key] = self._iteration(job.model, placement)[0]
         return job.iterations * self._alone[key]
-
-    def restart_us(self, job: TraceJob) -> int | None:
-        """Return None: a restart takes what the simulation says."""
-        return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a share is refused: type or memory of its GPUs do not suffice, or it has no timetable.
@@ -196,9 +185,8 @@ class Profiled:
 def profiled(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Profiled:
     """Read the models of the instance document `source`."""
     if source is None:
-        raise UsageError(
+        raise missing_option(
+            "performance",
             f"performance 'profiled' needs an instance with models: as {argument('cluster')}, or profiled:FILE",
-            code="missing-option",
-            path="performance",
         )
     return Profiled(cluster, load_instance(source).models)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from jigsaw_opt.documents.readers.profiles.pollux import Application, Curve, Epoch
-from jigsaw_opt.scheduling.performance.speed import UNITS
+from jigsaw_opt.scheduling.performance.protocol import UNITS
 
 __all__ = ["ApplicationProfile", "BatchSplit"]
 

@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance.speed import Speed
 
-__all__ = ["ByType", "Contention", "Performance"]
+__all__ = [
+    "UNITS",
+    "ByIterations",
+    "ByType",
+    "Contention",
+    "Performance",
+    "Speed",
+    "mixed_types",
+    "rate_of",
+]
+
+
+UNITS = 10**15
+"""Units of work in an iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """The speed of a job.
+
+    `rate`: units of work a microsecond, at least 1. `until`: work done, in units, from which on another speed holds and
+    is asked for; None if this one holds to the end. `exchange`: share of the time, from 0 to 1, in which the job uses
+    links between servers; contention stretches this part.
+    """
+
+    rate: int
+    until: int | None = None
+    exchange: float = 0.0
+
+    def stretched(self, factor: float) -> Speed:
+        """Return the speed where exchanges between servers take `factor` times as long."""
+        if factor == 1.0 or self.exchange == 0.0:
+            return self
+        slower = max(1, round(self.rate / (1.0 + self.exchange * (factor - 1.0))))
+        return Speed(slower, self.until, self.exchange)
+
+
+def rate_of(iteration_us: int | float | Fraction) -> int:
+    """Return units a microsecond, to the nearest one, of a job whose iterations take `iteration_us`."""
+    return max(1, round(UNITS / iteration_us))
 
 
 @runtime_checkable
@@ -109,3 +149,25 @@ class ByType(Protocol):
         done
             Units of work that it has done.
         """
+
+
+class ByIterations:
+    """What performance models share whose work is iterations, and that say nothing of their own of restarts."""
+
+    def work(self, job: TraceJob) -> int:
+        """Return units of work of all its iterations."""
+        assert job.iterations is not None
+        return job.iterations * UNITS
+
+    def restart_us(self, job: TraceJob) -> int | None:
+        """Return None: starting anew takes as long as the simulation says."""
+        return None
+
+    def iterations_left(self, job: TraceJob, done: int) -> float:
+        """Return iterations until the job ends that has done so many units of work."""
+        return (self.work(job) - done) / UNITS
+
+
+def mixed_types(types: Collection[str]) -> str | None:
+    """Return why a job cannot run on GPUs of these types together; None where there is one."""
+    return f"it would run on GPUs of several types: {', '.join(sorted(types))}" if len(types) > 1 else None

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import unsupported
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import DURATION_UNITS_US, StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
+from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, mixed_types, rate_of
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
 
 __all__ = ["Seconds", "SecondsByType", "seconds"]
@@ -18,7 +18,7 @@ __all__ = ["Seconds", "SecondsByType", "seconds"]
 _SECOND_US = 1_000_000
 
 
-class Seconds:
+class Seconds(ByIterations):
     """One iteration a second, on exactly the GPUs asked for, each job alone.
 
     Jobs of the models ``milliseconds`` and ``microseconds`` have an iteration in each of these, so that no duration of
@@ -36,19 +36,10 @@ class Seconds:
         """Return what is unknown of a job: only its number of iterations must be known."""
         return None if job.iterations is not None else "has no number of iterations"
 
-    def work(self, job: TraceJob) -> int:
-        """Return the work of a job: its iterations times `UNITS`."""
-        assert job.iterations is not None
-        return job.iterations * UNITS
-
     def alone_us(self, job: TraceJob) -> int:
         """Return the time of all its iterations, a second each where its model states no other unit."""
         assert job.iterations is not None
         return job.iterations * _iteration_us(job)
-
-    def restart_us(self, job: TraceJob) -> int | None:
-        """Return None: a restart takes what the simulation says."""
-        return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a share is refused: a job needs GPUs of its own, and as many as it asks for.
@@ -94,9 +85,7 @@ class SecondsByType(Seconds):
 
         The reason, or None where they can.
         """
-        if len(types := {self._type_of[gpu] for gpu in share.gpus}) > 1:
-            return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
-        return super().refuses(share, jobs)
+        return mixed_types({self._type_of[gpu] for gpu in share.gpus}) or super().refuses(share, jobs)
 
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Return the speed of a job: that of the reference type times the speed of the share's type."""
@@ -108,10 +97,6 @@ class SecondsByType(Seconds):
         if self._counts[gpu_type] < job.gpus:
             return 0.0
         return float(self.type_speeds.factor(job, gpu_type) * _SECOND_US / _iteration_us(job))
-
-    def iterations_left(self, job: TraceJob, done: int) -> float:
-        """Return the iterations of a job that are left; `done` counts units of work."""
-        return (self.work(job) - done) / UNITS
 
 
 def _iteration_us(job: TraceJob) -> int:
@@ -125,8 +110,6 @@ def seconds(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTim
     cluster has one type.
     """
     if source is not None:
-        raise UsageError(
-            f"performance 'seconds' has no source; what is {source}?", code="unsupported", path="performance"
-        )
+        raise unsupported("performance", f"performance 'seconds' has no source; what is {source}?")
     found = speeds_of(speeds, cluster)
     return Seconds() if found is None else SecondsByType(cluster, found)

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import missing_option, unsupported
 from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, Round, StagedJob, Timing, group_round
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
+from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, mixed_types, rate_of
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
 
 __all__ = ["Stages", "stages"]
@@ -22,7 +22,7 @@ _OVERHEAD = Fraction(203, 200)
 """An iteration of a job alone over what its trace states: 1.015 in Muri's simulator."""
 
 
-class Stages:
+class Stages(ByIterations):
     """Speeds from the stages that the trace itself gives.
 
     A share without depth rules takes turns in Muri's rotation; one with them runs a timetable of the group.
@@ -64,20 +64,11 @@ class Stages:
             return "has no number of iterations"
         return None if self.type_speeds is None else self.type_speeds.unknown(job)
 
-    def work(self, job: TraceJob) -> int:
-        """Return the work of a job: its iterations times `UNITS`."""
-        assert job.iterations is not None
-        return job.iterations * UNITS
-
     def alone_us(self, job: TraceJob) -> int:
         """Return its time by the iterations of the trace, with what Muri adds, on its fastest type."""
         assert job.iterations is not None
         factor = Fraction(1) if self.type_speeds is None else self.type_speeds.best(job, self._counts)
         return round(job.iterations * self._alone[job.model] / factor)
-
-    def restart_us(self, job: TraceJob) -> int | None:
-        """Return None: a restart takes what the simulation says."""
-        return None
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a share is refused: jobs share GPUs only if all ask for that number, and at most four do.
@@ -88,10 +79,10 @@ class Stages:
         """
         if len(jobs) > MOST_JOBS:
             return f"more than {MOST_JOBS} jobs cannot take turns"
-        if self.type_speeds is not None and len(types := {self._type_of[gpu] for gpu in share.gpus}) > 1:
-            return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
         other = next((job for job in jobs if job.gpus != len(share.gpus)), None)
-        return None if other is None else f"its stages are known on {other.gpus} GPUs, not on {len(share.gpus)}"
+        wrong = None if other is None else f"its stages are known on {other.gpus} GPUs, not on {len(share.gpus)}"
+        types = {self._type_of[gpu] for gpu in share.gpus} if self.type_speeds is not None else ()
+        return mixed_types(types) or wrong
 
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Return the speed of each job of a group, by the length of the group's round.
@@ -106,7 +97,6 @@ class Stages:
         return tuple(Speed(rate_of(found.time_us / often[k] / self._factor(share, jobs[k]))) for k in range(len(group)))
 
     def _factor(self, share: Share, job: TraceJob) -> float:
-        """Return how many times as fast a job is on the GPUs of a share as its trace states."""
         return 1.0 if self.type_speeds is None else float(self.type_speeds.factor(job, self._type_of[share.gpus[0]]))
 
     def _round(self, group: Group, timing: Timing) -> Round:
@@ -122,15 +112,10 @@ def stages(source: Path | None, cluster: Cluster, given: Mapping[str, StageTimes
     cluster has one type.
     """
     if source is not None:
-        raise UsageError(
-            "performance 'stages' takes its figures from the trace, not from a source of its own",
-            code="unsupported",
-            path="performance",
-        )
+        message = "performance 'stages' takes its figures from the trace, not from a source of its own"
+        raise unsupported("performance", message)
     if not given:
-        raise UsageError(
-            "performance 'stages' needs a trace that gives the stages of its models, as Muri's do",
-            code="missing-option",
-            path="performance",
+        raise missing_option(
+            "performance", "performance 'stages' needs a trace that gives the stages of its models, as Muri's do"
         )
     return Stages(given, cluster, speeds_of(speeds, cluster))

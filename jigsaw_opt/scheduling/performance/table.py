@@ -9,11 +9,11 @@ from pathlib import Path
 from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.traces.gavel import GavelJobType, Throughputs, read_throughputs
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, missing_option
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance.speed import UNITS, Speed, rate_of
+from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, mixed_types, rate_of
 
 __all__ = ["Table", "table"]
 
@@ -21,7 +21,7 @@ _SECOND_US = 1_000_000
 _SPREAD = "_unconsolidated"
 
 
-class Table:
+class Table(ByIterations):
     """Jobs on as many GPUs as they ask for, at measured throughputs.
 
     `cluster`: whose GPU types are names in `throughputs`.
@@ -51,20 +51,11 @@ class Table:
             return f"{job.model!r} on {job.gpus} GPUs {where}"
         return None
 
-    def work(self, job: TraceJob) -> int:
-        """Return the work of a job: its iterations times `UNITS`."""
-        assert job.iterations is not None
-        return job.iterations * UNITS
-
     def alone_us(self, job: TraceJob) -> int:
         """Return the time of all its work alone, on the type of GPU on which it is fastest."""
         assert job.iterations is not None
         fastest = max(self.throughput(job, gpu_type) for gpu_type in self._types)
         return round(job.iterations * _SECOND_US / fastest)
-
-    def restart_us(self, job: TraceJob) -> int | None:
-        """Return None: a restart takes what the simulation says."""
-        return None
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
         """Return iterations a second alone on a GPU type, on as few servers as possible; 0 if not measured there.
@@ -73,10 +64,6 @@ class Table:
         """
         rates = self.throughputs.get(gpu_type, {}).get(GavelJobType(job.model, job.gpus), {})
         return rates[None][0] if None in rates and self._counts[gpu_type] >= job.gpus else 0.0
-
-    def iterations_left(self, job: TraceJob, done: int) -> float:
-        """Return the iterations of a job that are left; `done` counts units of work."""
-        return (self.work(job) - done) / UNITS
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a share is refused: it has one job, or a measured pair, on GPUs of one type.
@@ -88,8 +75,8 @@ class Table:
         if any(len(share.gpus) != job.gpus for job in jobs):
             return f"throughputs are those of as many GPUs as jobs ask for, not of {len(share.gpus)}"
         types = {self.cluster.servers[self._server_of[gpu]].gpu_type for gpu in share.gpus}
-        if len(types) > 1:
-            return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
+        if (mixed := mixed_types(types)) is not None:
+            return mixed
         if len(jobs) > 2 or not all(rate > 0 for rate in self._rates(share, jobs)):
             return "these jobs were not measured together on this type of GPU"
         return None
@@ -115,17 +102,12 @@ class Table:
 def table(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Table:
     """Read throughputs from a file."""
     if source is None or not exists(source):
-        raise UsageError(
-            f"performance 'table' needs a file of throughputs, as in table:FILE, not {source}",
-            code="missing-option",
-            path="performance",
+        raise missing_option(
+            "performance", f"performance 'table' needs a file of throughputs, as in table:FILE, not {source}"
         )
     found = read_throughputs(read_text(source), str(source))
     for server in cluster.servers:
         if server.gpu_type not in found:
-            raise UsageError(
-                f"{source} has no throughputs of GPUs {server.gpu_type!r}; it has {', '.join(found)}",
-                code="unknown-name",
-                path="performance",
-            )
+            message = f"{source} has no throughputs of GPUs {server.gpu_type!r}; it has {', '.join(found)}"
+            raise UsageError(message, code="unknown-name", path="performance")
     return Table(cluster, found)

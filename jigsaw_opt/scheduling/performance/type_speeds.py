@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
-from jigsaw_opt.errors import UsageError, argument
+from jigsaw_opt.errors import argument, malformed, missing_option
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.gpu_types import is_part, matching_types
 from jigsaw_opt.problem.workload import TraceJob
@@ -97,11 +97,8 @@ def speeds_of(text: str, cluster: Cluster) -> TypeSpeeds | None:
     if unknown:
         known = found.speeds if text else {name: speed for name in counts if (speed := found.of(name)) is not None}
         option = _option(known or {"a100": Fraction(1)}, *unknown)
-        raise UsageError(
-            f"how fast GPUs of type {', '.join(map(repr, unknown))} are is not known; {option} says it",
-            code="missing-option",
-            path="speeds",
-        )
+        message = f"how fast GPUs of type {', '.join(map(repr, unknown))} are is not known; {option} says it"
+        raise missing_option("speeds", message)
     return found
 
 
@@ -120,10 +117,6 @@ def _read(text: str) -> dict[str, Fraction]:
         except InvalidOperation:
             speed = Decimal("NaN")
         if not equals or not name or name in speeds or not (speed.is_finite() and _LEAST <= speed <= _MOST):
-            raise UsageError(
-                f"speeds are TYPE=SPEED between commas, each once and above 0, not {word!r}",
-                code="malformed",
-                path="speeds",
-            )
+            raise malformed("speeds", f"speeds are TYPE=SPEED between commas, each once and above 0, not {word!r}")
         speeds[name] = Fraction(speed)
     return speeds

@@ -28,10 +28,8 @@ def all_configurations(setting: ClusterSetting) -> tuple[Configured, ...]:
     for gpu_type in dict.fromkeys(server.gpu_type for server in setting.cluster.servers):
         widths = [server.gpus for server in setting.cluster.servers if server.gpu_type == gpu_type]
         if len(set(widths)) > 1:
-            raise UsageError(
-                f"servers of type {gpu_type!r} have {min(widths)} to {max(widths)} GPUs; all need as many",
-                code="unsupported",
-            )
+            message = f"servers of type {gpu_type!r} have {min(widths)} to {max(widths)} GPUs; all need as many"
+            raise UsageError(message, code="unsupported")
         found += [Configured(gpu_type, *one) for one in configurations(len(widths), widths[0])]
     return tuple(found)
 
@@ -48,9 +46,7 @@ def place(setting: ClusterSetting, wanted: Mapping[int, Configured], observation
         type_ = _Type(setting, gpu_type, observation)
         for index, one in own.items():
             if _has(setting, observation.jobs[index], one):
-                share = observation.jobs[index].share
-                assert share is not None
-                type_.hold(index, share.gpus)
+                type_.hold(index, observation.jobs[index].gpus)
         type_.place(own)
         shares += [Share((index,), gpus) for index, gpus in type_.held.items()]
     return tuple(shares)

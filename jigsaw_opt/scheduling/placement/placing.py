@@ -197,12 +197,12 @@ class FreeGpus:
             fewest = min(_fewest(pool.widths, count) for pool in pools)
             for part in parts:
                 if sum(sorted((len(self._free[k]) for k in part.servers), reverse=True)[:fewest]) >= count:
-                    return self._packed(count, part.servers)
+                    return self._take(count, part.servers, True)
             return None
         servers = self._room(count, parts)
         if not servers:
             return None
-        return self._packed(count, servers) if placement == "packed" else self._emptiest(count, servers)
+        return self._take(count, servers, placement != "emptiest")
 
     def _room(self, count: int, pools: Sequence[GpuPool]) -> Sequence[int]:
         """Return the servers to take `count` GPUs of: of one pool, if no server has so many."""
@@ -211,27 +211,15 @@ class FreeGpus:
             return sorted(servers)
         return next((pool.servers for pool in pools if sum(len(self._free[k]) for k in pool.servers) >= count), ())
 
-    def _packed(self, count: int, servers: Sequence[int]) -> tuple[int, ...]:
-        """Take GPUs of servers that have so many, on as few of them as possible."""
-        taken: list[int] = []
-        while len(taken) < count:
-            want = count - len(taken)
-            fitting = [k for k in servers if len(self._free[k]) >= want]
-            if fitting:
-                best = min(fitting, key=lambda k: len(self._free[k]))
-            else:
-                best = max(servers, key=lambda k: len(self._free[k]))
-            taken += self._free[best][:want]
-            self._free[best] = self._free[best][want:]
-        self.count -= count
-        return tuple(sorted(taken))
+    def _take(self, count: int, servers: Sequence[int], packed: bool) -> tuple[int, ...]:
+        """Take GPUs of servers that have so many, always of the one with the most.
 
-    def _emptiest(self, count: int, servers: Sequence[int]) -> tuple[int, ...]:
-        """Take GPUs of servers that have so many, always of the one with the most."""
+        `packed`: what is left is taken of the fullest server that has so many, if there is one.
+        """
         taken: list[int] = []
-        while len(taken) < count:
-            best = max(servers, key=lambda k: len(self._free[k]))
-            want = count - len(taken)
+        while (want := count - len(taken)) > 0:
+            fitting = [k for k in servers if packed and len(self._free[k]) >= want]
+            best = (min if fitting else max)(fitting or servers, key=lambda k: len(self._free[k]))
             taken += self._free[best][:want]
             self._free[best] = self._free[best][want:]
         self.count -= count

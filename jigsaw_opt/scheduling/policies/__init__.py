@@ -1,1 +1,42 @@
 """The policies of the field, one module each, all of the shape of `fifo`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jigsaw_opt.errors import unsupported
+from jigsaw_opt.scheduling.policy import JOB_FIELDS, ClusterSetting, Policy, Scheduler, find
+
+__all__ = ["RECORDED", "NamedPolicy"]
+
+_Fields = frozenset[str] | Callable[[Mapping[str, str]], frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPolicy:
+    """A policy whose options and fields are data; `begin` starts it, as `Policy.start` says."""
+
+    name: str
+    display_name: str
+    begin: Callable[[ClusterSetting, Mapping[str, str]], Scheduler] = field(compare=False)
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
+    reads: _Fields = frozenset()
+    needs: _Fields = frozenset()
+
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
+        """Start the policy on an empty cluster without jobs."""
+        return self.begin(setting, options)
+
+    def __reduce__(self) -> tuple[Callable[[str], Policy], tuple[str]]:
+        """Return how another process finds it: by its name."""
+        return find, (self.name,)
+
+
+def _start_recorded(setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
+    raise unsupported("policy", "policy 'recorded' tells what a trace says happened, so it decides nothing of its own")
+
+
+_WORDS = "what the trace says happened: its own starts and ends"
+RECORDED = NamedPolicy("recorded", _WORDS, _start_recorded, reads=frozenset(JOB_FIELDS))
+"""The record of a trace as a policy: only what reads such a record can carry it out."""

@@ -4,12 +4,13 @@ behind it that could have the same GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, HeldPools, too_wide
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, Observation, Stateless
 
 __all__ = ["FIFO"]
@@ -38,18 +39,9 @@ class _FifoScheduler(Stateless):
         return Decision(tuple(shares))
 
 
-@dataclass(frozen=True, slots=True)
-class _Fifo:
-    name: str = "fifo"
-    display_name: str = "first in, first out: in order of submission, without preemption"
-    reads: frozenset[str] = NEVER_STOPS
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        return {"placement": PLACEMENTS}
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _FifoScheduler:
-        return _FifoScheduler(setting, options["placement"])
+def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _FifoScheduler:
+    return _FifoScheduler(setting, options["placement"])
 
 
-FIFO = _Fifo()
+_WORDS = "first in, first out: in order of submission, without preemption"
+FIFO = NamedPolicy("fifo", _WORDS, _start, {"placement": PLACEMENTS}, NEVER_STOPS)

@@ -9,13 +9,14 @@ job, each where it runs fastest; under `separate` they wait.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import missing_option
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, HeldPools, too_wide
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Stateless
 
 __all__ = ["FILL", "SEPARATE"]
@@ -161,39 +162,21 @@ def _is_alone(active: JobState, share: Share) -> bool:
     return len(share.jobs) == 1 and len(share.gpus) == active.job.gpus
 
 
-@dataclass(frozen=True, slots=True)
-class _Separate:
-    name: str = "separate"
-    display_name: str = "foreground jobs first, and background jobs on GPUs without one"
-    reads: frozenset[str] = frozenset({"foreground"})
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        placements = ("consolidated", *(name for name in PLACEMENTS if name != "consolidated"))
-        return {"order": ("submission", "shortest"), "placement": placements}
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _ForegroundFirst:
-        return _ForegroundFirst(setting, options["placement"], options["order"] == "shortest", None)
+def _separate(setting: ClusterSetting, options: Mapping[str, str]) -> _ForegroundFirst:
+    return _ForegroundFirst(setting, options["placement"], options["order"] == "shortest", None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fill:
-    name: str = "fill"
-    display_name: str = "foreground jobs first, and background jobs in their holes and on other GPUs"
-    reads: frozenset[str] = frozenset({"foreground"})
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        return {"slowdown": _SLOWDOWNS, **SEPARATE.options}
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _ForegroundFirst:
-        if not isinstance(setting.performance, Profiled):
-            raise UsageError(
-                "policy 'fill' needs jobs whose models are known by segments", code="missing-option", path="performance"
-            )
-        shortest = options["order"] == "shortest"
-        return _ForegroundFirst(setting, options["placement"], shortest, float(options["slowdown"]))
+def _start_fill(setting: ClusterSetting, options: Mapping[str, str]) -> _ForegroundFirst:
+    if not isinstance(setting.performance, Profiled):
+        raise missing_option("performance", "policy 'fill' needs jobs whose models are known by segments")
+    return replace(_separate(setting, options), slowdown=float(options["slowdown"]))
 
 
-SEPARATE = _Separate()
-FILL = _Fill()
+_PLACEMENTS = ("consolidated", *(name for name in PLACEMENTS if name != "consolidated"))
+_OPTIONS = {"order": ("submission", "shortest"), "placement": _PLACEMENTS}
+_READS = frozenset({"foreground"})
+_WORDS = "foreground jobs first, and background jobs "
+SEPARATE = NamedPolicy("separate", f"{_WORDS}on GPUs without one", _separate, _OPTIONS, _READS)
+FILL = NamedPolicy(
+    "fill", f"{_WORDS}in their holes and on other GPUs", _start_fill, {"slowdown": _SLOWDOWNS, **_OPTIONS}, _READS
+)

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import UsageError, argument
+from jigsaw_opt.errors import argument, missing_option
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.protocol import ByType
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, number, optional, whole
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
 if TYPE_CHECKING:
@@ -195,27 +196,21 @@ def _take(free: dict[int, None], gpus: Sequence[int]) -> tuple[int, ...]:
     return tuple(gpus)
 
 
-@dataclass(frozen=True, slots=True)
-class _Gavel:
-    name: str = "gavel"
-    display_name: str = "shares of each job's time on each type of GPU, by a linear program (Gavel)"
-    reads: frozenset[str] = frozenset({"weight"})
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        return {"objective": ("max_sum", "max_min", "makespan")}
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _GavelScheduler:
-        if not isinstance(setting.performance, ByType):
-            raise UsageError(
-                "policy 'gavel' needs a performance model that knows every type of GPU ('goodput', 'table',"
-                " and 'seconds' where there are several types),"
-                f" not {setting.performance.name!r}",
-                code="missing-option",
-                path="performance",
-            )
-        types = tuple(dict.fromkeys(server.gpu_type for server in setting.cluster.servers))
-        return _GavelScheduler(setting, setting.performance, options["objective"], types)
+def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _GavelScheduler:
+    if not isinstance(setting.performance, ByType):
+        raise missing_option(
+            "performance",
+            "policy 'gavel' needs a performance model that knows every type of GPU ('goodput', 'table',"
+            f" and 'seconds' where there are several types), not {setting.performance.name!r}",
+        )
+    types = tuple(dict.fromkeys(server.gpu_type for server in setting.cluster.servers))
+    return _GavelScheduler(setting, setting.performance, options["objective"], types)
 
 
-GAVEL = _Gavel()
+GAVEL = NamedPolicy(
+    "gavel",
+    "shares of each job's time on each type of GPU, by a linear program (Gavel)",
+    _start,
+    {"objective": ("max_sum", "max_min", "makespan")},
+    frozenset({"weight"}),
+)

@@ -11,13 +11,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import missing_option
 from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, StagedJob, Timing, group_round
 from jigsaw_opt.problem.job import Depth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.placement.placing import FreeGpus, too_wide
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Stateless
 from jigsaw_opt.solvers.allocation.interleave import Method, group_jobs
 
@@ -159,25 +160,16 @@ def _sorted(group: Iterable[StagedJob]) -> Group:
     return tuple(sorted(group))
 
 
-@dataclass(frozen=True, slots=True)
-class _Interleave:
-    name: str = "interleave"
-    display_name: str = "groups of jobs that take turns at the stages of an iteration (Muri)"
-    reads: frozenset[str] = frozenset()
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        return {"service": ("left", "attained"), "groups": ("exact", "matching")}
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Interleaving:
-        if not isinstance(setting.performance, Stages):
-            raise UsageError(
-                "policy 'interleave' needs jobs whose iterations are known by stages",
-                code="missing-option",
-                path="performance",
-            )
-        method: Method = "exact" if options["groups"] == "exact" else "matching"
-        return Interleaving(setting, setting.performance, method, options["service"] == "left")
+def _start(setting: ClusterSetting, options: Mapping[str, str]) -> Interleaving:
+    if not isinstance(setting.performance, Stages):
+        raise missing_option("performance", "policy 'interleave' needs jobs whose iterations are known by stages")
+    method: Method = "exact" if options["groups"] == "exact" else "matching"
+    return Interleaving(setting, setting.performance, method, options["service"] == "left")
 
 
-INTERLEAVE = _Interleave()
+INTERLEAVE = NamedPolicy(
+    "interleave",
+    "groups of jobs that take turns at the stages of an iteration (Muri)",
+    _start,
+    {"service": ("left", "attained"), "groups": ("exact", "matching")},
+)

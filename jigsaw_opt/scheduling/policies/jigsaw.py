@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import missing_option, unsupported
 from jigsaw_opt.formulations.packing import JobKind, busy_shares
 from jigsaw_opt.problem.depth import CHOICES, Depth, FullDepth, chosen_depth
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType
@@ -24,6 +24,7 @@ from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.placement.blocks import Blocks, Team
 from jigsaw_opt.scheduling.placement.placing import too_wide
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policies.aging import AGING, HYSTERESIS, Aging
 from jigsaw_opt.scheduling.policies.interleave import Interleaving
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Scheduler
@@ -302,35 +303,27 @@ def _couples(jobs: Sequence[int], running: Mapping[int, Share]) -> Iterator[tupl
     yield from zip(rest[::2], rest[1::2], strict=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Jigsaw:
-    name: str = "jigsaw"
-    display_name: str = "jobs that share GPUs by timetables; some workers stop their backward passes early"
-    reads: frozenset[str] = frozenset()
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        return {"depth": _RULES, "packing": ("fill", "columns"), "hysteresis": HYSTERESIS, "aging": AGING}
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
-        if isinstance(setting.performance, Stages):
-            unread = [name for name in ("hysteresis", "aging") if options[name] != self.options[name][0]]
-            if unread:
-                raise UsageError(
-                    f"policy 'jigsaw' does not read {unread[0]} where jobs are known by stages",
-                    code="unsupported",
-                    path="policy",
-                )
-            bent = options["depth"] != "full"
-            return Interleaving(setting, setting.performance, "exact", known=True, timing="planned", staircase=bent)
-        if not isinstance(setting.performance, Profiled):
-            raise UsageError(
-                "policy 'jigsaw' needs jobs whose models are known by segments or by stages",
-                code="missing-option",
-                path="performance",
-            )
-        columns, hysteresis = options["packing"] == "columns", int(options["hysteresis"])
-        return JigsawScheduler(setting, options["depth"], columns, hysteresis, Aging(options["aging"]))
+_OPTIONS: Mapping[str, Sequence[str]] = {
+    "depth": _RULES,
+    "packing": ("fill", "columns"),
+    "hysteresis": HYSTERESIS,
+    "aging": AGING,
+}
 
 
-JIGSAW = _Jigsaw()
+def _start(setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
+    if isinstance(setting.performance, Stages):
+        if unread := [name for name in ("hysteresis", "aging") if options[name] != _OPTIONS[name][0]]:
+            raise unsupported("policy", f"policy 'jigsaw' does not read {unread[0]} where jobs are known by stages")
+        bent = options["depth"] != "full"
+        return Interleaving(setting, setting.performance, "exact", known=True, timing="planned", staircase=bent)
+    if not isinstance(setting.performance, Profiled):
+        raise missing_option(
+            "performance", "policy 'jigsaw' needs jobs whose models are known by segments or by stages"
+        )
+    columns, hysteresis = options["packing"] == "columns", int(options["hysteresis"])
+    return JigsawScheduler(setting, options["depth"], columns, hysteresis, Aging(options["aging"]))
+
+
+_WORDS = "jobs that share GPUs by timetables; some workers stop their backward passes early"
+JIGSAW = NamedPolicy("jigsaw", _WORDS, _start, _OPTIONS)

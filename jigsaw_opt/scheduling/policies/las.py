@@ -14,6 +14,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.placement.placing import by_priority, too_wide
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policies.aging import AGING, Aging
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
@@ -64,21 +65,14 @@ class _LasScheduler:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Las:
-    name: str = "las"
-    display_name: str = "least attained service: jobs that had little GPU time so far come first (Tiresias)"
-    reads: frozenset[str] = frozenset()
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        placements = ("emptiest", "packed", "consolidated")
-        return {"threshold": ("16", "1", "4", "64"), "placement": placements, "aging": AGING}
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _LasScheduler:
-        return _LasScheduler(
-            setting, int(options["threshold"]) * _HOUR_US, options["placement"], Aging(options["aging"])
-        )
+def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _LasScheduler:
+    threshold = int(options["threshold"]) * _HOUR_US
+    return _LasScheduler(setting, threshold, options["placement"], Aging(options["aging"]))
 
 
-LAS = _Las()
+LAS = NamedPolicy(
+    "las",
+    "least attained service: jobs that had little GPU time so far come first (Tiresias)",
+    _start,
+    {"threshold": ("16", "1", "4", "64"), "placement": ("emptiest", "packed", "consolidated"), "aging": AGING},
+)

@@ -12,12 +12,13 @@ from heapq import heapify, heappop, heappush
 
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.slurm.priorities import read_slurm_conf
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import missing_option
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.option_values import file_names, whole_numbers
 from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, HeldPools, too_wide
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, rows, whole
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
 __all__ = ["PRIORITY", "fewest_victims"]
@@ -39,18 +40,16 @@ def fewest_victims(
     """
     trial, stopped = free.copy(), list[JobState]()
     for candidate in candidates:
-        assert candidate.share is not None
-        trial.add(candidate.share.gpus)
+        trial.add(candidate.gpus)
         stopped.append(candidate)
         if place(trial.copy()) is not None:
             break
     else:
         return None
     for candidate in stopped[-2::-1]:
-        assert candidate.share is not None
-        trial.remove(candidate.share.gpus)
+        trial.remove(candidate.gpus)
         if place(trial.copy()) is None:
-            trial.add(candidate.share.gpus)
+            trial.add(candidate.gpus)
         else:
             stopped.remove(candidate)
     gpus = place(trial)
@@ -147,7 +146,7 @@ class _PriorityRound:
     def _preempt(self, active: JobState) -> tuple[tuple[int, ...] | None, bool]:
         """Return the GPUs of jobs that make way now, or whether the job waits for some that were warned."""
         candidates = self._candidates(self._own.rank(active.job))
-        room = self._free.count + sum(len(other.share.gpus) for other in candidates if other.share is not None)
+        room = self._free.count + sum(len(other.gpus) for other in candidates)
         if room < active.job.gpus:
             return None, False
         found = fewest_victims(candidates, self._free, lambda free: self._place(free, active))
@@ -161,8 +160,7 @@ class _PriorityRound:
             self._free.remove(gpus)  # nobody of a lower class takes those that are free already
             return None, True
         for other in victims:
-            assert other.share is not None
-            self._free.add(other.share.gpus)
+            self._free.add(other.gpus)
             self._stop(other.index)
             heappush(self._waiting, self._turn(other.index))  # it may find room elsewhere
         self._free.remove(gpus)
@@ -208,44 +206,34 @@ class _PriorityRound:
         return int(self._own.options[option]) * _SECOND_US
 
 
-@dataclass(frozen=True, slots=True)
-class _Priority:
-    name: str = "priority"
-    display_name: str = "classes of priority: higher ones come first and may stop jobs of lower ones"
-
-    def reads(self, options: Mapping[str, str]) -> frozenset[str]:
-        return self.needs(options) | {"preemptible"}
-
-    def needs(self, stated: Mapping[str, str]) -> frozenset[str]:
-        by = stated.get("by")
-        return frozenset({"queue" if by == "partition" else by} if by else ())
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        return {
-            "by": ("priority", "weight", "partition"),
-            "victims": ("youngest", "smallest"),
-            "grace": whole_numbers("0", "60", "600", most=_MOST_S),
-            "exempt": whole_numbers("0", "3600", most=_MOST_S),
-            "blocked": ("pass", "hold"),
-            "conf": file_names(),
-            "placement": PLACEMENTS,
-        }
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _PriorityScheduler:
-        path = options["conf"]
-        if (options["by"] == "partition") != (path != _NONE):
-            raise UsageError(
-                "priority:by=partition and priority:conf=FILE belong together: slurm.conf has the tiers",
-                code="missing-option",
-                path="policy",
-            )
-        return _PriorityScheduler(setting, options, {} if path == _NONE else _tiers(path))
+def _needs(stated: Mapping[str, str]) -> frozenset[str]:
+    by = stated.get("by")
+    return frozenset({"queue" if by == "partition" else by} if by else ())
 
 
-def _tiers(path: str) -> dict[str, int]:
-    """Return the ``PriorityTier`` of each partition of slurm.conf."""
-    return read_slurm_conf(read_text(path), path).of_partitions("PriorityTier", path)
+def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _PriorityScheduler:
+    path, tiers = options["conf"], dict[str, int]()
+    if (options["by"] == "partition") != (path != _NONE):
+        message = "priority:by=partition and priority:conf=FILE belong together: slurm.conf has the tiers"
+        raise missing_option("policy", message)
+    if path != _NONE:
+        tiers = read_slurm_conf(read_text(path), path).of_partitions("PriorityTier", path)
+    return _PriorityScheduler(setting, options, tiers)
 
 
-PRIORITY = _Priority()
+PRIORITY = NamedPolicy(
+    "priority",
+    "classes of priority: higher ones come first and may stop jobs of lower ones",
+    _start,
+    {
+        "by": ("priority", "weight", "partition"),
+        "victims": ("youngest", "smallest"),
+        "grace": whole_numbers("0", "60", "600", most=_MOST_S),
+        "exempt": whole_numbers("0", "3600", most=_MOST_S),
+        "blocked": ("pass", "hold"),
+        "conf": file_names(),
+        "placement": PLACEMENTS,
+    },
+    lambda options: _needs(options) | {"preemptible"},
+    _needs,
+)

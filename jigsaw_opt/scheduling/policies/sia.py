@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jigsaw_opt.errors import JigsawError, UsageError, argument
+from jigsaw_opt.errors import JigsawError, argument, missing_option
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.goodput import Goodput
 from jigsaw_opt.scheduling.performance.throughput import Measured
 from jigsaw_opt.scheduling.placement.configurations import Configured, all_configurations, place
 from jigsaw_opt.scheduling.plain import Plain, Shape, checked, fields, listed, number, optional, whole
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
 __all__ = ["SIA"]
@@ -183,27 +184,16 @@ class _SiaScheduler:
         return {one: ratio * value for one, value in zip(own, values)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Sia:
-    name: str = "sia"
-    display_name: str = "GPUs and batch sizes of all jobs for the most goodput, chosen anew each round (Sia)"
-    reads: frozenset[str] = frozenset()
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        return {"power": ("-0.5", "-1", "0.5", "1")}
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _SiaScheduler:
-        if not isinstance(setting.performance, Goodput):
-            given = argument("performance", "goodput:PROFILES")
-            raise UsageError(
-                f"policy 'sia' needs performance 'goodput', not {setting.performance.name!r}: {given} has the measured"
-                " profiles of its models",
-                code="missing-option",
-                path="performance",
-            )
-        found = all_configurations(setting)
-        return _SiaScheduler(setting, setting.performance, found, float(options["power"]))
+def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _SiaScheduler:
+    if not isinstance(setting.performance, Goodput):
+        given = argument("performance", "goodput:PROFILES")
+        raise missing_option(
+            "performance",
+            f"policy 'sia' needs performance 'goodput', not {setting.performance.name!r}: {given} has the measured"
+            " profiles of its models",
+        )
+    return _SiaScheduler(setting, setting.performance, all_configurations(setting), float(options["power"]))
 
 
-SIA = _Sia()
+_WORDS = "GPUs and batch sizes of all jobs for the most goodput, chosen anew each round (Sia)"
+SIA = NamedPolicy("sia", _WORDS, _start, {"power": ("-0.5", "-1", "0.5", "1")})

@@ -17,6 +17,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.placement.placing import HeldPools, too_wide
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, Observation
 from jigsaw_opt.solvers.allocation.sjf_bco import Variant, rule_of
 
@@ -148,24 +149,20 @@ class _SjfBcoScheduler:
             self.loads[gpu] += sign * self.setting.performance.alone_us(self.jobs[index])
 
 
-@dataclass(frozen=True, slots=True)
-class _SjfBco:
-    name: str = "sjf_bco"
-    display_name: str = "smallest jobs first, on servers that balance contention for links and overhead (SJF-BCO)"
-    reads: frozenset[str] = NEVER_STOPS
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        return {
-            "variant": ("intent", "literal"),
-            "threshold": ("8", "1", "2", "4", "16", "32"),
-            "spread": ("1", "2", "4", "8"),
-        }
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _SjfBcoScheduler:
-        variant: Variant = "intent" if options["variant"] == "intent" else "literal"
-        loads = [0] * setting.gpu_count
-        return _SjfBcoScheduler(setting, variant, int(options["threshold"]), int(options["spread"]), loads)
+def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _SjfBcoScheduler:
+    variant: Variant = "intent" if options["variant"] == "intent" else "literal"
+    loads = [0] * setting.gpu_count
+    return _SjfBcoScheduler(setting, variant, int(options["threshold"]), int(options["spread"]), loads)
 
 
-SJF_BCO = _SjfBco()
+SJF_BCO = NamedPolicy(
+    "sjf_bco",
+    "smallest jobs first, on servers that balance contention for links and overhead (SJF-BCO)",
+    _start,
+    {
+        "variant": ("intent", "literal"),
+        "threshold": ("8", "1", "2", "4", "16", "32"),
+        "spread": ("1", "2", "4", "8"),
+    },
+    NEVER_STOPS,
+)

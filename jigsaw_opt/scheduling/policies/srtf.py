@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, by_priority, too_wide
 from jigsaw_opt.scheduling.plain import Plain, checked, fields
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policies.aging import AGING, HYSTERESIS, Aging
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
@@ -62,19 +63,14 @@ class _SrtfScheduler:
         return left_us, active.index
 
 
-@dataclass(frozen=True, slots=True)
-class _Srtf:
-    name: str = "srtf"
-    display_name: str = "shortest remaining time first, with preemption; by choice the least remaining time x GPUs"
-    reads: frozenset[str] = frozenset()
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        return {"measure": ("time", "service"), "placement": PLACEMENTS, "hysteresis": HYSTERESIS, "aging": AGING}
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _SrtfScheduler:
-        service, aging = options["measure"] == "service", Aging(options["aging"])
-        return _SrtfScheduler(setting, service, options["placement"], int(options["hysteresis"]), aging)
+def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _SrtfScheduler:
+    service, aging = options["measure"] == "service", Aging(options["aging"])
+    return _SrtfScheduler(setting, service, options["placement"], int(options["hysteresis"]), aging)
 
 
-SRTF = _Srtf()
+SRTF = NamedPolicy(
+    "srtf",
+    "shortest remaining time first, with preemption; by choice the least remaining time x GPUs",
+    _start,
+    {"measure": ("time", "service"), "placement": PLACEMENTS, "hysteresis": HYSTERESIS, "aging": AGING},
+)

@@ -134,10 +134,8 @@ class EventLog:
 
     def stint(self, running: Running, now_us: int) -> None:
         """Note that a settled job held its GPUs up to now."""
-        active = running.active
-        assert active.share is not None
+        active, gpus = running.active, running.active.gpus
         if now_us > running.start_us:
-            gpus = active.share.gpus
             self.outcome.stints.append(Stint(active.index, len(gpus), running.start_us, now_us, gpus))
 
     def round(self, now_us: int, active: int, running: int, moved: int, policy_us: int) -> None:

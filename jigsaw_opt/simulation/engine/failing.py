@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from jigsaw_opt.problem.rules.report import Place, Report
@@ -11,10 +11,9 @@ from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, list
 from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_up
 from jigsaw_opt.simulation.engine.event_log import EventLog
-from jigsaw_opt.simulation.engine.outages import OutageEvent, down_gpu_us
+from jigsaw_opt.simulation.engine.outages import down_gpu_us
 from jigsaw_opt.simulation.engine.records import Loss
-from jigsaw_opt.simulation.engine.running import Running, check_gpu_time
-from jigsaw_opt.simulation.engine.running_shares import RunningShares
+from jigsaw_opt.simulation.engine.running import Running, RunningShares, check_gpu_time
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.text import agreeing, counted, named
 
@@ -30,7 +29,8 @@ class Failing:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self._events = _events(setting)
+        failures = setting.failures
+        self._events = iter(()) if failures is None else failures.events.of(setting.cluster)
         self._next = next(self._events, None)
         self._count = 0
         self._servers: set[int] = set()
@@ -112,8 +112,7 @@ class Failing:
         `losses`: by number of a job what it has lost so far; the job's entry is replaced.
         """
         active = running.active
-        assert active.share is not None
-        lost = not self.down.isdisjoint(active.share.gpus)
+        lost = not self.down.isdisjoint(active.gpus)
         loss = losses.get(active.index, Loss())
         lost_us = active.gpu_us - running.saved_gpu_us if lost else 0
         losses[active.index] = Loss(loss.stops + 1, loss.gpu_us + lost_us)
@@ -196,7 +195,3 @@ class Failing:
                     (place, k), f"job {one.active.job.name!r} has saved more than it has done", code="contradiction"
                 )
             one.saved, one.saved_gpu_us = saved, gpu_us
-
-
-def _events(setting: Setting) -> Iterator[OutageEvent]:
-    return iter(()) if setting.failures is None else setting.failures.events.of(setting.cluster)

@@ -173,13 +173,8 @@ def _times(text: str, required: Sequence[str] = ()) -> dict[str, int]:
             try:
                 times[name] = _microseconds(value, _UNITS[name])
             except ValueError:
-                problems.append(
-                    Problem(
-                        "failures",
-                        f"{name!r} of the failures is a time above 0 and at most 285 years, not {value!r}",
-                        code="out-of-range",
-                    )
-                )
+                message = f"{name!r} of the failures is a time above 0 and at most 285 years, not {value!r}"
+                problems.append(Problem("failures", message, code="out-of-range"))
     problems += [
         Problem("failures", f"the failures need {name}=HOURS", code="missing-option")
         for name in required

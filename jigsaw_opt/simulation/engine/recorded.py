@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, unsupported
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policies.recorded import RECORDED
+from jigsaw_opt.scheduling.policies import RECORDED
 from jigsaw_opt.simulation.engine.event_log import Meter
 from jigsaw_opt.simulation.engine.records import JobRecord, SimulationOutcome, Stint
 from jigsaw_opt.simulation.engine.setting import Setting
@@ -65,7 +65,7 @@ class _RecordOfTrace(Simulation):
         if wrong:
             raise InvalidInputError(Problem(f"$.jobs[{k}]", problem, code="contradiction") for k, problem in wrong)
         if (reason := why_no_record(setting.workload)) is not None:
-            raise UsageError(f"policy 'recorded' has nothing to tell: {reason}", code="unsupported", path="policy")
+            raise unsupported("policy", f"policy 'recorded' has nothing to tell: {reason}")
 
     @property
     def ended(self) -> int:
@@ -76,7 +76,7 @@ class _RecordOfTrace(Simulation):
         return False
 
     def state(self) -> Plain:
-        raise UsageError("a record cannot be put aside", code="unsupported", path="policy")
+        raise unsupported("policy", "a record cannot be put aside")
 
     def run(self, stop: Callable[[], bool] = lambda: False, until_us: int | None = None) -> None:
         last_us = max(job.end_us or 0 for job in self.setting.workload.jobs)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.plain import ANYTHING, NumberLimits, Plain, Shape, conforms, fields, listed, rows, whole
+from jigsaw_opt.scheduling.plain import ANYTHING, NumberLimits, Plain, Shape, checked, fields, listed, rows, whole
 from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.simulation.engine.arrivals import is_constrained
 from jigsaw_opt.simulation.engine.event_log import EventLog, JobStatistics, Meter, Trigger
@@ -30,13 +30,11 @@ _FIRST = _some(now_us=whole(), books=_some(outcome=_some(rounds=listed(ANYTHING)
 def check_state(tree: Plain, setting: Setting, idle_rounds: int, place: Place) -> None:
     """Check that a state could be one of a simulation of `setting`, as far as the figures of the jobs tell."""
     report = Report()
-    conforms(tree, _FIRST, place, report)
-    report.raise_if_any()
+    checked(tree, _FIRST, place)
     limits = NumberLimits(
         len(setting.workload.jobs), setting.gpu_count, tree["now_us"], len(tree["books"]["outcome"]["rounds"])
     )
-    conforms(tree, _shape(setting, limits, idle_rounds), place, report)
-    report.raise_if_any()
+    checked(tree, _shape(setting, limits, idle_rounds), place)
     servers = [server.gpus for server in setting.cluster.servers]
     SimulationOutcome.check(tree["books"]["outcome"], limits, servers, ((place, "books"), "outcome"), report)
     _check_numbers(tree, place, report)
@@ -75,11 +73,8 @@ def _check_numbers(tree: Plain, place: Place, report: Report) -> None:
     in_order = "held" in tree or active == sorted(active)
     held = [index for index, _ in tree.get("held", ())]
     if not in_order or sorted(active + ended + held) != list(range(len(active) + len(ended) + len(held))):
-        report.add(
-            (place, "active"),
-            "with the jobs that ended these are not the first of the workload, each once",
-            code="contradiction",
-        )
+        message = "with the jobs that ended these are not the first of the workload, each once"
+        report.add((place, "active"), message, code="contradiction")
     if len(tree["lives"]) != len(active):
         report.add(
             (place, "lives"), f"must be {len(active)}, one an active job; are {len(tree['lives'])}", code="wrong-count"
@@ -138,11 +133,8 @@ def _check_active(tree: Plain, setting: Setting, place: Place, report: Report) -
         elif one["run_us"] > age_us or one["gpu_us"] > setting.gpu_count * one["run_us"]:
             report.add(where, f"job {job.name!r} has run longer than it has been there", code="contradiction")
         if one["done"] >= work:
-            report.add(
-                (where, "done"),
-                f"job {job.name!r} has {work} units of work in all; {one['done']} are done",
-                code="contradiction",
-            )
+            message = f"job {job.name!r} has {work} units of work in all; {one['done']} are done"
+            report.add((where, "done"), message, code="contradiction")
         begun, start_us = one["starts"] > 0, statistics["start_us"]
         if begun != (start_us is not None) or (begun and one["job"] in arrived):
             report.add((where, "starts"), f"job {job.name!r} has started, or it has not", code="contradiction")

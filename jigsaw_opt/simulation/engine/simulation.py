@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.errors import JigsawError, UsageError, missing_option
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain
@@ -21,8 +21,7 @@ from jigsaw_opt.simulation.engine.event_log import EventLog, JobStatistics, Trig
 from jigsaw_opt.simulation.engine.failing import Failing
 from jigsaw_opt.simulation.engine.records import SimulationOutcome
 from jigsaw_opt.simulation.engine.restoring import check_state, held_gpus
-from jigsaw_opt.simulation.engine.running import Running
-from jigsaw_opt.simulation.engine.running_shares import RunningShares
+from jigsaw_opt.simulation.engine.running import Running, RunningShares
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.text import counted
 
@@ -46,9 +45,7 @@ class Simulation:
 
     def __init__(self, setting: Setting) -> None:
         if setting.policy is None:
-            raise UsageError(
-                "the setting has no policy; as in setting.under('fifo')", code="missing-option", path="policy"
-            )
+            raise missing_option("policy", "the setting has no policy; as in setting.under('fifo')")
         self.setting = setting
         self.now_us = 0
         self._event_log = EventLog()
@@ -207,17 +204,10 @@ class Simulation:
         step = self.setting.round_us
         return time_us if step == 0 else -(-time_us // step) * step
 
-    def _hindrance(self) -> str:
-        """Return what keeps the first such job from ever running; empty where nothing does."""
-        found = (self._failing.hindrance(active.job) for active in self._active.values())
-        return next(filter(None, found), "")
-
-    def _awaits_repair(self) -> bool:
-        return any(self._failing.awaits_repair(active.job) for active in self._active.values())
-
     def _leave_waiting(self) -> None:
         """End with jobs that wait for ever: for servers or links, if these keep one from running, or by failing."""
-        self.outcome.hindrance = self._hindrance()
+        hindrances = (self._failing.hindrance(active.job) for active in self._active.values())
+        self.outcome.hindrance = next(filter(None, hindrances), "")
         if self.outcome.hindrance:
             return
         waiting = [active.job.name for active in self._active.values()]
@@ -385,5 +375,8 @@ class Simulation:
         """End where a policy wakes itself for ever without running anything."""
         alone = self._arrivals.next_us is None
         self._idle_rounds = self._idle_rounds + 1 if alone and not decision.shares else 0
-        if self._idle_rounds > _IDLE_ROUNDS and not (self._failing.next_us is not None and self._awaits_repair()):
+        if self._idle_rounds <= _IDLE_ROUNDS:
+            return
+        awaited = (self._failing.awaits_repair(active.job) for active in self._active.values())
+        if self._failing.next_us is None or not any(awaited):
             self._leave_waiting()

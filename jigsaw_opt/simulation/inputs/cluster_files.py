@@ -62,11 +62,8 @@ def read_sinfo(data: bytes | str, source: str) -> Cluster:
     for number, line in lines:
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) != 2:
-            lines.add(
-                number,
-                f"{len(cells)} cells; they are NODELIST|GRES, as sinfo -N -o '%N|%G' prints them",
-                code="wrong-count",
-            )
+            message = f"{len(cells)} cells; they are NODELIST|GRES, as sinfo -N -o '%N|%G' prints them"
+            lines.add(number, message, code="wrong-count")
         elif cells != ["NODELIST", "GRES"]:
             _add_nodes(lines, number, cells, nodes)
     if not any(nodes.values()) and not lines.problems:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import out_of_range
 from jigsaw_opt.instances.gpus import data_sheet, memory_in, server, type_name
 from jigsaw_opt.instances.topologies import star
 from jigsaw_opt.problem.cluster import Cluster, Server
@@ -17,7 +17,6 @@ __all__ = [
     "behind_one_switch",
     "grid",
     "require_count",
-    "require_size",
     "typed_server",
 ]
 
@@ -30,17 +29,10 @@ LINK_BANDWIDTH = 1_250_000_000
 """Bytes a second of a server's link where nothing is stated: 10 Gb/s."""
 
 
-def require_size(cluster: Cluster, text: str) -> None:
-    """Refuse a cluster whose GPUs cannot be simulated one by one."""
-    require_count(cluster.gpu_count, text)
-
-
 def require_count(gpus: int, text: str) -> None:
     """Refuse a number of GPUs that cannot be simulated one by one."""
     if not 1 <= gpus <= MOST_GPUS:
-        raise UsageError(
-            f"cluster {text}: between 1 and {MOST_GPUS} GPUs, not {gpus}", code="out-of-range", path="cluster"
-        )
+        raise out_of_range("cluster", f"cluster {text}: between 1 and {MOST_GPUS} GPUs, not {gpus}")
 
 
 def grid(text: str) -> Cluster | None:

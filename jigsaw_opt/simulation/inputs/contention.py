@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, out_of_range, unsupported
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.network.contention import Degraded, FairSharing
 from jigsaw_opt.problem.network.contention import LinkSharing as Division
@@ -63,19 +63,12 @@ def contention_of(given: str | Contention | Division, cluster: Cluster) -> Conte
             f"no contention {kind!r}; {nearest(kind, CONTENTIONS)}", code="unknown-value", path="contention"
         )
     if loss and kind != "degraded":
-        raise UsageError(
-            f"contention {kind!r} has no loss, as degraded:0.2 has; what is {loss!r}?",
-            code="unsupported",
-            path="contention",
-        )
+        raise unsupported("contention", f"contention {kind!r} has no loss, as degraded:0.2 has; what is {loss!r}?")
     if kind == "exclusive":
         return None
     if kind == "fair":
         return LinkContention(cluster, FairSharing())
     if _LOSS.fullmatch(loss) is None:
-        raise UsageError(
-            f"the loss of degraded contention is a number of at least 0, as in degraded:0.2, not {loss!r}",
-            code="out-of-range",
-            path="contention",
-        )
+        message = f"the loss of degraded contention is a number of at least 0, as in degraded:0.2, not {loss!r}"
+        raise out_of_range("contention", message)
     return LinkContention(cluster, Degraded(Fraction(loss)))

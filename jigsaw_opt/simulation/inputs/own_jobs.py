@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, get_args
 
 from jigsaw_opt.documents import InstanceBuilder
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, malformed, out_of_range
 from jigsaw_opt.instances.architectures import ARCHITECTURES
 from jigsaw_opt.instances.gpus import GPU_TYPES, data_sheet
 from jigsaw_opt.instances.profiles import estimate_name, profile
@@ -92,9 +92,9 @@ def own_job(text: str) -> OwnJob:
     """Return a job from words such as ``train:resnet50:4:100`` or ``train:resnet50@128:4:2h``."""
     found = _WORDS.fullmatch(text.strip())
     if found is None or (found["unit"] is None and "." in found["amount"]):
-        raise UsageError(f"a job is {_FORM}; not {text!r}", code="malformed", path="job")
+        raise malformed("job", f"a job is {_FORM}; not {text!r}")
     if found["unit"] and not _us(found):
-        raise UsageError(f"a job runs for longer than 0; {text!r} does not", code="out-of-range", path="job")
+        raise out_of_range("job", f"a job runs for longer than 0; {text!r} does not")
     words = found["name"], found["model"], int(found["workers"])
     return OwnJob(*words, duration_us=_us(found)) if found["unit"] else OwnJob(*words, int(found["amount"]))
 
@@ -110,13 +110,8 @@ def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str], complete: bool 
     for word in words:
         found = _DEADLINE.fullmatch(word.strip())
         if found is None:
-            wrong.append(
-                Problem(
-                    "deadline",
-                    f"a deadline is JOB=TIME, or TIME of all jobs, as in a=2h, 3d, 90s or 600ms; not {word!r}",
-                    code="malformed",
-                )
-            )
+            message = f"a deadline is JOB=TIME, or TIME of all jobs, as in a=2h, 3d, 90s or 600ms; not {word!r}"
+            wrong.append(Problem("deadline", message, code="malformed"))
         elif found["name"] in of_one or (found["name"] is None and of_all is not None):
             of_whom = "all jobs have" if found["name"] is None else f"job {found['name']!r} has"
             wrong.append(
@@ -227,11 +222,8 @@ def _check_words(request: OwnRequest, problems: list[Problem]) -> None:
         ("objective", request.objective, get_args(Objective)),
     ):
         if value not in known:
-            problems.append(
-                Problem(
-                    what, f"is one of {', '.join(known)}, not {value!r}", suggestion(value, known), code="unknown-value"
-                )
-            )
+            message = f"is one of {', '.join(known)}, not {value!r}"
+            problems.append(Problem(what, message, suggestion(value, known), code="unknown-value"))
     for what, number, least in (
         ("bandwidth", request.bandwidth, 1),
         ("segments", request.segments, 1),

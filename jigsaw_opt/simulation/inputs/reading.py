@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -16,7 +16,17 @@ from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.documents.readers.traces.registry import READERS, read_trace
 from jigsaw_opt.documents.readers.traces.workload_csv import columns_of
 from jigsaw_opt.documents.recognising import expecting
-from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError, argument, kind_of
+from jigsaw_opt.errors import (
+    InvalidInputError,
+    Problem,
+    Problems,
+    UsageError,
+    argument,
+    kind_of,
+    malformed,
+    out_of_range,
+    unsupported,
+)
 from jigsaw_opt.instances.sources import instance_from, workload_path
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
@@ -28,22 +38,22 @@ from jigsaw_opt.problem.workload import TraceJob, Workload, is_name, job_problem
 from jigsaw_opt.scheduling.performance import Contention, Performance
 from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of, refuse_speeds, require_kind
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.policies.recorded import RECORDED
+from jigsaw_opt.scheduling.policies import RECORDED
 from jigsaw_opt.scheduling.policy import Policy, choose
 from jigsaw_opt.simulation.engine.arrivals import with_dependencies_told
 from jigsaw_opt.simulation.engine.outages import Failures, are_times, failures_of
 from jigsaw_opt.simulation.engine.recorded import record_problems
 from jigsaw_opt.simulation.engine.setting import Setting, told
 from jigsaw_opt.simulation.inputs.cluster_files import cluster_in_words
-from jigsaw_opt.simulation.inputs.clusters import begins_as_grid, require_size
+from jigsaw_opt.simulation.inputs.clusters import begins_as_grid, require_count
 from jigsaw_opt.simulation.inputs.contention import contention_of
-from jigsaw_opt.simulation.inputs.mix import with_models
-from jigsaw_opt.simulation.inputs.time_limits import with_time_limits
-from jigsaw_opt.simulation.inputs.wide_jobs import (
+from jigsaw_opt.simulation.inputs.workload_changes import (
     most_gpus_for,
     require_choice,
     why_too_wide,
     with_durations_told,
+    with_models,
+    with_time_limits,
     with_types_of,
     without_too_wide,
 )
@@ -53,37 +63,27 @@ __all__ = ["changed", "read_setting", "read_settings"]
 
 _MOST_S = 9e9
 """The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
-_DEFAULTS: Mapping[str, Any] = {
-    "performance": "",
-    "contention": "exclusive",
-    "round_s": 60.0,
-    "restart_s": 30.0,
-    "draw_models": False,
-    "seed": 0,
-    "foreground_gpus": None,
-    "failures": "",
-    "columns": "",
-    "too_wide": "refuse",
-    "speeds": "",
-}
-"""What `simulate` takes beside the workload, the cluster and the policy."""
-_KINDS: Mapping[str, tuple[tuple[Any, ...], str]] = {
+_PARTS: Mapping[str, Sequence[Any]] = {
     "workload": ((str, Workload), "text or a Workload"),
     "cluster": ((str, Cluster, Instance), "text, a Cluster or an Instance"),
     "policy": ((str, Policy), "text or a policy"),
-    "performance": ((str, Performance, Callable), "text, a performance model, or what makes one for a cluster"),
-    "contention": ((str, Contention, LinkSharing), "text or a model of contention"),
-    "round_s": ((Real,), "a number"),
-    "restart_s": ((Real,), "a number"),
-    "draw_models": ((bool,), "true or false"),
-    "seed": ((Integral,), "a whole number"),
-    "foreground_gpus": ((Integral, NoneType), "a whole number"),
-    "failures": ((str, Failures), "text or Failures"),
-    "columns": ((str,), "text"),
-    "too_wide": ((str,), "text"),
-    "speeds": ((str,), "text"),
+    "performance": ((str, Performance, Callable), "text, a performance model, or what makes one for a cluster", ""),
+    "contention": ((str, Contention, LinkSharing), "text or a model of contention", "exclusive"),
+    "round_s": ((Real,), "a number", 60.0),
+    "restart_s": ((Real,), "a number", 30.0),
+    "draw_models": ((bool,), "true or false", False),
+    "seed": ((Integral,), "a whole number", 0),
+    "foreground_gpus": ((Integral, NoneType), "a whole number", None),
+    "failures": ((str, Failures), "text or Failures", ""),
+    "columns": ((str,), "text", ""),
+    "too_wide": ((str,), "text", "refuse"),
+    "speeds": ((str,), "text", ""),
 }
-"""Types of each part by name, in the order in which `summary.json` tells them."""
+"""Types of each part by name, these in words, and the default of what may be left out.
+
+The order is that in which `summary.json` tells them.
+"""
+_DEFAULTS = {name: default[0] for name, (_, _, *default) in _PARTS.items() if default}
 
 
 def read_setting(
@@ -105,7 +105,7 @@ def read_settings(asked: Iterable[Mapping[str, Any]]) -> list[Setting]:
         parts = {**_DEFAULTS, **own}
         _require_kinds(parts)
         found = Problems()
-        setting = _read({name: parts[name] for name in _KINDS}, found)
+        setting = _read({name: parts[name] for name in _PARTS}, found)
         problems.include(found)
         if setting is not None:
             made.append(setting)
@@ -137,13 +137,13 @@ def changed(setting: Setting, **parts: Any) -> Setting:
 def _require_kinds(parts: Mapping[str, object]) -> None:
     """Refuse parts that there are not, and those of another type, such as a path for a workload."""
     wrong = [
-        Problem(name, f"no part {name!r} of a simulation; {nearest(name, sorted(_KINDS))}", code="unknown-option")
+        Problem(name, f"no part {name!r} of a simulation; {nearest(name, sorted(_PARTS))}", code="unknown-option")
         for name in parts
-        if name not in _KINDS
+        if name not in _PARTS
     ]
     wrong += [
         Problem(name, f"{name} is {told_kinds}, not {kind_of(parts[name])}", code="wrong-type")
-        for name, (kinds, told_kinds) in _KINDS.items()
+        for name, (kinds, told_kinds, *_) in _PARTS.items()
         if not isinstance(parts[name], kinds)
     ]
     if wrong:
@@ -211,15 +211,13 @@ def _find_wrong_words(asked: Mapping[str, Any], problems: Problems) -> None:
 
 def _seed(seed: int) -> int:
     if seed < 0:
-        raise UsageError(f"the seed is at least 0, not {seed}", code="out-of-range", path="seed")
+        raise out_of_range("seed", f"the seed is at least 0, not {seed}")
     return seed
 
 
 def _wide(gpus: int | None) -> int | None:
     if gpus is not None and gpus < 1:
-        raise UsageError(
-            f"jobs in the foreground ask for at least 1 GPU, not {gpus}", code="out-of-range", path="foreground_gpus"
-        )
+        raise out_of_range("foreground_gpus", f"jobs in the foreground ask for at least 1 GPU, not {gpus}")
     return gpus
 
 
@@ -234,53 +232,32 @@ def _with_foreground(workload: Workload, gpus: int | None) -> Workload:
 def _microseconds(what: str, seconds: float) -> int:
     if not 0 <= seconds <= _MOST_S:
         bound = f"at most {_MOST_S:g}" if seconds > _MOST_S else "at least 0"
-        raise UsageError(
-            f"the {what} is a number of seconds of {bound}, not {seconds}", code="out-of-range", path=f"{what}_s"
-        )
+        raise out_of_range(f"{what}_s", f"the {what} is a number of seconds of {bound}, not {seconds}")
     return round(seconds * 1_000_000)
 
 
 def _cluster(given: str | Cluster | Instance) -> tuple[Cluster, Mapping[str, Model] | None]:
     """Return the cluster, and the models of the instance that it comes from."""
-    cluster, models = _cluster_as_given(given)
+    found = _cluster_in_words(given) if isinstance(given, str) else given
+    cluster, models = (found, None) if isinstance(found, Cluster) else (found.cluster, found.models)
+    require_count(cluster.gpu_count, str(told(given)))
     require_no_caps(cluster.power_caps, "a simulation keeps none")
     return cluster, models
 
 
-def _cluster_as_given(given: str | Cluster | Instance) -> tuple[Cluster, Mapping[str, Model] | None]:
-    if not isinstance(given, str):
-        cluster, models = (given, None) if isinstance(given, Cluster) else (given.cluster, given.models)
-        require_size(cluster, str(told(given)))
-        return cluster, models
-    return _cluster_in_words(given)
-
-
-def _cluster_in_words(text: str) -> tuple[Cluster, Mapping[str, Model] | None]:
+def _cluster_in_words(text: str) -> Cluster | Instance:
     made = None if exists(text) else cluster_in_words(text)
     if made is not None:
-        require_size(made, text)
-        return made, None
+        return made
     if begins_as_grid(text) and not exists(text):
-        raise UsageError(
-            f"SERVERSxGPUS:TYPE is wanted, as in 2x4:a100 or 2x4:v100+1x8:a100, not {text!r}",
-            code="malformed",
-            path="cluster",
-        )
-    with _hinting("a cluster in words is SERVERSxGPUS:TYPE, as in 2x4:a100", text):
-        instance = instance_from(text)
-    require_size(instance.cluster, text)
-    return instance.cluster, instance.models
-
-
-@contextmanager
-def _hinting(hint: str, source: str) -> Iterator[None]:
-    """Say what else could have stood there in place of a file that does not exist."""
+        raise malformed("cluster", f"SERVERSxGPUS:TYPE is wanted, as in 2x4:a100 or 2x4:v100+1x8:a100, not {text!r}")
     try:
-        yield
+        return instance_from(text)
     except InvalidInputError as error:
-        if exists(source):
+        if exists(text):
             raise
-        raise InvalidInputError(replace(problem, hint=problem.hint or hint) for problem in error.problems) from error
+        hint = "a cluster in words is SERVERSxGPUS:TYPE, as in 2x4:a100"
+        raise InvalidInputError(replace(one, hint=one.hint or hint) for one in error.problems) from error
 
 
 def _performance(asked: Mapping[str, Any], cluster: Cluster, models: Mapping[str, Model] | None) -> Performance | None:
@@ -298,11 +275,8 @@ def _performance(asked: Mapping[str, Any], cluster: Cluster, models: Mapping[str
         refuse_speeds(str(told(given)), asked["speeds"])
         made: object = given if isinstance(given, Performance) else given(cluster)
         if not isinstance(made, Performance):
-            raise UsageError(
-                f"what makes a performance model for a cluster has made none: {kind_of(made)}",
-                code="wrong-type",
-                path="performance",
-            )
+            message = f"what makes a performance model for a cluster has made none: {kind_of(made)}"
+            raise UsageError(message, code="wrong-type", path="performance")
         performance = made
         if getattr(performance, "cluster", cluster) != cluster:
             raise UsageError("the performance model is of another cluster", code="mismatch", path="performance")
@@ -349,9 +323,7 @@ def _trace(asked: Mapping[str, Any], accept: Accept) -> Workload:
 def _checked(asked: Mapping[str, Any], accept: Accept) -> Workload:
     """Return a workload of the caller, or raise with everything that is wrong with its jobs."""
     if asked["columns"]:
-        raise UsageError(
-            "names of columns are those of a file, and the workload is an object", code="unsupported", path="columns"
-        )
+        raise unsupported("columns", "names of columns are those of a file, and the workload is an object")
     workload: Workload = asked["workload"]
     found = [] if workload.jobs else [Problem("$.jobs", "is empty", code="empty")]
     names: set[str] = set()
@@ -379,13 +351,11 @@ def _accepting(asked: Mapping[str, Any], cluster: Cluster, performance: Performa
         found = [*([] if wide is None else [wide]), *(record_problems(job) if recorded else ())]
         reason = None if performance is None else performance.unknown(job)
         if reason is not None:
-            of_duration = isinstance(performance, Profiled) and job.duration_us is not None
-            found.append(f"job {job.name!r} {_without_model()}" if of_duration else reason)
+            if isinstance(performance, Profiled) and job.duration_us is not None:
+                drawn, given = argument("draw_models", True), argument("performance", "seconds")
+                reason = f"has a duration and no model; {drawn} gives it one, {given} needs none"
+                reason = f"job {job.name!r} {reason}"
+            found.append(reason)
         return found
 
     return problems
-
-
-def _without_model() -> str:
-    drawn, given = argument("draw_models", True), argument("performance", "seconds")
-    return f"has a duration and no model; {drawn} gives it one, {given} needs none"

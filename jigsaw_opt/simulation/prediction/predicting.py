@@ -14,12 +14,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from random import Random
 
-from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.errors import JigsawError, UsageError, out_of_range
 from jigsaw_opt.problem.workload import LARGEST, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.cluster_queue import ClusterQueue, PastJobs
 from jigsaw_opt.scheduling.policy import JobState, Policy, PolicySetting
-from jigsaw_opt.scheduling.start_prediction import MOST_DAYS, StartPrediction
+from jigsaw_opt.scheduling.start_prediction import MOST_DAYS, ClusterQueue, PastJobs, StartPrediction
 from jigsaw_opt.simulation.engine.event_log import JobStatistics, Trigger
 from jigsaw_opt.simulation.engine.running import Running
 from jigsaw_opt.simulation.engine.setting import Setting
@@ -211,7 +210,7 @@ def predict_starts(
     is asked after each simulation whether to be content with those that there are.
     """
     if samples < 1:
-        raise UsageError(f"there is at least 1 simulation, not {samples}", code="out-of-range", path="samples")
+        raise out_of_range("samples", f"there is at least 1 simulation, not {samples}")
     if past is not None and not past.ended:
         raise UsageError("no job has ended before, so there is nothing to tell how long jobs last", code="empty")
     if past is None:
@@ -298,10 +297,8 @@ class _Draws:
 
     def done(self, jobs: Mapping[int, TraceJob]) -> dict[int, int]:
         """Return the work done of each job."""
-        if self.past is None:
-            return {index: one.done for index, one in self._queue.jobs.items()}
         done = {index: one.done for index, one in self._queue.jobs.items()}
-        for index, job in jobs.items():
+        for index, job in jobs.items() if self.past is not None else ():
             if (lasts_us := job.duration_us) is not None:
                 done[index] = self._setting.performance.work(job) * self.run_us[index] // lasts_us
         return done

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from jigsaw_opt.documents.readers.times import moment_us
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, malformed, out_of_range, unsupported
 from jigsaw_opt.problem.workload import LARGEST, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.cluster_queue import ClusterQueue, PastJobs
 from jigsaw_opt.scheduling.placement.placing import FreeGpus
 from jigsaw_opt.scheduling.policy import JobState
+from jigsaw_opt.scheduling.start_prediction import ClusterQueue, PastJobs
 from jigsaw_opt.simulation.engine.setting import Setting
-from jigsaw_opt.simulation.inputs.wide_jobs import most_gpus_for
+from jigsaw_opt.simulation.inputs.workload_changes import most_gpus_for
 from jigsaw_opt.text import counted, named, nearest
 
 __all__ = ["TraceQueue", "queue_at", "time_in", "waiting_job"]
@@ -50,25 +50,17 @@ def time_in(workload: Workload, text: str | None) -> int:
             at_us = round(float(text) * _HOUR_US)
         except (ValueError, OverflowError):
             what = f"a date as 2026-01-31T08:30, or hours from the first submission, not {text!r}"
-            raise UsageError(f"a time is {what}", code="malformed", path="at") from None
+            raise malformed("at", f"a time is {what}") from None
     elif workload.first_us is None:
-        raise UsageError(
-            "the workload has no dates; a time is in hours from its beginning", code="unsupported", path="at"
-        )
+        raise unsupported("at", "the workload has no dates; a time is in hours from its beginning")
     elif found.zoned != workload.zoned:
-        raise UsageError(
-            f"the dates of the workload have {'a' if workload.zoned else 'no'} zone; {text!r} is otherwise",
-            code="mismatch",
-            path="at",
-        )
+        message = f"the dates of the workload have {'a' if workload.zoned else 'no'} zone; {text!r} is otherwise"
+        raise UsageError(message, code="mismatch", path="at")
     else:
         at_us = found.time_us - workload.first_us
     if abs(at_us) > LARGEST:
-        raise UsageError(
-            f"a time is at most {LARGEST / _HOUR_US:g} hours from the first submission, not {text!r}",
-            code="out-of-range",
-            path="at",
-        )
+        message = f"a time is at most {LARGEST / _HOUR_US:g} hours from the first submission, not {text!r}"
+        raise out_of_range("at", message)
     return at_us
 
 
@@ -167,9 +159,7 @@ def _shares(setting: Setting, jobs: Mapping[int, TraceJob]) -> dict[int, Share]:
     for index, job in sorted(typed.items(), key=lambda entry: (entry[1].gpu_types is None, -entry[1].gpus)):
         gpus = free.place(job, "packed")
         if gpus is None:
-            raise UsageError(
-                f"job {job.name!r} ran then, and finds no GPUs on this cluster beside the others that ran",
-                code="does-not-fit",
-            )
+            message = f"job {job.name!r} ran then, and finds no GPUs on this cluster beside the others that ran"
+            raise UsageError(message, code="does-not-fit")
         found[index] = Share((index,), gpus)
     return found

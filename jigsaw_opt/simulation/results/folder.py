@@ -21,7 +21,7 @@ from jigsaw_opt.documents.parsing import collection_paused, parse
 from jigsaw_opt.documents.writing import require_alone
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.problem.rules.report import Report
-from jigsaw_opt.scheduling.plain import ANYTHING, Plain, conforms, fields, require_newest, whole
+from jigsaw_opt.scheduling.plain import ANYTHING, Plain, checked, fields, require_newest, whole
 from jigsaw_opt.simulation.engine.recorded import simulation_of
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
@@ -89,9 +89,7 @@ def _document(data: bytes, source: str) -> dict[str, Any]:
     require_newest(tree, _FORMAT, source)
     if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
         raise InvalidInputError([Problem(source, "is not a snapshot of a simulation", code="unknown-format")])
-    conforms(tree, _SHAPE, f"{source} $", report)
-    report.raise_if_any()
-    return tree
+    return checked(tree, _SHAPE, f"{source} $")  # type: ignore[no-any-return]
 
 
 def _compare(tree: dict[str, Any], inputs: str, source: str) -> None:
@@ -124,17 +122,11 @@ def require_place(folder: Path, resume: bool = False, force: bool = False) -> No
     if force or resume:
         return
     if exists(folder / SUMMARY):
-        raise UsageError(
-            f"{folder} holds the results of another run; take another folder, or --force to replace them",
-            code="mismatch",
-            path=str(folder),
-        )
+        message = f"{folder} holds the results of another run; take another folder, or --force to replace them"
+        raise UsageError(message, code="mismatch", path=str(folder))
     if exists(folder / SNAPSHOT):
-        raise UsageError(
-            f"{folder} holds a simulation that was interrupted; --resume goes on, --force begins anew",
-            code="unwritable",
-            path=str(folder),
-        )
+        message = f"{folder} holds a simulation that was interrupted; --resume goes on, --force begins anew"
+        raise UsageError(message, code="unwritable", path=str(folder))
 
 
 @contextmanager

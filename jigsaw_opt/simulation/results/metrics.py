@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TypedDict
+from typing import Any
 
 from jigsaw_opt.simulation.engine.outages import down_gpu_us
 from jigsaw_opt.simulation.engine.records import JobRecord, SimulationOutcome
@@ -146,16 +146,7 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
     )
 
 
-class _ByKind(TypedDict):
-    foreground_jobs: int
-    mean_foreground_slowdown: float | None
-    worst_foreground_slowdown: float | None
-    mean_foreground_completion_h: float | None
-    mean_background_completion_h: float | None
-    background_gpu_hours: float | None
-
-
-def _by_kind(setting: Setting, outcome: SimulationOutcome) -> _ByKind:
+def _by_kind(setting: Setting, outcome: SimulationOutcome) -> dict[str, Any]:
     """Return the measures of foreground and of background jobs; None where there is no foreground."""
     jobs = setting.workload.jobs
     front = [record for record in outcome.jobs if jobs[record.index].foreground]
@@ -163,39 +154,30 @@ def _by_kind(setting: Setting, outcome: SimulationOutcome) -> _ByKind:
     ended = [[record for record in records if record.finish_us is not None] for records in (front, back)]
     means = [_mean([completion_us(setting, record) / _HOUR_US for record in records]) for records in ended]
     slowdowns = [run_slowdown(setting, record) for record in ended[0]]
-    return _ByKind(
-        foreground_jobs=len(front),
-        mean_foreground_slowdown=_mean(slowdowns),
-        worst_foreground_slowdown=max(slowdowns, default=None),
-        mean_foreground_completion_h=means[0],
-        mean_background_completion_h=means[1],
-        background_gpu_hours=sum(_credit_us(setting, record) for record in back) / _HOUR_US if front else None,
-    )
+    return {
+        "foreground_jobs": len(front),
+        "mean_foreground_slowdown": _mean(slowdowns),
+        "worst_foreground_slowdown": max(slowdowns, default=None),
+        "mean_foreground_completion_h": means[0],
+        "mean_background_completion_h": means[1],
+        "background_gpu_hours": sum(_credit_us(setting, record) for record in back) / _HOUR_US if front else None,
+    }
 
 
-class _ByFailures(TypedDict):
-    failure_stops: int
-    lost_gpu_hours: float
-    down_gpu_hours: float
-    idle_gpu_hours: float
-    useful_gpu_hours: float
-    availability: float
-
-
-def _by_failures(setting: Setting, outcome: SimulationOutcome, capacity_us: int, held_us: int) -> _ByFailures:
+def _by_failures(setting: Setting, outcome: SimulationOutcome, capacity_us: int, held_us: int) -> dict[str, Any]:
     """Return where the GPU time went: useful, lost, idle and down add up to that of the cluster."""
     losses = outcome.losses.values()
     first_us = setting.workload.jobs[0].submit_us
     down_us = down_gpu_us(setting.failures, setting.cluster, first_us, outcome.end_us)
     lost_us = sum(loss.gpu_us for loss in losses)
-    return _ByFailures(
-        failure_stops=sum(loss.stops for loss in losses),
-        lost_gpu_hours=lost_us / _HOUR_US,
-        down_gpu_hours=down_us / _HOUR_US,
-        idle_gpu_hours=(capacity_us - held_us - down_us) / _HOUR_US,
-        useful_gpu_hours=(held_us - lost_us) / _HOUR_US,
-        availability=1 - down_us / capacity_us,
-    )
+    return {
+        "failure_stops": sum(loss.stops for loss in losses),
+        "lost_gpu_hours": lost_us / _HOUR_US,
+        "down_gpu_hours": down_us / _HOUR_US,
+        "idle_gpu_hours": (capacity_us - held_us - down_us) / _HOUR_US,
+        "useful_gpu_hours": (held_us - lost_us) / _HOUR_US,
+        "availability": 1 - down_us / capacity_us,
+    }
 
 
 def completion_us(setting: Setting, record: JobRecord) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-__all__ = ["Batch", "Network", "moved", "tensors"]
+__all__ = ["Batch", "Network", "moved"]
 
 Batch = tuple[Any, Any]
 """Inputs and targets: each a tensor, or tuples, lists and dictionaries of them."""
@@ -39,12 +39,3 @@ def moved(tree: Any, device: torch.device | str) -> Any:
     if isinstance(tree, (tuple, list)):
         return type(tree)(moved(item, device) for item in tree)
     return tree.to(device) if hasattr(tree, "to") else tree
-
-
-def tensors(tree: Any) -> Iterator[Tensor]:
-    """Yield the tensors in tuples, lists and dictionaries."""
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, (tuple, list, dict)):
-        for item in tree.values() if isinstance(tree, dict) else tree:
-            yield from tensors(item)

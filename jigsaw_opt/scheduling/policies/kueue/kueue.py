@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.kubernetes.kueue import KueueQueues, QuotaNode, read_kueue
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, missing_option
 from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.option_values import file_names
 from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, too_wide
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policies.kueue.preemption import Admitted, preemption_targets
 from jigsaw_opt.scheduling.policies.kueue.quota_tree import QuotaTree, UsageNode
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
@@ -36,6 +37,7 @@ _CHANGES: Mapping[str, Sequence[str]] = {
     "reclaim_within_cohort": (_NONE, "Never", "LowerPriority", "Any"),
 }
 """Options that take the place of what every ClusterQueue states."""
+_FIELDS = dict(zip(_CHANGES, ("strategy", "within", "reclaim"), strict=True))
 _LOGGER = logging.getLogger(__name__)
 _COMMAND = "kubectl get clusterqueues,cohorts,localqueues,resourceflavors -A -o json"
 _NO_CANDIDATES, _PREEMPT, _RECLAIM, _FITS = range(4)
@@ -337,46 +339,29 @@ class _Cycles:
         return free.place(active.job, self._own.placement, self._own.pools[flavor])
 
 
-@dataclass(frozen=True, slots=True)
-class _Kueue:
-    name: str = "kueue"
-    display_name: str = "Kueue: quotas by queue and GPU type, borrowed within cohorts, with preemption"
-    reads: frozenset[str] = frozenset({"queue", "priority", "preemptible"})
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        return {
-            "config": file_names(),
-            **_CHANGES,
-            "placement": PLACEMENTS,
-        }
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _KueueScheduler:
-        path = options["config"]
-        if path == _NONE:
-            raise UsageError(
-                f"policy 'kueue' needs the quotas: kueue:config=FILE, the output of {_COMMAND}",
-                code="missing-option",
-                path="policy",
-            )
-        data = read_text(path)
-        found = read_kueue(data, path)
-        if told := [f"{remark}: {count}" for remark, count in found.remarks.items() if count]:
-            _LOGGER.warning("%s: %s", path, "; ".join(told))
-        queues = {name: _changed(node, options) for name, node in found.queues.items()}
-        digest = hashlib.sha256(data).hexdigest()
-        return _KueueScheduler(setting, options["placement"], replace(found, queues=queues), digest)
+def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _KueueScheduler:
+    path = options["config"]
+    if path == _NONE:
+        raise missing_option("policy", f"policy 'kueue' needs the quotas: kueue:config=FILE, the output of {_COMMAND}")
+    data = read_text(path)
+    found = read_kueue(data, path)
+    if told := [f"{remark}: {count}" for remark, count in found.remarks.items() if count]:
+        _LOGGER.warning("%s: %s", path, "; ".join(told))
+    queues = {name: _changed(node, options) for name, node in found.queues.items()}
+    digest = hashlib.sha256(data).hexdigest()
+    return _KueueScheduler(setting, options["placement"], replace(found, queues=queues), digest)
 
 
 def _changed(node: QuotaNode, options: Mapping[str, str]) -> QuotaNode:
-    """Return a ClusterQueue with the strategy and policies that options state in the place of its own."""
-    strategy, within, reclaim = (options[name] for name in _CHANGES)
-    return replace(
-        node,
-        strategy=node.strategy if strategy == _NONE else strategy,
-        within=node.within if within == _NONE else within,
-        reclaim=node.reclaim if reclaim == _NONE else reclaim,
-    )
+    """Return a ClusterQueue as the options change it."""
+    changes = {field: options[name] for name, field in _FIELDS.items() if options[name] != _NONE}
+    return replace(node, **changes)  # type: ignore[arg-type]
 
 
-KUEUE = _Kueue()
+KUEUE = NamedPolicy(
+    "kueue",
+    "Kueue: quotas by queue and GPU type, borrowed within cohorts, with preemption",
+    _start,
+    {"config": file_names(), **_CHANGES, "placement": PLACEMENTS},
+    frozenset({"queue", "priority", "preemptible"}),
+)

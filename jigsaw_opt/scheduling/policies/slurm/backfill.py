@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from itertools import accumulate, groupby
 from typing import ClassVar, NamedTuple
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import unsupported
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.option_values import hours, hours_us
 from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, too_wide
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, rows, whole
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policies.slurm.server_reservations import ServerReservations
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, JobState, Observation
 
@@ -133,11 +134,10 @@ class BackfillScheduler:
             and not self.whole_servers
             and (self.placement == "consolidated" or len(self.setting.parts) > 1)
         ):
-            raise UsageError(
+            raise unsupported(
+                "policy",
                 f"{self.policy}:kind=conservative reserves GPUs by their number, wherever they are: on a cluster in"
                 " several parts, or with placement=consolidated, take reserve=servers or kind=easy",
-                code="unsupported",
-                path="policy",
             )
 
     def refuses(self, job: TraceJob) -> str | None:
@@ -392,18 +392,9 @@ def _least_behind(values: Sequence[int]) -> list[int]:
     return list(accumulate(reversed(values), min))[::-1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Backfill:
-    name: str = "backfill"
-    display_name: str = "EASY or conservative backfill: in order of submission; others start where they delay nobody"
-    reads: frozenset[str] = NEVER_STOPS
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        return BACKFILL_OPTIONS
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> BackfillScheduler:
-        return BackfillScheduler(self.name, setting, options)
+def _start(setting: ClusterSetting, options: Mapping[str, str]) -> BackfillScheduler:
+    return BackfillScheduler("backfill", setting, options)
 
 
-BACKFILL = _Backfill()
+_WORDS = "EASY or conservative backfill: in order of submission; others start where they delay nobody"
+BACKFILL = NamedPolicy("backfill", _WORDS, _start, BACKFILL_OPTIONS, NEVER_STOPS)

@@ -5,14 +5,15 @@ Source: "Multifactor Priority Plugin", slurm.schedmd.com. Described in docs/simu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import missing_option
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.option_values import OpenValues, file_names, slurm_times, whole_numbers
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, number, rows, whole
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policies.slurm.backfill import BACKFILL_OPTIONS, BackfillScheduler
 from jigsaw_opt.scheduling.policies.slurm.fair_share import ShareTree, UserKey
 from jigsaw_opt.scheduling.policies.slurm.priority import (
@@ -142,45 +143,40 @@ def _user_of(job: TraceJob) -> UserKey:
     return job.account or "", job.user or ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Multifactor:
-    name: str = "multifactor"
-    display_name: str = "Slurm's priorities by age, fair share, size, QOS and partition, with backfill"
-
-    def reads(self, options: Mapping[str, str]) -> frozenset[str]:
-        by_file = {"queue": options["conf"], "qos": options["qos"]}
-        return NEVER_STOPS | {"account", *(name for name, path in by_file.items() if path != NONE)}
-
-    def needs(self, stated: Mapping[str, str]) -> frozenset[str]:
-        return frozenset(name for option, name in _NEEDS.items() if stated.get(option, NONE) not in (NONE, "0"))
-
-    @property
-    def options(self) -> Mapping[str, Sequence[str]]:
-        own: dict[str, Sequence[str]] = {
-            "conf": file_names(),
-            "shares": file_names(),
-            "qos": file_names(),
-            **{option_name(name): WEIGHTS for name in DEFAULTS if name.startswith("PriorityWeight")},
-            "priority_max_age": slurm_times(NONE, "1-0"),
-            "priority_decay_half_life": slurm_times(NONE, "1-0", "0"),
-            "priority_calc_period": whole_numbers(NONE),
-            "priority_favor_small": (NONE, "no", "yes"),
-            "priority_flags": OpenValues((NONE, *FLAGS), f"some of {', '.join(FLAGS)}, joined by +", _are_flags),
-            "fairshare_dampening_factor": whole_numbers(NONE, most=65_535),
-        }
-        return {**own, **BACKFILL_OPTIONS}
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _MultifactorScheduler:
-        priorities = settings_of(options)
-        for weight, file, known in (("Partition", "conf", priorities.partitions), ("QOS", "qos", priorities.qos)):
-            if priorities.number(f"PriorityWeight{weight}") and not known:
-                name = f"PriorityWeight{weight}"
-                raise UsageError(
-                    f"{option_name(name)} weighs priorities that no file states: give multifactor:{file}=FILE",
-                    code="missing-option",
-                    path="policy",
-                )
-        return _MultifactorScheduler(self.name, setting, options, priorities=priorities)
+def _reads(options: Mapping[str, str]) -> frozenset[str]:
+    by_file = {"queue": options["conf"], "qos": options["qos"]}
+    return NEVER_STOPS | {"account", *(name for name, path in by_file.items() if path != NONE)}
 
 
-MULTIFACTOR = _Multifactor()
+def _needs(stated: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(name for option, name in _NEEDS.items() if stated.get(option, NONE) not in (NONE, "0"))
+
+
+def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _MultifactorScheduler:
+    priorities = settings_of(options)
+    for weight, file, known in (("Partition", "conf", priorities.partitions), ("QOS", "qos", priorities.qos)):
+        name = f"PriorityWeight{weight}"
+        if priorities.number(name) and not known:
+            message = f"{option_name(name)} weighs priorities that no file states: give multifactor:{file}=FILE"
+            raise missing_option("policy", message)
+    return _MultifactorScheduler("multifactor", setting, options, priorities=priorities)
+
+
+MULTIFACTOR = NamedPolicy(
+    "multifactor",
+    "Slurm's priorities by age, fair share, size, QOS and partition, with backfill",
+    _start,
+    {
+        **dict.fromkeys(("conf", "shares", "qos"), file_names()),
+        **{option_name(name): WEIGHTS for name in DEFAULTS if name.startswith("PriorityWeight")},
+        "priority_max_age": slurm_times(NONE, "1-0"),
+        "priority_decay_half_life": slurm_times(NONE, "1-0", "0"),
+        "priority_calc_period": whole_numbers(NONE),
+        "priority_favor_small": (NONE, "no", "yes"),
+        "priority_flags": OpenValues((NONE, *FLAGS), f"some of {', '.join(FLAGS)}, joined by +", _are_flags),
+        "fairshare_dampening_factor": whole_numbers(NONE, most=65_535),
+        **BACKFILL_OPTIONS,
+    },
+    _reads,
+    _needs,
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import lcm
 from typing import Any
@@ -12,10 +12,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
+from jigsaw_opt.executor.pipeline.hosted_stages import Groups, HostedStages
 from jigsaw_opt.executor.pipeline.stage_host import blamed
 from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.burst.schedule import BurstSchedule
 
 __all__ = ["HostedBurst", "rows_of"]
@@ -75,15 +75,11 @@ class HostedBurst(HostedStages):
     """
 
     def __init__(
-        self,
-        request: ReplayRequest,
-        schedule: BurstSchedule,
-        entry: Mapping[str, Any],
-        clock: ReplayClock,
-        device: torch.device,
-        groups: Mapping[int, dist.ProcessGroup],
+        self, request: ReplayRequest, run: StagedRun, clock: ReplayClock, device: torch.device, groups: Groups
     ) -> None:
-        super().__init__(request, schedule, entry, clock, device)
+        super().__init__(request, run, clock, device)
+        schedule = run.schedule
+        assert isinstance(schedule, BurstSchedule)
         self._gpus, self._groups = schedule.gpus, groups
         self._own = {*schedule.actions_of(self.rank, 0)}
         self.require_same_batches(groups[max(self._gpus)])

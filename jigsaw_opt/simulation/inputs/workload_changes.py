@@ -1,28 +1,36 @@
-"""Jobs of a workload against the types and the number of GPUs of a cluster.
+"""Changes of a workload before it is simulated: by the GPUs of the cluster, drawn models, and other time limits.
 
-Jobs that need more GPUs than it has are refused, or left out and counted.
+Jobs that need more GPUs than the cluster has are refused, or left out and counted.
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.gpu_types import matching_types
-from jigsaw_opt.problem.workload import TraceJob, Workload, left_out_told
+from jigsaw_opt.problem.workload import DURATION_UNITS_US, LARGEST, TraceJob, Workload, left_out_told
+from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
+from jigsaw_opt.text import nearest
 
 __all__ = [
+    "AS_STATED",
+    "TIME_LIMITS",
     "most_gpus_for",
     "require_choice",
     "why_too_wide",
     "with_durations_told",
+    "with_models",
+    "with_time_limits",
     "with_types_of",
     "without_too_wide",
 ]
+
 
 _CHOICES = ("refuse", "skip")
 _REASON = "with more GPUs than the cluster has"
@@ -33,11 +41,8 @@ _UNTYPED = "gpu"
 def require_choice(word: str) -> None:
     """Raise a `UsageError` where a word says neither to refuse such jobs nor to skip them."""
     if word not in _CHOICES:
-        raise UsageError(
-            f"what becomes of jobs that are too wide is {' or '.join(_CHOICES)}, not {word!r}",
-            code="unknown-value",
-            path="too_wide",
-        )
+        message = f"what becomes of jobs that are too wide is {' or '.join(_CHOICES)}, not {word!r}"
+        raise UsageError(message, code="unknown-value", path="too_wide")
 
 
 def why_too_wide(job: TraceJob, needed: int, count: int, of: str = "") -> str | None:
@@ -132,3 +137,69 @@ def without_too_wide(workload: Workload, most: Callable[[TraceJob], int], *, rig
     if not jobs:
         raise UsageError(f"no job is left; {left_out_told(left_out, 0)}", code="empty")
     return replace(workload, jobs=jobs, left_out=left_out)
+
+
+_SECOND_US = 1_000_000
+
+
+def with_models(workload: Workload, performance: Performance, models: Sequence[str], seed: int) -> Workload:
+    """Return the workload with a model drawn for every job, each as likely as the others.
+
+    A job gets as many iterations as last, alone at full depth on the GPUs that it asks for, as long as the trace says
+    (its iterations are seconds, or what its model says). It keeps its name, submission and GPUs, so the mix by GPUs is
+    that of the trace.
+
+    `workload`: jobs with a second an iteration.
+    """
+    if not models:
+        raise UsageError("there are no models to draw from", code="empty", path="models")
+    draw = random.Random(seed)
+    drawn = [_with_model(job, performance, models, draw) for job in workload.jobs]
+    wrong = [one for one in drawn if isinstance(one, str)]
+    if wrong:
+        raise UsageError(*wrong, code="out-of-range")
+    return replace(workload, jobs=tuple(one for one in drawn if isinstance(one, TraceJob)))
+
+
+def _with_model(job: TraceJob, performance: Performance, models: Sequence[str], draw: random.Random) -> TraceJob | str:
+    """Return the job with a model, or why it can have none."""
+    if job.iterations is None:
+        return f"job {job.name!r} has no duration"
+    order = draw.sample(models, len(models))
+    for model in order:
+        one = replace(job, model=model, iterations=1)
+        if performance.unknown(one) is None:
+            count = round(job.iterations * DURATION_UNITS_US.get(job.model, _SECOND_US) / performance.alone_us(one))
+            return replace(one, iterations=max(1, count))
+    return f"job {job.name!r} can run with none of the models: {performance.unknown(replace(job, model=order[0]))}"
+
+
+AS_STATED = "as stated"
+_EXACT = "exact"
+_FACTORS: Mapping[str, tuple[int, int]] = {"half": (1, 2), "double": (2, 1)}
+TIME_LIMITS = (*_FACTORS, _EXACT)
+"""What limits may be instead: half or double of those stated, or for every job as long as it runs alone."""
+
+
+def with_time_limits(workload: Workload, words: str, performance: Performance) -> Workload:
+    """Return a workload with other time limits.
+
+    `workload`: the workload as it was read. Jobs without a limit stay without, unless limits are exact.
+    """
+    if words not in TIME_LIMITS:
+        raise UsageError(
+            f"no time limits {words!r}; {nearest(words, TIME_LIMITS)}", code="unknown-value", path="time_limits"
+        )
+    if words == _EXACT:
+        limits = (max(1, performance.alone_us(job)) for job in workload.jobs)
+        return _limited(workload, limits)
+    if all(job.time_limit_us is None for job in workload.jobs):
+        raise UsageError("no job states a time limit", code="empty", path="time_limits")
+    more, less = _FACTORS[words]
+    stated = (job.time_limit_us for job in workload.jobs)
+    return _limited(workload, (None if us is None else min(LARGEST, max(1, us * more // less)) for us in stated))
+
+
+def _limited(workload: Workload, limits_us: Iterable[int | None]) -> Workload:
+    pairs = zip(workload.jobs, limits_us, strict=True)
+    return replace(workload, jobs=tuple(replace(job, time_limit_us=limit_us) for job, limit_us in pairs))
