@@ -5,12 +5,4 @@ from jigsaw_opt.routing.mechanisms import MECHANISMS
 from jigsaw_opt.routing.simulation import Fabric, ReroutingOutcome, simulate_rerouting
 from jigsaw_opt.routing.traffic import LinkChange, TrafficFlow
 
-__all__ = [
-    "MECHANISMS",
-    "Fabric",
-    "LinkChange",
-    "ReroutingOutcome",
-    "RoutePolicy",
-    "TrafficFlow",
-    "simulate_rerouting",
-]
+__all__ = ["MECHANISMS", "Fabric", "LinkChange", "ReroutingOutcome", "RoutePolicy", "TrafficFlow", "simulate_rerouting"]

@@ -75,10 +75,7 @@ class GradientExchange:
     """
 
     def __init__(
-        self,
-        ranks: Sequence[int],
-        averaging: Averaging = Averaging.AVG_W_COUNT,
-        group: dist.ProcessGroup | None = None,
+        self, ranks: Sequence[int], averaging: Averaging = Averaging.AVG_W_COUNT, group: dist.ProcessGroup | None = None
     ) -> None:
         self.ranks, self.averaging = tuple(ranks), averaging
         # Bound to the job by its own group: two jobs on the same processes must not wait for each other.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
@@ -214,14 +214,7 @@ class GradientNeeds:
         """Note which outputs of a whole forward pass require a gradient."""
         self._known[_kind(module, inputs, outputs)] = frozenset(at for at, out in placed(outputs) if out.requires_grad)
 
-    def anchored(
-        self,
-        module: nn.Module,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        outputs: Any,
-        hook: Callable[[Tensor], None],
-    ) -> Any:
+    def anchored(self, module: nn.Module, inputs: Any, outputs: Any, hook: Callable[[Tensor], None]) -> Any:
         """Return outputs from which a backward pass can start wherever it can at full depth.
 
         What requires a gradient in a whole pass alone gets an anchor: a leaf of its own that changes no bit of it.
@@ -229,7 +222,7 @@ class GradientNeeds:
         lacking = {place: value for place, value in placed(outputs) if _can_lack_a_graph(value)}
         if not lacking:
             return outputs
-        places = self._places(module, args, kwargs, outputs)
+        places = self._places(module, inputs, outputs)
         needing = {id(value) for place, value in lacking.items() if place in places}
 
         def anchored(value: Tensor) -> Tensor:
@@ -241,11 +234,11 @@ class GradientNeeds:
 
         return mapped(outputs, anchored)
 
-    def _places(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], outputs: Any) -> _Places:
+    def _places(self, module: nn.Module, inputs: Any, outputs: Any) -> _Places:
         """Return the places of outputs that require a gradient in a whole forward pass; run it if none was."""
-        kind = _kind(module, (args, kwargs), outputs)
+        kind = _kind(module, inputs, outputs)
         if kind not in self._known:
-            self.learn(module, (args, kwargs), undisturbed_outputs(module, args, kwargs))
+            self.learn(module, inputs, undisturbed_outputs(module, *inputs))
             # A pass that gives other outputs says nothing of these: all of them may require a gradient.
             self._known.setdefault(kind, frozenset(at for at, _ in placed(outputs)))
         return self._known[kind]

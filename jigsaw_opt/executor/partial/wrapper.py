@@ -171,7 +171,7 @@ class PartialBackprop(ModuleWrapper):
             finally:
                 self._entered = None
         if beyond:
-            outputs = self._needs.anchored(self.module, args, kwargs, outputs, WeakCall(self._accumulated))
+            outputs = self._needs.anchored(self.module, (args, kwargs), outputs, WeakCall(self._accumulated))
         else:
             self._needs.learn(self.module, (args, kwargs), outputs)
         for value in tensors(outputs):

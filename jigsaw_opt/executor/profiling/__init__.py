@@ -8,12 +8,4 @@ from jigsaw_opt.executor.profiling.any_model import measure_any, profile, told_w
 from jigsaw_opt.executor.profiling.of_replica import profile_replica  # noqa: E402
 from jigsaw_opt.executor.profiling.results import LevelProfile, ModelProfile, SegmentProfile  # noqa: E402
 
-__all__ = [
-    "LevelProfile",
-    "ModelProfile",
-    "SegmentProfile",
-    "measure_any",
-    "profile",
-    "profile_replica",
-    "told_wide",
-]
+__all__ = ["LevelProfile", "ModelProfile", "SegmentProfile", "measure_any", "profile", "profile_replica", "told_wide"]

@@ -127,12 +127,7 @@ def measure_any(
     held = nn.ModuleList([model, loss] if isinstance(loss, nn.Module) else [model])
     is_own = optimiser is not None
     steps = optimiser or torch.optim.SGD([p for p in held.parameters() if p.requires_grad], lr=_RATE, momentum=0.9)
-    with (
-        flushed_denormals(),
-        moved_to(place, held),
-        generators_kept(batch),
-        restored(held, steps) as reset,
-    ):
+    with flushed_denormals(), moved_to(place, held), generators_kept(batch), restored(held, steps) as reset:
         batches = _batches(batch, loss)
         trainee = _trainee(model, batches, loss, cuts, held, steps, place)
         if not is_own:

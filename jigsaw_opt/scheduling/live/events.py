@@ -10,18 +10,7 @@ from jigsaw_opt.errors import Code, UsageError, kind_of
 from jigsaw_opt.problem.cluster import Link, Server
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.workload import LARGEST, LONGEST_NAME, MOST_GPUS, STATED, TraceJob, job_problems
-from jigsaw_opt.scheduling.plain import (
-    ANYTHING,
-    TRUTH,
-    Plain,
-    Shape,
-    conforms,
-    fields,
-    listed,
-    number,
-    optional,
-    whole,
-)
+from jigsaw_opt.scheduling.plain import ANYTHING, TRUTH, Plain, Shape, conforms, fields, listed, number, optional, whole
 
 __all__ = [
     "LINK",

@@ -236,12 +236,7 @@ def _without(observation: Observation, gone: Set[int]) -> Observation:
     arrived, stopped = ([k for k in those if k not in gone] for those in (observation.arrived, observation.stopped))
     ended = [*observation.ended, *(k for k in observation.jobs if k in gone and k not in observation.arrived)]
     return replace(
-        observation,
-        jobs=jobs,
-        shares=tuple(shares),
-        arrived=tuple(arrived),
-        ended=tuple(ended),
-        stopped=tuple(stopped),
+        observation, jobs=jobs, shares=tuple(shares), arrived=tuple(arrived), ended=tuple(ended), stopped=tuple(stopped)
     )
 
 

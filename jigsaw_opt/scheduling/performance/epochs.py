@@ -15,13 +15,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
-from jigsaw_opt.scheduling.performance.protocol import (
-    UNITS,
-    ByIterations,
-    Speed,
-    mixed_types,
-    rate_of,
-)
+from jigsaw_opt.scheduling.performance.protocol import UNITS, ByIterations, Speed, mixed_types, rate_of
 from jigsaw_opt.text import nearest
 
 __all__ = ["Epochs", "epochs"]

@@ -31,11 +31,7 @@ BY_SPEED = frozenset({"seconds", "stages"})
 
 
 def performance_of(
-    kind: str,
-    source: Path | None,
-    cluster: Cluster,
-    stages: Mapping[str, StageTimes] | None = None,
-    speeds: str = "",
+    kind: str, source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes] | None = None, speeds: str = ""
 ) -> Performance:
     """Return the performance model of a kind.
 

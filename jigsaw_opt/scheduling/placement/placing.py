@@ -63,11 +63,7 @@ def by_priority(
 
 
 def _fitting(
-    setting: ClusterSetting,
-    order: Iterable[JobState],
-    placement: str,
-    down: Collection[int],
-    dead: frozenset[int],
+    setting: ClusterSetting, order: Iterable[JobState], placement: str, down: Collection[int], dead: frozenset[int]
 ) -> tuple[Share, ...]:
     """Return shares: each job in turn, if its part of the cluster has enough GPUs left, or a part that it may have."""
     joined, numbers, left, part_of = setting.pools_up(dead), list[range](), list[int](), dict[int, int]()

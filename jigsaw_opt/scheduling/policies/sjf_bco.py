@@ -159,10 +159,6 @@ SJF_BCO = NamedPolicy(
     "sjf_bco",
     "smallest jobs first, on servers that balance contention for links and overhead (SJF-BCO)",
     _start,
-    {
-        "variant": ("intent", "literal"),
-        "threshold": ("8", "1", "2", "4", "16", "32"),
-        "spread": ("1", "2", "4", "8"),
-    },
+    {"variant": ("intent", "literal"), "threshold": ("8", "1", "2", "4", "16", "32"), "spread": ("1", "2", "4", "8")},
     NEVER_STOPS,
 )

@@ -78,7 +78,7 @@ def _table(folder: Path) -> JobTable:
 def times_as_json(times: Sequence[JobTime]) -> dict[str, Any]:
     """Return the times of all jobs as values of JSON, in microseconds."""
     return {
-        "jobs": [asdict(time) | {"completion_us": time.completion_us, "slower_us": time.slower_us} for time in times],
+        "jobs": [asdict(time) | {"completion_us": time.completion_us, "slower_us": time.slower_us} for time in times]
     }
 
 

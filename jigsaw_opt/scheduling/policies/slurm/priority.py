@@ -14,13 +14,7 @@ from itertools import accumulate
 from math import expm1, log
 
 from jigsaw_opt.documents.file_bytes import read_text
-from jigsaw_opt.documents.readers.slurm.priorities import (
-    Association,
-    SlurmConf,
-    read_qos,
-    read_shares,
-    read_slurm_conf,
-)
+from jigsaw_opt.documents.readers.slurm.priorities import Association, SlurmConf, read_qos, read_shares, read_slurm_conf
 from jigsaw_opt.documents.readers.times import slurm_time_s
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.workload import TraceJob
