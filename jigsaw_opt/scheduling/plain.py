@@ -28,6 +28,7 @@ __all__ = [
     "checked",
     "conforms",
     "fields",
+    "keyed",
     "listed",
     "number",
     "optional",
@@ -87,6 +88,11 @@ def rows(columns: int, of: Shape) -> Shape:
 def fields(**shapes: Shape) -> Shape:
     """Return an object of exactly these keys."""
     return {"type": "object", "additionalProperties": False, "required": list(shapes), "properties": shapes}
+
+
+def keyed(record: object, *names: str) -> dict[str, Plain]:
+    """Return attributes of a record by their names."""
+    return {name: getattr(record, name) for name in names}
 
 
 def conforms(value: Plain, shape: Shape, place: Place, report: Report) -> None:

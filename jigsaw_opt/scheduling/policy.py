@@ -15,7 +15,7 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.option_values import OpenValues
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.placement.gpu_pools import GpuPool, JoinedServers, PoolChoice, pools_of_cluster
-from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, whole
+from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, keyed, whole
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
 from jigsaw_opt.text import nearest
 
@@ -202,13 +202,7 @@ class JobState:
 
     def plain(self) -> Plain:
         """Return the job as it stands in a snapshot, without what it runs in and what follows from the job itself."""
-        return {
-            "job": self.index,
-            "done": self.done,
-            "gpu_us": self.gpu_us,
-            "run_us": self.run_us,
-            "starts": self.starts,
-        }
+        return {"job": self.index, **keyed(self, "done", "gpu_us", "run_us", "starts")}
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:

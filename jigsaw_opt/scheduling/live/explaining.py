@@ -6,7 +6,7 @@ What would start a job is not guessed: another scheduler with the same state is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from jigsaw_opt.errors import PluginError
 from jigsaw_opt.problem.job import FullDepth
@@ -17,7 +17,7 @@ from jigsaw_opt.scheduling.live.job import LiveJob
 from jigsaw_opt.scheduling.live.plan_change import JobAssignment
 from jigsaw_opt.scheduling.live.policy import failures_of
 from jigsaw_opt.scheduling.live.remedies import Remedy, Twin, end_us, soon, speed_in, tried
-from jigsaw_opt.scheduling.plain import Plain
+from jigsaw_opt.scheduling.plain import Plain, keyed
 from jigsaw_opt.text import agreeing, counted
 
 __all__ = ["Influence", "LiveExplanation", "explained"]
@@ -62,19 +62,11 @@ class LiveExplanation:
     def plain(self) -> Plain:
         """Return the explanation as an object of JSON."""
         remedies = [
-            {
-                "kind": one.kind,
-                "events": [encode_event(event) for event in one.events],
-                "text": one.text,
-                "expected_us": one.expected_us,
-                "stopped": list(one.stopped),
-            }
+            keyed(one, "kind", "events", "text", "expected_us")
+            | {"events": list(map(encode_event, one.events)), "stopped": list(one.stopped)}
             for one in self.remedies
         ]
-        influences = [
-            {"kind": influence.kind, "text": influence.text, "factor": round(influence.factor, 4)}
-            for influence in self.influences
-        ]
+        influences = [asdict(one) | {"factor": round(one.factor, 4)} for one in self.influences]
         return {
             "job": self.job,
             "assignment": None if self.assignment is None else self.assignment.plain(),

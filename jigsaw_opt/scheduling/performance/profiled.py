@@ -185,8 +185,6 @@ class Profiled(ByIterations):
 def profiled(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Profiled:
     """Read the models of the instance document `source`."""
     if source is None:
-        raise missing_option(
-            "performance",
-            f"performance 'profiled' needs an instance with models: as {argument('cluster')}, or profiled:FILE",
-        )
+        message = f"performance 'profiled' needs an instance with models: as {argument('cluster')}, or profiled:FILE"
+        raise missing_option("performance", message)
     return Profiled(cluster, load_instance(source).models)

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, field
 from typing import NamedTuple
 
 from jigsaw_opt.problem.rules.report import Place, Report
-from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, listed, number, rows, whole
+from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, keyed, listed, number, rows, whole
 
 __all__ = ["JobRecord", "Loss", "RoundRecord", "ServerUse", "SimulationOutcome", "Stint"]
 
@@ -36,14 +36,7 @@ class JobRecord:
 
     def plain(self) -> Plain:
         """Return a job that ended, without what follows from the job itself."""
-        return {
-            "job": self.index,
-            "start_us": self.start_us,
-            "finish_us": self.finish_us,
-            "gpu_us": self.gpu_us,
-            "restarts": self.restarts,
-            "crowd": self.crowd,
-        }
+        return {"job": self.index, **keyed(self, "start_us", "finish_us", "gpu_us", "restarts", "crowd")}
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:

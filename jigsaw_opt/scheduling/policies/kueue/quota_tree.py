@@ -91,13 +91,6 @@ class UsageNode:
         if self.parent is not None and beyond > 0:
             self.parent.remove(flavor, min(gpus, beyond))
 
-    def leaves(self) -> Iterator[UsageNode]:
-        """Yield the ClusterQueues in it, or itself where it is one."""
-        if not self.children:
-            yield self
-        for child in self.children:
-            yield from child.leaves()
-
     def height(self) -> int:
         """Return the distance to the furthest leaf."""
         return max((1 + child.height() for child in self.children), default=0)

@@ -186,10 +186,7 @@ class BackfillScheduler:
     def state(self) -> Plain:
         """Return the estimates and reservations."""
         return {
-            "runs": [
-                {"job": index, "start_us": run.start_us, "estimate_us": run.estimate_us, "user": run.user}
-                for index, run in self.runs.items()
-            ],
+            "runs": [{"job": index, **run._asdict()} for index, run in self.runs.items()],
             "lengths": [{"user": user, "last": last} for user, last in self.lengths.items()],
             "reserved": [[index, *one] for index, one in self.reserved.items()],
         }
