@@ -17,8 +17,8 @@ from jigsaw_opt.planning.partition import Level, Partition, partition
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
 from jigsaw_opt.planning.pipeline.partition_costs import costs_of
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
+from jigsaw_opt.planning.pipeline.search import add_pipeline
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
-from jigsaw_opt.planning.pipeline.together import add_pipeline
 from jigsaw_opt.problem import Instance, Plan, Segment, StaircaseDepth
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve

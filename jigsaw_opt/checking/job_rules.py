@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from jigsaw_opt.checking.depth import depth
 from jigsaw_opt.checking.document import contents
 from jigsaw_opt.checking.jobs import CheckedJob
-from jigsaw_opt.checking.lanes import overlaps
 from jigsaw_opt.checking.power import power
 from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob, task_graph_violations
-from jigsaw_opt.checking.timing import timing, wrap
+from jigsaw_opt.checking.timing import overlaps, timing, wrap
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
 

@@ -12,7 +12,7 @@ from jigsaw_opt.problem import Instance, Iteration, JobPlan, Model, Phase, Plan
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.plan import Execution, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import plain
-from jigsaw_opt.problem.rules.layers import check_layers
+from jigsaw_opt.problem.rules.model import check_layers
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.rules.structure import structure
 from jigsaw_opt.text import json_text

@@ -14,10 +14,9 @@ from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.rules.instance import check_instance
 from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.rules.model import check_model
-from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.problem.rules.report import Repeats, Report, report_oddities
 from jigsaw_opt.problem.rules.schemas import shipped
 from jigsaw_opt.problem.rules.structure import compiled, structure
-from jigsaw_opt.problem.rules.unchecked import Repeats, report_oddities
 from jigsaw_opt.problem.task_graph import (
     Edge,
     MemoryInterval,

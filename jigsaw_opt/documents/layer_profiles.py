@@ -11,7 +11,7 @@ from jigsaw_opt.documents.recognising import expecting, likely_form
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.rules.layers import check_layers
+from jigsaw_opt.problem.rules.model import check_layers
 from jigsaw_opt.problem.rules.report import Report, quoted
 from jigsaw_opt.problem.rules.structure import structure
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from jigsaw_opt.documents.file_bytes import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
 from jigsaw_opt.errors import InvalidInputError, Problem
-from jigsaw_opt.problem.rules.report import Report, quoted
-from jigsaw_opt.problem.rules.unchecked import Repeats, report_oddities
+from jigsaw_opt.problem.rules.report import Repeats, Report, quoted, report_oddities
 
 __all__ = ["checked", "collection_paused", "parse", "parsed"]
 

@@ -45,8 +45,8 @@ from jigsaw_opt.executor.replay.records import (  # noqa: E402
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun  # noqa: E402
 from jigsaw_opt.planning.fill import fill  # noqa: E402
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout  # noqa: E402
+from jigsaw_opt.planning.pipeline.search import add_pipeline  # noqa: E402
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem  # noqa: E402
-from jigsaw_opt.planning.pipeline.together import add_pipeline  # noqa: E402
 from jigsaw_opt.planning.pipeline.torch_csv import torch_schedules  # noqa: E402
 from jigsaw_opt.problem import Instance, Plan  # noqa: E402
 from jigsaw_opt.problem.measured.replay import JobCycle, Replay  # noqa: E402

@@ -49,13 +49,12 @@ from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun  # noqa:
 from jigsaw_opt.executor.run_plan import run_plan  # noqa: E402
 from jigsaw_opt.instances.catalogue import load  # noqa: E402
 from jigsaw_opt.planning.partition.costs import Level  # noqa: E402
-from jigsaw_opt.planning.partition.document import decode_partition, partition_tree  # noqa: E402
-from jigsaw_opt.planning.partition.result import OuterStage, Partition, Stage  # noqa: E402
+from jigsaw_opt.planning.partition.result import OuterStage, Partition, Stage, decode_partition, partition_tree  # noqa: E402  # noqa: E402
 from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, asynchronous  # noqa: E402
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout  # noqa: E402
 from jigsaw_opt.planning.pipeline.schedule import schedule_of  # noqa: E402
+from jigsaw_opt.planning.pipeline.search import add_pipeline  # noqa: E402
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem  # noqa: E402
-from jigsaw_opt.planning.pipeline.together import add_pipeline  # noqa: E402
 from jigsaw_opt.planning.pipeline.torch_csv import planned_times, torch_schedule  # noqa: E402
 from jigsaw_opt.problem.measured.replay import KindError, Replay  # noqa: E402
 from jigsaw_opt.problem.task_graph import TaskGraphJob  # noqa: E402

@@ -16,7 +16,7 @@ pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'ji
 pytest.importorskip("ortools", reason="pip install 'jigsaw-opt[ortools]'")
 
 from jigsaw_opt.documents import load_instance, load_plan, load_replay, read_layers
-from jigsaw_opt.planning.partition.document import decode_partition
+from jigsaw_opt.planning.partition.result import decode_partition
 from jigsaw_opt.planning.pipeline.recognising import pipeline_of
 from tests.pages import section
 

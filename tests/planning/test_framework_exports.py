@@ -26,9 +26,8 @@ from jigsaw_opt.documents.readers.chakra.trace import (
 )
 from jigsaw_opt.instances import load
 from jigsaw_opt.planning.chakra import ChakraTraces, chakra_traces
-from jigsaw_opt.planning.pipeline.megatron import megatron_layout
+from jigsaw_opt.planning.pipeline.model_parts import megatron_layout, torchtitan_configuration, torchtitan_names
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
-from jigsaw_opt.planning.pipeline.torchtitan import torchtitan_configuration, torchtitan_names
 from jigsaw_opt.problem import Cluster, Instance, Plan, Server, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.solvers.solve import solve

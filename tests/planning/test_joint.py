@@ -19,7 +19,7 @@ from jigsaw_opt.planning.joint.cut_search import LimitsLeft, search_cuts
 from jigsaw_opt.planning.joint.list_schedule import list_schedule, rules_of
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, positions_of, stage_table
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
-from jigsaw_opt.planning.partition.document import decode_partition, partition_tree
+from jigsaw_opt.planning.partition.result import decode_partition, partition_tree
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.partition_costs import costs_of as pipeline_costs
 from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes, schedule_of

@@ -13,8 +13,8 @@ import pytest
 from jigsaw_opt.documents.readers import read_layer_graph
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.partition import Level, Partition, Variant, partition
-from jigsaw_opt.planning.partition.document import decode_partition, partition_tree
 from jigsaw_opt.planning.partition.prefixes import prefixes_of
+from jigsaw_opt.planning.partition.result import decode_partition, partition_tree
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer
 
 

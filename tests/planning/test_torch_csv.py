@@ -16,8 +16,8 @@ from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
 from jigsaw_opt.planning.pipeline.recognising import layout_of, pipeline_of
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
+from jigsaw_opt.planning.pipeline.search import add_pipeline
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
-from jigsaw_opt.planning.pipeline.together import add_pipeline
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH, CsvFormat, TorchSchedule, torch_schedule
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.solvers.options import Options

@@ -10,12 +10,12 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.problem import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob, TaskGraphTransfer
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
-from jigsaw_opt.solvers.activities.contraction import contracted, with_delays
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.orders.annealing import AnnealedOrder, OrderSearch
 from jigsaw_opt.solvers.activities.placing import placements
+from jigsaw_opt.solvers.activities.ranks import contracted, with_delays
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timetables import timetable_of
 from jigsaw_opt.solvers.engines import compiled

@@ -11,7 +11,7 @@ import pytest
 from references.muri_groups import read
 
 from jigsaw_opt.formulations.interleave import Group, StagedJob, Timing, normalised_throughput
-from jigsaw_opt.solvers.allocation import set_packing
+from jigsaw_opt.solvers.allocation import interleave
 from jigsaw_opt.solvers.allocation.interleave import Grouping, group_jobs, throughput_bound
 from tests.refusals import misuse
 
@@ -78,8 +78,8 @@ def test_columns_that_pay_lead_to_the_same_optimum_and_bound(monkeypatch: pytest
     jobs = random_jobs(7, 16, 9)
     gpus = -(-sum(job.gpus for job in jobs) // 3)
     whole, relaxed = group_jobs(jobs, gpus, "exact"), throughput_bound(jobs, gpus)
-    monkeypatch.setattr(set_packing, "_FEW", 5)
-    monkeypatch.setattr(set_packing, "_MORE", 3)
+    monkeypatch.setattr(interleave, "_FEW", 5)
+    monkeypatch.setattr(interleave, "_MORE", 3)
     few = group_jobs(jobs, gpus, "exact")
     assert few.value == pytest.approx(whole.value)
     assert few.bound == pytest.approx(whole.bound)
@@ -88,8 +88,8 @@ def test_columns_that_pay_lead_to_the_same_optimum_and_bound(monkeypatch: pytest
 
 
 def test_first_columns_that_hold_too_little_still_lead_to_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(set_packing, "_FEW", 1)
-    monkeypatch.setattr(set_packing, "_MORE", 1)
+    monkeypatch.setattr(interleave, "_FEW", 1)
+    monkeypatch.setattr(interleave, "_MORE", 1)
     for seed in range(8):
         jobs = random_jobs(seed, 6, 6)
         gpus = -(-sum(job.gpus for job in jobs) // 2)

@@ -13,7 +13,7 @@ from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import Instance, Plan, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.assignments.assignment import AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Layout, demands, shapes
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.greedy import greedy_timetable, order_insertion

@@ -15,7 +15,7 @@ from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers.assignments import assignment_table
+from jigsaw_opt.solvers.assignments import assignment
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements, timetables
@@ -123,7 +123,7 @@ def test_same_seed_and_work_give_the_same_plan(horizon: Horizon, objective: Obje
 def test_assignments_that_are_forgotten_make_no_other_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = load("server/tight-memory")
     remembered = searched(instance, 0.06)
-    monkeypatch.setattr(assignment_table, "_MOST_REMEMBERED", 1)
+    monkeypatch.setattr(assignment, "_MOST_REMEMBERED", 1)
     forgotten = searched(instance, 0.06)
     assert remembered.plan is not None and forgotten.plan is not None
     assert remembered.plan.jobs == forgotten.plan.jobs

@@ -114,7 +114,7 @@ def _partition_and_parts(
 ) -> tuple[Partition, ModelParts]:
     from jigsaw_opt.documents import read_layers
     from jigsaw_opt.documents.file_bytes import read_text
-    from jigsaw_opt.planning.partition.document import decode_partition
+    from jigsaw_opt.planning.partition.result import decode_partition
     from jigsaw_opt.planning.pipeline.model_parts import model_parts
     from jigsaw_opt.problem.task_graph import TaskGraphJob
 

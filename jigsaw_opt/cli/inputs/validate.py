@@ -58,7 +58,7 @@ def _load(path: Path) -> None:
 
     data = read_text(path)
     if stated_kind(data) == "partition":
-        from jigsaw_opt.planning.partition.document import decode_partition
+        from jigsaw_opt.planning.partition.result import decode_partition
 
         decode_partition(data, str(path))
     else:

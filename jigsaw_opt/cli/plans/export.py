@@ -194,8 +194,8 @@ def _tell_recomputed(stages: Sequence[int], whole: int, framework: str) -> None:
 
 def _torchtitan(arguments: argparse.Namespace) -> bytes:
     """Return the configuration, when the schedule's file beside it is written."""
+    from jigsaw_opt.planning.pipeline.model_parts import KNOWN_TORCHTITAN, torchtitan_configuration, torchtitan_names
     from jigsaw_opt.planning.pipeline.torch_csv import torch_schedule
-    from jigsaw_opt.planning.pipeline.torchtitan import KNOWN_TORCHTITAN, torchtitan_configuration, torchtitan_names
 
     if arguments.output is None or arguments.output.suffix in ("", ".csv"):
         raise missing_option("-o", "torchtitan writes a configuration, and a schedule beside it: give -o FILE.toml")
@@ -218,7 +218,7 @@ def _torchtitan(arguments: argparse.Namespace) -> bytes:
 def _megatron_layout(arguments: argparse.Namespace) -> bytes:
     from shlex import quote
 
-    from jigsaw_opt.planning.pipeline.megatron import MEGATRON_RECOMPUTES, megatron_layout
+    from jigsaw_opt.planning.pipeline.model_parts import MEGATRON_RECOMPUTES, megatron_layout
     from jigsaw_opt.planning.pipeline.recognising import pipeline_of, recomputed_stages
     from jigsaw_opt.problem.task_graph import TaskGraphJob
 

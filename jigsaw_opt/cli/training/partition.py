@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the profile, cut it, print and write the stages."""
     from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.planning.partition import partition
-    from jigsaw_opt.planning.partition.document import partition_tree
+    from jigsaw_opt.planning.partition.result import partition_tree
 
     require_output(arguments.output, arguments.profile)
     data = read_text(arguments.profile)

@@ -152,7 +152,7 @@ def _require_job(arguments: argparse.Namespace) -> None:
 def _partition(arguments: argparse.Namespace) -> Partition | None:
     """Return the partition, where one is given; no costs beside it."""
     from jigsaw_opt.documents.file_bytes import read_text
-    from jigsaw_opt.planning.partition.document import decode_partition
+    from jigsaw_opt.planning.partition.result import decode_partition
 
     given = [option_of(name) for name in LISTS if getattr(arguments, name) is not None]
     if arguments.partition is None:
@@ -229,7 +229,7 @@ def _run_synchronous(arguments: argparse.Namespace, partition: Partition | None)
 def _run_into(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int:
     from jigsaw_opt.documents import save_instance
     from jigsaw_opt.instances.sources import instance_from
-    from jigsaw_opt.planning.pipeline.together import add_pipeline
+    from jigsaw_opt.planning.pipeline.search import add_pipeline
 
     instance = add_pipeline(
         instance_from(arguments.into),

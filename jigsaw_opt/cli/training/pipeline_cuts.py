@@ -105,7 +105,7 @@ def run_cuts(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.planning.joint import plan_pipeline
     from jigsaw_opt.planning.joint.comparison import partition_of, step_range_us
-    from jigsaw_opt.planning.partition.document import partition_tree
+    from jigsaw_opt.planning.partition.result import partition_tree
     from jigsaw_opt.solvers.stop import interruptible
 
     require_output(arguments.cuts, arguments.partition, arguments.output, arguments.plan)

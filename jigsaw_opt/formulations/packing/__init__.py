@@ -13,10 +13,9 @@ from jigsaw_opt.formulations.packing.coscheduling import (
     references_us,
     site,
 )
-from jigsaw_opt.formulations.packing.levels import cheapest_levels, with_cheapest_levels
 from jigsaw_opt.formulations.packing.master import Column, CoscheduledClasses, Master, Rates, ServerPattern, column
 from jigsaw_opt.formulations.packing.pricing import Priced, Prices, Pricing, Valued
-from jigsaw_opt.formulations.packing.rate_relaxation import rate_relaxation
+from jigsaw_opt.formulations.packing.rate_relaxation import cheapest_levels, rate_relaxation, with_cheapest_levels
 
 __all__ = [
     "Column",

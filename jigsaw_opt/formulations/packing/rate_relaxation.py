@@ -1,4 +1,4 @@
-"""The rate relaxation of packing: jobs in any shares of any GPUs, as long as nothing is used for more than its time.
+"""The rate relaxation of packing, jobs in any shares of any GPUs, and the levels that keep GPUs busy least.
 
 With classes of jobs ``c``, steps ``k`` of a class's value and types of servers ``t``, where progress ``y_ct`` of class
 ``c`` on type ``t`` takes what `Needs` says of an iteration for each ``tau_c`` of progress::
@@ -17,15 +17,18 @@ one iteration at a time, each GPU and each link does one operation at a time, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
 from jigsaw_opt.formulations.packing.coscheduling import JobKind, Needs, kinds, needs, references_us
 from jigsaw_opt.formulations.packing.master import Master
+from jigsaw_opt.problem.compiled.operations import OperationGraph
+from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.packing import PackingProblem
 
-__all__ = ["rate_relaxation"]
+__all__ = ["cheapest_levels", "rate_relaxation", "with_cheapest_levels"]
 
 
 class _Flow(NamedTuple):
@@ -96,3 +99,46 @@ def _flow(
     jobs = own.iteration_us / unit
     links = float(own.servers * own.links_us / unit)
     return _Flow(number, on, jobs, float(own.work_us / unit), links, jobs * own.state_bytes / 1e9)
+
+
+def cheapest_levels(job: OperationGraph, cost: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the levels of the slots, ascending, of least total cost that a free rule allows in every iteration alike.
+
+    As many slots as the rule asks for are at the last level. The levels of the others add up to the rest of the
+    least total of an iteration, rounded up; which levels these are is a knapsack problem, solved exactly.
+
+    None where no levels add up to the least total.
+
+    `cost`: cost of a block by level (index ``level - 1``), which never falls.
+    """
+    covering = job.rule.min_contributors
+    others = job.slots - covering
+    # What the other slots must add to those at the last level, which cover every bucket.
+    missing = ceil_div(job.rule.min_total, job.iterations) - covering * job.levels
+    if missing > others * job.levels:
+        return None
+    # best[total] = least cost of the slots so far whose levels add up to `total`, or to `missing` and more.
+    best: list[tuple[int, tuple[int, ...]] | None] = [(0, ()), *[None] * max(0, missing)]
+    for _ in range(others):
+        following: list[tuple[int, tuple[int, ...]] | None] = [None] * len(best)
+        for total, found in enumerate(best):
+            if found is None:
+                continue
+            for level in range(1, job.levels + 1):
+                reached = min(total + level, len(best) - 1)
+                value = (found[0] + cost[level - 1], (*found[1], level))
+                following[reached] = min(value, following[reached] or value)
+        best = following
+    last = best[-1]
+    return None if last is None else tuple(sorted((*last[1], *[job.levels] * covering)))
+
+
+def with_cheapest_levels(job: OperationGraph, gpu_type: str) -> OperationGraph:
+    """Fix the levels of a job with a free rule without balance to those that keep GPUs busy least.
+
+    The job with these levels in every iteration; the job as it is under another rule.
+    """
+    if job.rule.multiset is not None or job.rule.balance is not None:
+        return job
+    levels = cheapest_levels(job, job.blocks[0].duration_us[gpu_type])
+    return job if levels is None else replace(job, rule=replace(job.rule, multiset=levels))

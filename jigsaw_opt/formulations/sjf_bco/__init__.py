@@ -15,8 +15,7 @@ from jigsaw_opt.formulations.sjf_bco.batch import (
     sharing,
     speed,
 )
-from jigsaw_opt.formulations.sjf_bco.chains import ExchangeChain, conflict_free, step
-from jigsaw_opt.formulations.sjf_bco.program import ScheduleChoice, build
+from jigsaw_opt.formulations.sjf_bco.program import ExchangeChain, ScheduleChoice, build, conflict_free, step
 from jigsaw_opt.formulations.sjf_bco.schedule import BatchProgress, BatchSchedule, completion
 
 __all__ = [

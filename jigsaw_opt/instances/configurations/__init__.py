@@ -15,8 +15,7 @@ from jigsaw_opt.instances.architectures import Unit
 from jigsaw_opt.instances.configurations.blocks import USUAL_TOKENS, frozen_parameters, units_of
 from jigsaw_opt.instances.configurations.defaults import DEFAULTS
 from jigsaw_opt.instances.configurations.describing import ModelType
-from jigsaw_opt.instances.configurations.fields import Fields
-from jigsaw_opt.instances.configurations.keys import refuse_others, unread
+from jigsaw_opt.instances.configurations.fields import Fields, refuse_others, unread
 from jigsaw_opt.instances.configurations.model_types import MODEL_TYPES
 from jigsaw_opt.instances.gpus import GpuType
 from jigsaw_opt.instances.profiles import estimate, estimate_layers

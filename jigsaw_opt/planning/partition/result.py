@@ -1,18 +1,23 @@
-"""The partition of a model: its stages, and what bounds their throughput."""
+"""The partition of a model: its stages, what bounds their throughput, and its document `jigsaw-partition/1`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import ceil, inf, prod
+from typing import Any
 
+from jigsaw_opt.documents.parsing import parsed
+from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.partition.costs import Level, Variant
 from jigsaw_opt.planning.partition.dynamic import LevelStage, LevelTable, partition_levels, time_of_stages
 from jigsaw_opt.planning.partition.prefixes import Prefixes, prefixes_of
 from jigsaw_opt.problem.measured.layers import LayerGraph, input_bytes_of
+from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.problem.rules.structure import structure
 
-__all__ = ["OuterStage", "Partition", "Stage", "partition"]
+__all__ = ["OuterStage", "Partition", "Stage", "decode_partition", "partition", "partition_tree"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,3 +242,35 @@ def _data_parallel(prefixes: Prefixes, levels: Sequence[Level], variant: Variant
             time = (time + gradients) / level.machines
         inside = level.machines
     return time
+
+
+Json = dict[str, Any]
+
+
+def partition_tree(partition: Partition) -> Json:
+    """Return the document of a partition, as what JSON is made of."""
+    return {"format": "jigsaw-partition/1", **asdict(partition)}
+
+
+def decode_partition(data: bytes | str, source: str = "$") -> Partition:
+    """Read a partition document."""
+    with expecting(data, source, "partition"):
+        tree = parsed(data, source, _check)
+    return Partition(
+        tree["variant"],
+        tree["activations"],
+        tuple(Level(**level) for level in tree["levels"]),
+        tree["time_s"],
+        tree["data_parallel_s"],
+        tree["single_worker_s"],
+        tuple(Stage(**{**stage, "nodes": tuple(stage["nodes"])}) for stage in tree["stages"]),
+        tuple(OuterStage(**{**stage, "stages": tuple(stage["stages"])}) for stage in tree["outer"]),
+        tree["noam"],
+        tree["prefixes"],
+        tree.get("latency_us", 0),
+        None if (ends := tree.get("time_range_s")) is None else (ends[0], ends[1]),
+    )
+
+
+def _check(tree: Json, report: Report) -> None:
+    structure("partition")(tree, "$", report)

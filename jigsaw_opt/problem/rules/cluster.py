@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from jigsaw_opt.problem.rules.report import Place, Report, quoted
-from jigsaw_opt.problem.rules.unchecked import Names, all_names, check_unique, dict_at, list_at, names_of
+from jigsaw_opt.problem.rules.report import (
+    Names,
+    Place,
+    Report,
+    all_names,
+    check_unique,
+    dict_at,
+    list_at,
+    names_of,
+    quoted,
+)
 
 __all__ = ["check_cluster"]
 

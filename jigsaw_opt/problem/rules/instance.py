@@ -10,9 +10,8 @@ from typing import Any
 
 from jigsaw_opt.problem.rules.cluster import check_cluster
 from jigsaw_opt.problem.rules.model import check_model
-from jigsaw_opt.problem.rules.report import Place, Report, quoted
+from jigsaw_opt.problem.rules.report import Place, Report, check_unique, dict_at, list_at, names_of, quoted
 from jigsaw_opt.problem.rules.task_graph import check_task_graph
-from jigsaw_opt.problem.rules.unchecked import check_unique, dict_at, list_at, names_of
 
 __all__ = ["check_instance"]
 

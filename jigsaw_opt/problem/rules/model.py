@@ -1,14 +1,16 @@
-"""Rules for a model that the schema cannot state (specification: models)."""
+"""Rules for a model and for a layer profile that the schema cannot state (specification: models)."""
 
 from __future__ import annotations
 
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
-from jigsaw_opt.problem.rules.report import Place, Report, quoted
-from jigsaw_opt.problem.rules.unchecked import check_unique, dict_at, list_at, names_of
+from jigsaw_opt.problem.measured.layers import parts_of
+from jigsaw_opt.problem.rules.report import Place, Report, check_unique, dict_at, list_at, names_of, quoted
 
-__all__ = ["check_model"]
+__all__ = ["check_layers", "check_model"]
+
 
 Json = dict[str, Any]
 
@@ -61,3 +63,64 @@ def _check_times(segments: list[Any], place: Place, report: Report) -> None:
             report.add(
                 place, f"the forward times on {quoted(gpu_type)} add up to 0; at least 1 is needed", code="out-of-range"
             )
+
+
+def check_layers(tree: dict[str, Any], place: Place, report: Report) -> None:
+    """Report what is wrong with layers and edges besides their structure, which may be broken."""
+    layers = list_at(tree, "layers")
+    check_unique(names_of(layers, (place, "layers")), report)
+    times = [_check_layer_times(layer, ((place, "layers"), at), report) for at, layer in enumerate(layers)]
+    if times and times == [0] * len(times):
+        report.add((place, "layers"), "the forward times add up to 0; at least 1 is needed", code="out-of-range")
+    if layers and tree.get("edges") is not None:
+        _check_edges(list_at(tree, "edges"), len(layers), (place, "edges"), report)
+
+
+def _check_layer_times(layer: Any, place: Place, report: Report) -> Any:
+    """Report a part of the backward pass that is longer than all of it, and times outside of their range.
+
+    Return the time of the forward pass.
+    """
+    if not isinstance(layer, dict):
+        return None
+    for key in ("forward", "backward"):
+        time, ends = layer.get(f"{key}_us"), list_at(layer, f"{key}_range_us")
+        known = len(ends) == 2 and all(type(one) is int for one in (time, *ends))
+        if known and sorted((ends[0], time, ends[1])) != [ends[0], time, ends[1]]:
+            told = f"must hold {key}_us, which is {time}; is from {ends[0]} to {ends[1]}"
+            report.add((place, f"{key}_range_us"), told, code="contradiction")
+    whole, part = layer.get("backward_us"), layer.get("weight_us")
+    if type(whole) is int and type(part) is int and part > whole:
+        report.add(
+            (place, "weight_us"), f"must be at most backward_us, which is {whole}; is {part}", code="out-of-range"
+        )
+    return layer.get("forward_us")
+
+
+def _check_edges(edges: list[Any], layers: int, place: Place, report: Report) -> None:
+    """Report edges that do not join two layers each, once, that form a cycle, or that do not join all."""
+    before: dict[int, set[int]] = {}
+    joined: list[tuple[int, int]] = []
+    for at, edge in enumerate(edges):
+        ends = edge if isinstance(edge, list | tuple) else ()
+        if len(ends) != 2 or any(type(end) is not int or end < 0 for end in ends):
+            continue  # which the schema has told
+        tail, head = ends
+        for side, end in enumerate(ends):
+            if end >= layers:
+                report.add(
+                    ((place, at), side),
+                    f"no layer has the number {end}; there are {layers}, from 0",
+                    code="unknown-name",
+                )
+        if tail in before.setdefault(head, set()):
+            report.add((place, at), f"duplicate edge from {tail} to {head}", code="duplicate-name")
+        before[head].add(tail)
+        joined += [(tail, head)] if max(ends) < layers else []
+    if len(joined) == len(edges) and len(parts := parts_of(layers, joined)) > 1:
+        wrong = f"the layers are in {len(parts)} parts that no edge joins, as numbers {parts[0][0]} and {parts[1][0]}"
+        report.add(place, wrong, "each part is a model of its own", code="unsupported")
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        report.add(place, f"there is a cycle: {', '.join(map(str, error.args[1]))}", code="cycle")

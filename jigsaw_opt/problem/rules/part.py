@@ -11,10 +11,9 @@ from jigsaw_opt.problem.rules.cluster import check_cluster
 from jigsaw_opt.problem.rules.instance import check_instance
 from jigsaw_opt.problem.rules.keyed import Keyed
 from jigsaw_opt.problem.rules.model import check_model
-from jigsaw_opt.problem.rules.report import Place, Report, quoted
+from jigsaw_opt.problem.rules.report import Place, Report, quoted, report_oddities
 from jigsaw_opt.problem.rules.structure import structure_of_part
 from jigsaw_opt.problem.rules.task_graph import check_task_graph
-from jigsaw_opt.problem.rules.unchecked import report_oddities
 
 __all__ = ["CheckedPart"]
 

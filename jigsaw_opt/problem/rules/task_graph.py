@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jigsaw_opt.problem.rules.report import Place, Report, quoted
-from jigsaw_opt.problem.rules.unchecked import Names, all_names, check_unique, list_at, names_of
+from jigsaw_opt.problem.rules.report import Names, Place, Report, all_names, check_unique, list_at, names_of, quoted
 
 __all__ = ["check_task_graph"]
 

@@ -13,13 +13,12 @@ from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable, lateness_us, objective_of_ends
-from jigsaw_opt.solvers.activities.contraction import in_order
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, network_of
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.modulo import ModuloScheduler
 from jigsaw_opt.solvers.activities.placing import SlotPlacement, complete, placements
 from jigsaw_opt.solvers.activities.presence import job_orders, ordered
-from jigsaw_opt.solvers.activities.ranks import Ranks, Rule
+from jigsaw_opt.solvers.activities.ranks import Ranks, Rule, in_order
 from jigsaw_opt.solvers.activities.repeating import repeated, repeated_as_it_is
 from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing
 from jigsaw_opt.solvers.activities.timetables import timetable_of

@@ -1,15 +1,19 @@
-"""Placed jobs: all that timing needs to know once every worker has its GPU."""
+"""Placed jobs: their levels, durations and channels, computed once and cached, once every worker has its GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from jigsaw_opt.problem.compiled.operations import OperationGraph
-from jigsaw_opt.solvers.assignments.layout import Demand, Layout
-from jigsaw_opt.solvers.assignments.levels import LevelPlan, mean_slot_us
+from jigsaw_opt.problem.clock import checking_deadline
+from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.solvers.assignments.layout import Demand, Layout, exchange_us, iteration_us, mean_us
+from jigsaw_opt.solvers.assignments.levels import LevelPlan, Levels, level_plan, mean_slot_us
+from jigsaw_opt.solvers.assignments.placement import Placement, level_caps, resident
 
-__all__ = ["Assignment", "loads_us"]
+__all__ = ["Assignment", "AssignmentTable", "loads_us"]
 
 
 @dataclass(slots=True, eq=False)
@@ -51,3 +55,113 @@ def loads_us(
     if plan.fixed or min(caps) < demand.job.levels:
         return mean_slot_us(plan, caps, tables)
     return [demand.slot_us[layout.type_of[gpu]] // demand.job.iterations for gpu in gpus]
+
+
+_MOST_REMEMBERED = 10_000
+"""Assignments that are cached: on small clusters the same ones come repeatedly; on large ones they take some megabytes
+and hardly recur."""
+
+
+class AssignmentTable:
+    """Levels, durations and channels of jobs on GPUs, each computed once."""
+
+    def __init__(self, operations: Operations, layout: Layout, demands: Sequence[Demand]) -> None:
+        self.operations, self.layout, self.demands = operations, layout, demands
+        self._channels: dict[tuple[str | None, tuple[int, ...]], Channel | None] = {}
+        self._levels: dict[tuple[int, tuple[int, ...]], LevelPlan | None] = {}
+        self._exchange: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
+        self._lengths: dict[tuple[object, ...], int] = {}
+        self._assignments: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], Assignment | None] = {}
+
+    def channel(self, job: OperationGraph, gpus: Sequence[int]) -> Channel | None:
+        """Return the channel of a job on GPUs, or None where no route joins some two of them."""
+        server_of = self.layout.server_of
+        key = job.route_policy, tuple(sorted([server_of[gpu] for gpu in gpus]))
+        if key not in self._channels:
+            self._channels[key] = self.layout.channel(job, gpus)
+        return self._channels[key]
+
+    def levels(self, demand: Demand, caps: Sequence[int]) -> LevelPlan | None:
+        """Return the levels of a job under caps, None where there are none."""
+        key = (id(demand), tuple(caps))
+        if key not in self._levels:
+            self._levels[key] = level_plan(demand.job, demand.rows, caps) if min(caps) > 0 else None
+        return self._levels[key]
+
+    def tables(self, job: OperationGraph, gpus: Sequence[int]) -> list[tuple[int, ...]]:
+        """Return the duration of a block of a job by slot and level, in microseconds."""
+        type_of = self.layout.type_of
+        return [block.duration_us[type_of[gpu]] for block, gpu in zip(job.blocks, gpus, strict=True)]
+
+    def caps(self, places: Placement) -> list[list[int]]:
+        """Return the deepest level of each slot that memory admits, by job, given the GPUs of all jobs."""
+        state = resident(self.layout, self.demands, places)
+        jobs = zip(self.demands, places, strict=True)
+        return [level_caps(self.layout, demand, gpus, state) for demand, gpus in jobs]
+
+    def assignment(self, index: int, demand: Demand, gpus: Sequence[int], caps: Sequence[int]) -> Assignment | None:
+        """Return a job on GPUs with levels under caps; None where there are none, or no path joins the GPUs."""
+        key = (index, id(demand), tuple(gpus), tuple(caps))
+        if key not in self._assignments:
+            if len(self._assignments) >= _MOST_REMEMBERED:
+                self._assignments.clear()
+            plan = self.levels(demand, caps)
+            self._assignments[key] = None if plan is None else self.placed(index, gpus, plan, caps, demand)
+        return self._assignments[key]
+
+    def placed(
+        self, index: int, gpus: Sequence[int], plan: LevelPlan, caps: Sequence[int], demand: Demand | None = None
+    ) -> Assignment | None:
+        """Return a job on GPUs with given levels; None where no path joins the GPUs.
+
+        `demand`: demand that the levels come from; by default that of the job.
+        """
+        job, demand = self.operations.jobs[index], demand or self.demands[index]
+        channel = self.channel(job, gpus)
+        if channel is None:
+            return None
+        tables = self.tables(job, gpus)
+        exchange = [self.exchange(demand, row, channel) for row in plan.rows]
+        return Assignment(
+            demand=demand,
+            job=job,
+            gpus=list(gpus),
+            tables=tables,
+            links=channel.links,
+            plan=plan,
+            caps=None if min(caps) >= job.levels else list(caps),
+            exchange=exchange,
+            slot_us=loads_us(self.layout, demand, gpus, plan, caps, tables),
+            iteration_us=mean_us(plan.rows, exchange, partial(self.iteration_us, demand, tables)),
+        )
+
+    def exchange(self, demand: Demand, row: Levels, channel: Channel) -> tuple[int, ...]:
+        """Return the durations of the transfers of an iteration, by bucket, in microseconds."""
+        key = (id(demand), tuple(sorted(row)), channel.rate, channel.latency_us)
+        if key not in self._exchange:
+            self._exchange[key] = exchange_us(demand.job, row, channel)
+        return self._exchange[key]
+
+    def iteration_us(
+        self, demand: Demand, tables: Sequence[Sequence[int]], row: Levels, exchange: Sequence[int]
+    ) -> int:
+        """Return the length of an iteration without contention, in microseconds.
+
+        `tables`: duration of a block by slot and level, in microseconds. `exchange`: durations of its transfers by
+        bucket, in microseconds.
+        """
+        levels = tuple(sorted(row, reverse=True))
+        key = (id(demand), levels, exchange, tuple(sorted(map(id, tables))))
+        if key not in self._lengths:
+            self._lengths[key] = iteration_us(tables, levels, exchange)
+        return self._lengths[key]
+
+    def all_placed(self, placement: Placement) -> list[Assignment] | None:
+        """Return all jobs on their GPUs; None where memory admits no levels for one, or no path joins its GPUs."""
+        found: list[Assignment] = []
+        for index, own in enumerate(checking_deadline(self.caps(placement))):
+            assignment = self.assignment(index, self.demands[index], placement[index], own)
+            if assignment is None:
+                return None
+            found.append(assignment)
+        return found

@@ -13,8 +13,7 @@ from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.compiled.operations import MOST_OPERATIONS, Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.activities.heuristic import task_graph_timetables, timetables_in_time
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.assignments.assignment import Assignment, AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Demand, Layout, demands
 from jigsaw_opt.solvers.assignments.placement import balanced, exact, packed
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome

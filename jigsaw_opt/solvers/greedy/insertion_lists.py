@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Routes
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
-from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.assignments.assignment import AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Demand, Layout, exchange_us
 from jigsaw_opt.solvers.assignments.levels import level_plan
 from jigsaw_opt.solvers.engines.magnitude import infinity

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from jigsaw_opt.problem.clock import check_deadline, halting
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble
-from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.assignments.assignment import AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Demand
 from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers
 from jigsaw_opt.solvers.engines.magnitude import infinity, orders_fit

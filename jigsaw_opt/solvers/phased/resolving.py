@@ -27,8 +27,7 @@ from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, 
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.result import ends_us, objective_at, phased_result, value_of
-from jigsaw_opt.solvers.phased.sharing import Sharing
-from jigsaw_opt.solvers.phased.shelves import Place, cyclic_part, placed_shelves
+from jigsaw_opt.solvers.phased.shelves import Place, Sharing, cyclic_part, placed_shelves
 from jigsaw_opt.solvers.phased.solver import PHASED, phased_bound, solve_phased
 from jigsaw_opt.solvers.phased.timer import UntimedError
 from jigsaw_opt.solvers.registry import require_taken

@@ -1,21 +1,23 @@
-"""Which jobs are on the GPUs at the same time, where they are, and which of them share anything."""
+"""Which jobs are on the GPUs at the same time, where they are, which share anything, and where others may go."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 
-from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.cluster import Channel, Routes
 from jigsaw_opt.problem.compiled.task_graph import compile_task_graph
+from jigsaw_opt.problem.costs import transfer_us
 from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
-__all__ = ["Place", "cyclic_part", "iteration_counts", "placed_shelves", "sharing_groups"]
+__all__ = ["Place", "Sharing", "cyclic_part", "iteration_counts", "placed_shelves", "sharing_groups"]
+
 
 Place = Callable[[Instance], Plan | None]
 """A plan of a cyclic instance, or None where none was found."""
@@ -114,3 +116,130 @@ def _resources(job: Job | TaskGraphJob, routes: Routes, gpus: Sequence[str]) -> 
         *(("link", link) for link in sorted(links)),
         *(("power cap", name) for name in caps),
     ]
+
+
+_Resource = tuple[str, object]
+
+
+class Sharing:
+    """Jobs with their GPUs, and what shares anything with them.
+
+    Groups that have begun side by side cannot become one: phases of a group follow one another
+    (specification: phased-plans). So jobs that are placed here never join two of them.
+
+    `instance`: all jobs, with the iterations that are left. `begun`: for each group that has begun, the GPUs of its
+    jobs by name, those of jobs that have ended too.
+    """
+
+    def __init__(self, instance: Instance, begun: Sequence[Mapping[str, Sequence[str]]]) -> None:
+        self._instance, self._routes = instance, Routes(instance.cluster)
+        self._server = {name: s for name, (s, _) in instance.cluster.gpus.place_of.items()}
+        self._leader: dict[_Resource, _Resource] = {}
+        self._begun: dict[_Resource, int] = {}
+        self._load_us: Counter[_Resource] = Counter()
+        self.placements: dict[str, tuple[str, ...]] = {}
+        for number, placements in enumerate(begun):
+            # Jobs that have ended join their group too: later phases of the group follow theirs.
+            for gpus in placements.values():
+                self._join([("begun", number), *self._used(gpus)])
+            # `_begun` is read by the leader of a set, which is known only after all unions of this group.
+            self._begun[self._find(("begun", number))] = number
+
+    def add(self, job: Job, gpus: Sequence[str]) -> bool:
+        """Place a job; return False where it would join two groups that have begun, or its GPUs are not joined."""
+        used = self._used(gpus)
+        if self._channel(gpus) is None or len(self._groups(used)) > 1:
+            return False
+        self._join([("job", job.name), *used])
+        self._load_us.update(self._work_us(job, gpus))
+        self.placements[job.name] = tuple(gpus)
+        return True
+
+    def place(self, job: Job) -> bool:
+        """Place a job where GPUs and links have least to do with it; return False where it can be nowhere."""
+        candidates = {gpus for gpus in self._candidates(job) if len(self._groups(self._used(gpus))) <= 1}
+        best = min(candidates, key=lambda gpus: (self._last_us(job, gpus), gpus), default=None)
+        return best is not None and self.add(job, best)
+
+    def groups(self) -> Iterator[tuple[list[str], int | None]]:
+        """Yield names of jobs that share anything, in the instance's order, with the group that they go on with."""
+        found: defaultdict[_Resource, list[str]] = defaultdict(list)
+        for job in self._instance.jobs:
+            if job.name in self.placements:
+                found[self._find(("job", job.name))].append(job.name)
+        for leader, names in found.items():
+            yield names, self._begun.get(leader)
+
+    def _candidates(self, job: Job) -> Iterator[tuple[str, ...]]:
+        """Yield sets of GPUs for a job: those of one server, those of few servers, and those with least to do.
+
+        They are sought for each group that has begun, with the GPUs of no group, and among the latter alone.
+        """
+        types = self._instance.models[job.model].gpu_types
+        servers = self._instance.cluster.servers
+        usable = [gpu for gpu, s in self._server.items() if servers[s].gpu_type in types]
+        of = {gpu: self._begun.get(self._find(("GPU", gpu))) for gpu in usable}
+        for group in dict.fromkeys((None, *of.values())):
+            ranked = sorted(
+                (resource for resource in usable if of[resource] in (None, group)),
+                key=lambda resource: self._load_us["GPU", resource],
+            )
+            rows: defaultdict[int, list[str]] = defaultdict(list)
+            for gpu in ranked:
+                rows[self._server[gpu]].append(gpu)
+            large = sorted(rows.values(), key=len, reverse=True)
+            orders = [ranked, [gpu for row in large for gpu in row], *rows.values()]
+            yield from (tuple(order[: job.workers]) for order in orders if len(order) >= job.workers)
+
+    def _last_us(self, job: Job, gpus: Sequence[str]) -> tuple[int, int]:
+        """Return how long the busiest of the resources is busy with the job, and all of them together."""
+        # Larger than any load in microseconds, so that such GPUs are chosen last; `add` then refuses them.
+        if self._channel(gpus) is None:
+            return 2**63, 0
+        loads = [self._load_us[resource] + own for resource, own in self._work_us(job, gpus).items()]
+        return max(loads), sum(loads)
+
+    def _work_us(self, job: Job, gpus: Sequence[str]) -> dict[_Resource, int]:
+        """Return the time that all iterations of a job take of each GPU and link at its largest level."""
+        model, servers = self._instance.models[job.model], self._instance.cluster.servers
+        work: dict[_Resource, int] = {}
+        for gpu in gpus:
+            work["GPU", gpu] = job.iterations * model.block_us(servers[self._server[gpu]].gpu_type)[-1]
+        channel = self._channel(gpus)
+        if channel is not None and job.workers > 1:
+            each = (
+                transfer_us(size, job.workers, job.workers, channel.rate, channel.latency_us)
+                for size in model.bucket_bytes()
+            )
+            total = job.iterations * sum(each)
+            work |= {("link", link): total for link in channel.links}
+        return work
+
+    def _used(self, gpus: Sequence[str]) -> list[_Resource]:
+        channel = self._channel(gpus)
+        links = channel.links if channel is not None else ()
+        return [*(("GPU", gpu) for gpu in gpus), *(("link", link) for link in links)]
+
+    def _channel(self, gpus: Sequence[str]) -> Channel | None:
+        return self._routes.channel(Counter(self._server[gpu] for gpu in gpus))
+
+    def _groups(self, resources: Iterable[_Resource]) -> set[int]:
+        """Return the groups that have begun and have some of these resources."""
+        found = (self._begun.get(self._find(resource)) for resource in resources)
+        return {group for group in found if group is not None}
+
+    def _find(self, resource: _Resource) -> _Resource:
+        leader = self._leader
+        while leader.setdefault(resource, resource) != resource:
+            # Path halving keeps the trees flat without a second pass.
+            leader[resource] = resource = leader[leader[resource]]
+        return resource
+
+    def _join(self, resources: Sequence[_Resource]) -> None:
+        leaders = [self._find(resource) for resource in resources]
+        # Callers see to it that at most one of the sets is a group that has begun.
+        numbers = [self._begun[leader] for leader in leaders if leader in self._begun]
+        for one in leaders[1:]:
+            self._leader[self._find(one)] = self._find(leaders[0])
+        if numbers:
+            self._begun[self._find(leaders[0])] = numbers[0]

@@ -11,7 +11,7 @@ from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.levels import LevelPlan
 from jigsaw_opt.solvers.assignments.placement import level_caps
 from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers, run_in_parts
-from jigsaw_opt.solvers.greedy.flat_graph import exchange_scope
+from jigsaw_opt.solvers.greedy.flat import exchange_scope
 from jigsaw_opt.solvers.kernels.placement_annealing import anneal_placement, settle_placement
 from jigsaw_opt.solvers.kernels.placement_state import (
     FIXED_SERVERS,

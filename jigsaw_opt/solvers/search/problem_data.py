@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.assignments.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.assignments.assignment import Assignment, AssignmentTable
 from jigsaw_opt.solvers.assignments.layout import Demand, Layout, shapes
 from jigsaw_opt.solvers.assignments.levels import LevelPlan
 from jigsaw_opt.solvers.params import SearchParams

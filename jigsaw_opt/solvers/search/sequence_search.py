@@ -14,7 +14,7 @@ from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemb
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, run_in_parts
 from jigsaw_opt.solvers.engines.magnitude import infinity, orders_fit
-from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph, blank_period, exchange_scope
+from jigsaw_opt.solvers.greedy.flat import FlatGraph, blank_period, exchange_scope
 from jigsaw_opt.solvers.kernels.cyclic_annealing import CyclicState, anneal_cyclic_sequence
 from jigsaw_opt.solvers.kernels.period import Period
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED

@@ -12,8 +12,7 @@ from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Ser
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.bounds import BoundContext, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.packing.destructive import DestructiveTest, destructive_bounds
-from jigsaw_opt.solvers.bounds.packing.link_bins import link_packings
-from jigsaw_opt.solvers.bounds.packing.two_level_bins import TwoLevelPacking, two_level_packings
+from jigsaw_opt.solvers.bounds.packing.two_level_bins import TwoLevelPacking, link_packings, two_level_packings
 from jigsaw_opt.solvers.bounds.relaxation import BoundBudget
 from tests.oracle import optimum
 from tests.random_instances import MICRO

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jigsaw_opt.solvers.activities.contraction import contracted, in_order, with_delays
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.activities.held_memory import longest_tails
+from jigsaw_opt.solvers.activities.ranks import contracted, in_order, with_delays
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, integers, run_in_parts
 from jigsaw_opt.solvers.kernels.activity_annealing import anneal_activities
 from jigsaw_opt.solvers.kernels.activity_order import ActivityGraph, ActivityOrder

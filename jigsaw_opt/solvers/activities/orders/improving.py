@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.solvers.activities.contraction import in_order
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.orders.annealing import OrderSearch
 from jigsaw_opt.solvers.activities.orders.current import CurrentPlan, Offer, adopted, offer_times
-from jigsaw_opt.solvers.activities.ranks import Ranks
+from jigsaw_opt.solvers.activities.ranks import Ranks, in_order
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.stepwise import SECONDS_OF_LISTING, SECONDS_OF_VISIT, StepwiseSearch
 from jigsaw_opt.solvers.solve_state import SolveState

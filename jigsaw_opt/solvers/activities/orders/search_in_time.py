@@ -8,12 +8,12 @@ from itertools import islice
 from typing import NamedTuple
 
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.solvers.activities.contraction import in_order
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs, WorkerMoves
 from jigsaw_opt.solvers.activities.orders.annealing import OrderSearch
 from jigsaw_opt.solvers.activities.orders.current import Offer
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.presence import flattened
+from jigsaw_opt.solvers.activities.ranks import in_order
 from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing, SerialSchedule
 from jigsaw_opt.solvers.activities.stepwise import SECONDS_OF_LISTING, SECONDS_OF_VISIT, StepwiseSearch
 from jigsaw_opt.solvers.solve_state import SolveState

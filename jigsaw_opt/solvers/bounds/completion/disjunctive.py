@@ -1,4 +1,4 @@
-"""Jobs that need several of the same links: some of them exclude each other, whichever links they take.
+"""Jobs that exclude each other: on links of which they need several, or in pairs on GPUs that they must share.
 
 Among ``m`` links every job takes the same ``u`` of them for all its transfers. By the theorem of Lovasz (1978) on the
 graphs of Kneser, sets of ``u`` out of ``m`` fall into ``m - 2u + 2`` classes of sets that meet pairwise, so the jobs
@@ -12,6 +12,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import combinations, product
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
@@ -25,7 +26,8 @@ from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand
 
-__all__ = ["DISJUNCTIVE_SETS", "DisjunctiveSet", "disjunctive_sets"]
+__all__ = ["DISJUNCTIVE_SETS", "JOB_PAIRS", "DisjunctiveSet", "disjunctive_sets", "forced_sharing"]
+
 
 _MOST_GROUPS = 4
 """Largest number of groups. With more of them, hardly any jobs have to share one."""
@@ -195,3 +197,34 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
 
 DISJUNCTIVE_SETS = Relaxation("disjunctive_sets", _bounds, frozenset({"weighted_completion"}))
 """The relaxation registered as ``disjunctive_sets``."""
+
+
+def _pair_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+    """Yield bounds from jobs that must share a GPU, and from jobs that all exclude each other on links."""
+    shared = context.shared(SharedProgram)
+    for row in forced_sharing(context.job_data, budget):
+        shared.program.add(row)
+    for jobs in context.shared(disjunctive_sets):
+        if jobs.single:
+            for row in jobs.all_pairs(budget):
+                shared.program.add(row)
+            shared.cuts.append(jobs.cuts(jobs.jobs))
+    yield from shared.solved(known, budget)
+
+
+def forced_sharing(job_data: Sequence[JobData], budget: BoundBudget) -> Iterator[Inequality]:
+    """Yield inequalities between the completion times of jobs that are too wide not to share a GPU."""
+    classes = {id(data.job_class): data for data in job_data}
+    pairs = checking_deadline(product(classes.items(), repeat=2))
+    # Whether two jobs must share depends on their classes alone, and there are far fewer classes than jobs.
+    forced = {(k, m) for (k, one), (m, other) in pairs if must_share_gpu(one, other)}
+    for pair in checking_deadline(combinations(range(len(job_data)), 2)) if forced else ():
+        one, other = (job_data[k] for k in pair)
+        if (id(one.job_class), id(other.job_class)) in forced:
+            reason = f"blocks of {one.job.name} and {other.job.name} on a GPU that they share"
+            chains = Chain.of(one, True, None), Chain.of(other, True, None)
+            yield from pair_inequalities(pair, *chains, reason, budget)
+
+
+JOB_PAIRS = Relaxation("job_pairs", _pair_bounds, frozenset({"weighted_completion"}))
+"""The relaxation registered as ``job_pairs``."""

@@ -27,8 +27,7 @@ from jigsaw_opt.solvers.kernels.assignment_annealing import (
     remove,
 )
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
-from jigsaw_opt.solvers.search.cyclic.candidate_arrays import CandidateArrays, Choices
-from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateSet, CandidateTable
+from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateArrays, CandidateSet, CandidateTable, Choices
 from jigsaw_opt.solvers.search.cyclic.server_groups import fast_enough, groups_of, repartitioned
 
 __all__ = ["HierarchicalAssignment"]

@@ -21,7 +21,7 @@ _OWN = {
     "restart": f"{_HERE}.moves.restart:Restart",
     "intensify": f"{_HERE}.moves.restart:Intensify",
     "cp_repair": f"{_HERE}.moves.cp_repair:RepairBest",
-    "relocation": f"{_HERE}.moves.relocate:Relocate",
+    "relocation": f"{_HERE}.moves.restart:Relocate",
     "cp_placement": f"{_HERE}.moves.cp_placement:CpPlacement",
     "anneal_activities": f"{_HERE}.moves.activity_orders:AnnealActivities",
     "reorder_window": f"{_HERE}.moves.activity_orders:ReorderWindow",

@@ -1,4 +1,4 @@
-"""Restart: a placement made anew, balanced and annealed; and the best list schedule annealed once more."""
+"""Restart, intensify and relocate: a new placement, the best list schedule, and the best sequence, annealed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.moves.list_annealing import Annealer, draft
 from jigsaw_opt.solvers.search.moves.load_balancing import Placing
+from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
-__all__ = ["Intensify", "Restart"]
+__all__ = ["Intensify", "Relocate", "Restart"]
 
 
 class Intensify:
@@ -63,3 +64,34 @@ class Restart:
             return None
         brief = context.rng.random() < context.params.list_annealing.brief_share
         return context.shared(Annealer).run(balancer, schedule, brief)
+
+
+class Relocate:
+    """Anneals placements, from the best plan on."""
+
+    name: ClassVar[str] = "relocation"
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.sequences = context, context.shared(SequenceAnnealing)
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """Return whether sequences are annealed at all."""
+        return context.shared(SequenceAnnealing).fits
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Relocate jobs from the best plan repeatedly, for a limited work.
+
+        The best plan found, or None.
+
+        `incumbent`: the best plan so far; not used, since each round asks the solve state.
+        """
+        context, sequences, found = self.context, self.sequences, None
+        enough = sequences.work + context.params.relocation.work
+        while sequences.work < enough:
+            best = context.incumbent
+            if best is None or budget.over():
+                break
+            after = sequences.relocate(context.shared(Placing).balancer(), best.timetable)
+            found = after if after.better_than(found) else found
+        return found

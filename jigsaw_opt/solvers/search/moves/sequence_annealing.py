@@ -2,15 +2,97 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 from jigsaw_opt.problem.compiled.timetable import Timetable
+from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.kernels.sequence_annealing import beyond_cutoff
 from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
-from jigsaw_opt.solvers.search.moves.relocation import Relocation
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 
-__all__ = ["SequenceAnnealing"]
+__all__ = ["Relocation", "SequenceAnnealing"]
+
+
+_REPAIR_STEPS, _REPAIR_OPERATIONS = 200, 2_000_000
+"""Steps that repair the sequence at a placement, and operations evaluated for that, at most. A poor placement shows
+soon, so more placements gain more than a better sequence for each."""
+_REPAIR_TEMPERATURE = 0.001
+"""Share of the objective that the first steps of a repair may lose; the sequence is nearly right already."""
+_CHANGE_OPERATIONS = 10_000
+"""Operations of a sequence that are evaluated in the time in which Python changes the placement."""
+
+
+class Relocation:
+    """Moves jobs from a schedule to a better one.
+
+    `balancer`: makes the changes of the placement.
+    """
+
+    def __init__(self, balancer: LoadBalancer, sequencing: SequenceSearch, rng: random.Random) -> None:
+        self.balancer, self.sequencing, self.rng = balancer, sequencing, rng
+        self._focus_share = balancer.data.params.list_annealing.focus_share
+        self._swaps = max(1, min(_REPAIR_STEPS, _REPAIR_OPERATIONS // sequencing.size))
+
+    def run(
+        self,
+        start: SequencedSchedule,
+        steps: int,
+        temperature: float,
+        watch: Callable[[SequencedSchedule], object],
+        stop: Callable[[int], bool],
+    ) -> SequencedSchedule:
+        """Return the best schedule that some steps lead to.
+
+        `temperature`: share of the objective that the first steps may lose; it falls to 0. `stop`: called now and then
+        with the number of operations swept since; true ends the run.
+        """
+        self.balancer.adopt(start.assignments)
+        best = current = start
+        for step in range(steps):
+            if stop(_CHANGE_OPERATIONS):
+                break
+            change = self.balancer.change(self._late(current))
+            if change is None:
+                continue
+            limit = current.value + temperature * best.value * (1 - step / steps) ** 2 * self.rng.expovariate(1.0)
+            assignments = (
+                None if beyond_cutoff(self._least(change[0]), limit, 1.0) else self.balancer.placement.resolved()
+            )
+            if assignments is None:
+                self.balancer.undo(change[0])
+                continue
+            after = self.sequencing.anneal(current, assignments, self._swaps, _REPAIR_TEMPERATURE, stop, limit)
+            if after.value > limit:
+                self.balancer.undo(change[0])
+                continue
+            current = after
+            if after.value < best.value:
+                best = after
+                watch(best)
+        return best
+
+    def _least(self, moved: Sequence[tuple[int, Assignment]]) -> int:
+        """Return a bound on the makespan or period from all loads, and from the lengths of the jobs that have moved."""
+        placement = self.balancer.placement
+        if self.balancer.data.operations.objective == "weighted_completion":
+            return 0
+        assignments = [self.balancer.assignment(index) for index, _ in moved]
+        lengths = [
+            assignment.job.release_us + assignment.iteration_us * assignment.job.iterations
+            for assignment in assignments
+        ]
+        return max(*placement.gpu_us, *placement.link_us, *lengths)
+
+    def _late(self, current: SequencedSchedule) -> int | None:
+        """Return, in some of the calls, a critical job or one that shares a GPU with it; else None."""
+        if self.rng.random() >= self._focus_share or not current.critical_jobs:
+            return None
+        gpu = self.rng.choice([gpu for index in current.critical_jobs for gpu in current.assignments[index].gpus])
+        return self.rng.choice(list(self.balancer.placement.on_gpu[gpu]))
+
 
 _OPERATION = {"finite": 2e-8, "cyclic": 3 * 2e-8}
 """Deterministic seconds that an operation of a sequence counts as, by horizon: a cyclic pass takes about thrice as long
