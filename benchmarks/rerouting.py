@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
 
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.routing import MECHANISMS, Fabric, LinkChange, ReroutingOutcome, TrafficFlow, simulate_rerouting
 from jigsaw_opt.routing.mechanisms import Mechanism
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 
-from jigsaw_opt.problem.network.walks import LinkGraph, RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
+from jigsaw_opt.problem.network.walks import LinkGraph
 from jigsaw_opt.routing import Fabric, LinkChange, TrafficFlow
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 
 __all__ = ["ExchangeTerms", "RouteFinder"]
 

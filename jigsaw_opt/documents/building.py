@@ -9,7 +9,7 @@ from typing import Any
 from jigsaw_opt.documents.instance_decoding import decode_instance_tree
 from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Model, Segment, TaskGraph
 from jigsaw_opt.problem.instance import FORMAT, Horizon, Objective
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.keyed import plain
 
 __all__ = ["InstanceBuilder"]

@@ -9,7 +9,7 @@ from typing import Any
 from jigsaw_opt.documents.parsing import checked, collection_paused, parsed
 from jigsaw_opt.problem import Cluster, Depth, Instance, Job, Link, Model, Segment, Server
 from jigsaw_opt.problem.depth import depth_class
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.rules.instance import check_instance
 from jigsaw_opt.problem.rules.keyed import trusted

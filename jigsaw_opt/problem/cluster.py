@@ -8,7 +8,8 @@ from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.problem.network.walks import LinkGraph, PolicyAutomaton, RoutePolicy, least_walk, walk_lengths
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
+from jigsaw_opt.problem.network.walks import LinkGraph, PolicyAutomaton, least_walk, walk_lengths
 from jigsaw_opt.problem.power import PowerCap, caps_without
 from jigsaw_opt.problem.rules.keyed import altered
 

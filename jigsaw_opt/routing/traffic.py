@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jigsaw_opt.problem.network.walks import FREE, LinkGraph, PolicyAutomaton, RoutePolicy
+from jigsaw_opt.problem.network.route_policy import FREE, RoutePolicy
+from jigsaw_opt.problem.network.walks import LinkGraph, PolicyAutomaton
 
 __all__ = ["LinkChange", "Packet", "RoutedFlow", "TrafficFlow", "routed"]
 

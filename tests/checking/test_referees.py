@@ -22,7 +22,7 @@ from jigsaw_opt.documents import encode_instance, encode_plan, instance_sha256
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segment, Server
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Objective
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum

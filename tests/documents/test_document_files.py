@@ -40,7 +40,7 @@ from jigsaw_opt.documents.readers.chakra.trace import decode_trace
 from jigsaw_opt.documents.readers.traces.registry import read_trace
 from jigsaw_opt.errors import InvalidInputError, JigsawError
 from jigsaw_opt.problem import Block, Instance, Iteration, JobPlan, Plan
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from tests.refusals import carries, misuse, refuses
 from tests.work import lines_executed
 

@@ -29,7 +29,7 @@ from jigsaw_opt.documents import encode_model, make_folder
 from jigsaw_opt.documents.file_bytes import unpacked_head
 from jigsaw_opt.documents.files import exists
 from jigsaw_opt.problem import Link, Slot, TaskGraphBlock
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from tests.refusals import misuse, refuses
 
 PAIR = Path(__file__).parents[1] / "data" / "pair.json"

@@ -40,7 +40,7 @@ from jigsaw_opt.problem.compiled.task_graph import Precedence, compile_task_grap
 from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, lateness_us, objective_of
 from jigsaw_opt.problem.depth import chosen_depth, depth_class, staircase
 from jigsaw_opt.problem.measured.layers import MeasuredLayer
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.rules.schemas import depth_schema
 from jigsaw_opt.problem.task_graph import MemoryInterval, TaskGraph

@@ -26,7 +26,7 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.problem.compiled.critical import least_span_us, least_work_us, sites, tails_us, usable_gpus
 from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.problem.costs import levels_within, needed_bytes, staircase, transfer_us
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 
 SEGMENTS = (
     Segment("stem", {"v": 10, "w": 5}, {"v": 20, "w": 9}, 100, 7),

@@ -30,7 +30,7 @@ from jigsaw_opt import (
     solve,
 )
 from jigsaw_opt.documents import decode_instance, encode_instance, load_instance
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Phase, PhaseGroup
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.rules.keyed import altered

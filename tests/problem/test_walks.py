@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.network.contention import Degraded, Exclusive, FairSharing, degradation
-from jigsaw_opt.problem.network.walks import FREE, LinkGraph, PolicyAutomaton, RoutePolicy, least_walk
+from jigsaw_opt.problem.network.route_policy import FREE, RoutePolicy
+from jigsaw_opt.problem.network.walks import LinkGraph, PolicyAutomaton, least_walk
 from tests.random_fabrics import random_fabric, random_failures, random_policy, walks_by_brute_force
 
 SQUARE = LinkGraph(

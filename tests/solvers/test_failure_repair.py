@@ -14,7 +14,7 @@ from jigsaw_opt.documents import encode_instance, encode_plan
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segment, Server
 from jigsaw_opt.problem.compiled.timetable import job_end
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.failure_repair import FailureRepair, repaired
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failures import FailedPart, FailureEffects, left_of, parts_of

@@ -26,7 +26,7 @@ from jigsaw_opt.problem import (
     TaskGraphJob,
     TaskGraphTransfer,
 )
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failures import (
     FailedPart,

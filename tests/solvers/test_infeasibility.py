@@ -22,7 +22,7 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     compile_instance,
 )
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.infeasibility import certain_causes, minimal_conflict, placement_feasible, restrict
 from tests.oracle import optimum
 from tests.random_instances import random_instance

@@ -27,7 +27,7 @@ from jigsaw_opt.problem import (
     TaskGraphJob,
     compile_instance,
 )
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.infeasibility import certain_causes, minimal_conflict, restrict
 from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 from tests.refusals import carries

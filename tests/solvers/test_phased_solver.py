@@ -31,7 +31,7 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     compile_instance,
 )
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import is_long, solve_phased, solver

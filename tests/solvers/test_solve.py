@@ -13,7 +13,7 @@ from jigsaw_opt.errors import MissingEngineError, PluginError, UsageError, Wrong
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance, Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.portfolio.auto import AUTO

@@ -14,7 +14,7 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import encode_instance, load_instance
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
 from jigsaw_opt.problem.cluster import Routes
-from jigsaw_opt.problem.network.walks import RoutePolicy
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failures import each_failure
 from jigsaw_opt.solvers.resolve.phase_failures import effects_on
