@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from math import ceil
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +32,17 @@ def section(text: str, heading: str) -> str:
     assert found, heading
     end = re.compile(rf"^#{{1,{len(found[1])}}} ", re.MULTILINE).search(text, found.end())
     return text[found.end() : end.start() if end else None]
+
+
+def equations(text: str) -> list[str]:
+    """Spans of code that state that numbers are equal, or that one is not above another."""
+    return [span for span in re.findall(r"`([^`\n]+)`", prose(text)) if re.search(r" (=|<=|>=) ", span)]
+
+
+def holds(equation: str) -> bool:
+    """Whether an equation of numbers, ``ceil`` and ``max`` is right."""
+    assert re.fullmatch(r"(?:[\d\s+*/%()<>=,-]|ceil|max)+", equation), equation
+    return bool(eval(re.sub(r"(?<![<>])=", "==", equation), {"__builtins__": {}, "ceil": ceil, "max": max}))
 
 
 def headings(text: str) -> list[str]:

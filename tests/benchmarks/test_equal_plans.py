@@ -24,12 +24,6 @@ def test_a_hash_is_that_of_the_plan_whatever_time_it_took() -> None:
     assert equal_plans.digest(replace(result, plan=None)) == f"{result.status}, bound {result.bound}"
 
 
-@pytest.mark.slow
-def test_crowded_instances_are_as_large_as_asked() -> None:
-    drawn = [one for one in equal_plans.sources(1, 2, 12) if one.name.startswith("crowded")]
-    assert len(drawn) == 2 and all(8 <= one.cluster.gpu_count <= 12 for one in drawn)
-
-
 def test_what_differs_is_listed_and_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import resource
 import signal
 import sys
@@ -15,10 +14,9 @@ from typing import Any
 
 import faults
 import pytest
-from fault_campaign import changed, inputs, launch, limits, names, signals, solvers
-from fault_campaign.contract import Campaign, Count, Part, Tally, Trial
+from fault_campaign import changed, launch, names, signals, solvers
+from fault_campaign.contract import Campaign, Count, Part, Trial
 from fault_campaign.documents import PAIR, small, tree
-from fault_campaign.inside import hashed, servant
 from fault_campaign.referee import sha256, verdict
 
 from jigsaw_opt.documents import decode_instance, instance_sha256
@@ -38,10 +36,6 @@ def instance(pair_path: Path) -> Json:
 def plan(pair_plan_path: Path) -> Json:
     found: Json = json.loads(pair_plan_path.read_bytes())
     return found
-
-
-def test_the_referee_accepts_the_plan_of_the_specification(instance: Json, plan: Json) -> None:
-    assert verdict(instance, plan) == ""
 
 
 def block(plan: Json, job: int = 0, worker: int = 0) -> Json:
@@ -80,6 +74,7 @@ BROKEN: dict[str, tuple[Callable[[Json], object], str]] = {
 
 @pytest.mark.parametrize(("change", "rule"), BROKEN.values(), ids=BROKEN.keys())
 def test_the_referee_knows_every_rule(change: Callable[[Json], object], rule: str, instance: Json, plan: Json) -> None:
+    assert verdict(instance, plan) == ""
     change(plan)
     assert rule in verdict(instance, plan)
 
@@ -93,7 +88,7 @@ def test_the_referee_counts_memory(instance: Json, plan: Json) -> None:
 
 
 def test_the_referee_hashes_as_the_package_does() -> None:
-    for number in range(20):
+    for number in range(8):
         for document in (small(Random(number)), tree(extreme_instance(number))):
             assert sha256(document) == instance_sha256(decode_instance(json.dumps(document)))
 
@@ -144,6 +139,9 @@ def test_a_contradicted_bound_is_noticed() -> None:
     assert solvers.contradictions({"one": proven, "other": better}) == ["one proves 10; other has 9"]
     none = {"status": "infeasible", "objective": None, "bound": 0}
     assert solvers.contradictions({"one": none, "other": better}) == ["one proves that there is no plan; other has one"]
+    assert solvers.worse_than_greedy({"greedy": {"objective": 9}, "auto": {"objective": 9}}) == ""
+    assert solvers.worse_than_greedy({"greedy": {"objective": 9}, "auto": {"objective": 10}}) == "auto has 10, greedy 9"
+    assert solvers.worse_than_greedy({"greedy": {"objective": 9}}) == "auto has None, greedy 9"
 
 
 def python(program: str, timeout: float = 60.0, folder: Path | None = None) -> launch.Ended:
@@ -166,27 +164,15 @@ def test_an_unclean_end_is_noticed(program: str, seen: str) -> None:
     assert seen in found if seen else found == ""
 
 
-def test_a_process_that_hangs_is_ended() -> None:
-    ended = python("import time; time.sleep(600)", timeout=0.5)
-    assert ended.hung and ended.code == -signal.SIGKILL
-    assert "no end: killed" in launch.failure(ended)
-
-
-def test_what_a_process_takes_is_measured() -> None:
+def test_what_a_process_takes_is_measured_and_one_that_hangs_is_ended() -> None:
     ended = python("import time; x = bytearray(200 * 2**20); time.sleep(0.3)")
     # Until it runs its program it is a copy of this process, whose memory Linux counts as its own.
     copied = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     assert 200 < ended.mebibytes < max(400, 1.1 * copied)
-    assert ended.seconds > 0.3
-    assert "0.3 s are allowed" not in launch.late(ended, 100, 0) and launch.late(ended, 0, -1)
-
-
-def test_the_code_under_trial_is_that_of_the_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever lies in the working folder."""
-    (tmp_path / "jigsaw_opt.py").write_text("raise SystemExit('not this one')")
-    monkeypatch.chdir(tmp_path)
-    with servant() as helper:
-        assert helper.ask(hashed, PAIR, timeout=60) == sha256(PAIR)
+    hanging = python("import time; time.sleep(600)", timeout=0.3)
+    assert hanging.hung and hanging.code == -signal.SIGKILL and "no end: killed" in launch.failure(hanging)
+    late = launch.Ended("jigsaw", 0, "", "", 14.0, 100.0, False, ())
+    assert launch.late(late, 10, 2.6) == "" and "14.0 s where 13.0 s" in launch.late(late, 10, 1.5)
 
 
 FORGETFUL = "import sys, time; print('objective 5', file=sys.stderr, flush=True); time.sleep(60)"
@@ -199,34 +185,11 @@ def test_a_plan_that_a_signal_loses_is_noticed(tmp_path: Path, pair_path: Path) 
     assert trial.counts[Count.LOST] == 1 and trial.counts[Count.SIGNALS] == 1
 
 
-def test_an_unexpected_end_after_a_signal_is_noticed(tmp_path: Path, pair_path: Path, pair_plan_path: Path) -> None:
-    killed = launch.Ended("x", -signal.SIGTERM, "", "objective 5", 1.0, 1.0, False, ())
-    found = signals.after_signal(killed, signal.SIGTERM, True, (pair_path, pair_plan_path))
-    assert found == ("signal 15, not 0 or 3 or 5 or 130: objective 5", False, False)
-    unknown = launch.Ended("x", -signal.SIGTERM, "", "", 1.0, 1.0, False, ())
-    assert signals.after_signal(unknown, signal.SIGTERM, False, None) == ("", False, False)
-
-
-@pytest.mark.parametrize("text", ["\x1b[2J", "a\rb", "\x9b31m", "\u202eabc", "\x00"])
-def test_what_a_terminal_obeys_is_noticed(text: str) -> None:
-    assert "a raw" in launch.raw(f"error: {text}")
+def test_what_a_terminal_obeys_or_a_spreadsheet_runs_is_noticed() -> None:
+    for text in ("\x1b[2J", "a\rb", "\x9b31m", "\u202eabc", "\x00"):
+        assert "a raw" in launch.raw(f"error: {text}")
     assert launch.raw("error: \\x1b[2J\n\ta caf\u00e9, \u6f22") == ""
-
-
-def test_what_a_spreadsheet_runs_is_noticed() -> None:
     assert names.active_cells('name,gap\n=1+1,-0.5\n"@sum(a1)",1e-5\n\'=1,x-1\n') == ["=1+1", "@sum(a1)"]
-
-
-def test_forged_files_have_teeth(tmp_path: Path) -> None:
-    """Whoever loads them runs their code."""
-    pickle.loads(pickle.dumps(inputs.Touch(tmp_path / "marker")))
-    assert (tmp_path / "marker").exists()
-
-
-def test_an_auto_that_is_worse_than_greedy_is_noticed() -> None:
-    assert solvers.worse_than_greedy({"greedy": {"objective": 9}, "auto": {"objective": 9}}) == ""
-    assert solvers.worse_than_greedy({"greedy": {"objective": 9}, "auto": {"objective": 10}}) == "auto has 10, greedy 9"
-    assert solvers.worse_than_greedy({"greedy": {"objective": 9}}) == "auto has None, greedy 9"
 
 
 def planted(campaign: Campaign) -> Iterator[Trial]:
@@ -254,37 +217,9 @@ def test_the_command_fails_with_what_it_has_found(
     assert {"| planted |  | 2 | 1 | 2.0 | 30 |", "| planted | fails | 1 | 1 | 2.0 | 30 |"} <= set(lines)
 
 
-@pytest.mark.parametrize("count", [Count.LOST, Count.ACCEPTED, Count.CONTRADICTED])
-def test_what_must_not_be_counted_fails_the_campaign(count: Count) -> None:
-    tally = Tally()
-    tally.add("part", Trial("fault"))
-    assert tally.holds
-    tally.add("part", Trial("fault", counts={count: 1}))
-    assert not tally.holds
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("part", "scale"), [("changed", 0.005), ("phased", 0.02), ("solvers", 0.05), ("outputs", 0.05)]
-)
+@pytest.mark.parametrize(("part", "scale"), [("changed", 0.005), ("phased", 0.02), ("solvers", 0.05)])
 def test_quick_parts_hold(part: str, scale: float, tmp_path: Path) -> None:
     tally = faults.run(Campaign(tmp_path, seed=1, scale=scale), [part])
     assert tally.holds, [trial.failure for _, trial in tally.failures]
-    assert tally.rows[part, ""].tried > 10
-
-
-def test_the_sample_of_limits_is_bounded_and_follows_the_seed() -> None:
-    every = limits.every_case()
-    assert len(set(every)) == len(every)
-    some = limits.sample(Random(1), 170)
-    assert some == limits.sample(Random(1), 170) != limits.sample(Random(2), 170)
-    assert some[:2] == every[:2]
-    assert 100 < sum(case.limit for case in some) < 170
-    assert [case.limit for case in limits.sample(Random(1), 0)] == [1]
-    assert set(limits.sample(Random(1), 17_000)) == set(every)
-
-
-def test_a_late_end_is_noticed() -> None:
-    ended = launch.Ended("jigsaw", 0, "", "", 14.0, 100.0, False, ())
-    assert launch.late(ended, 10, 2.6) == ""
-    assert "14.0 s where 13.0 s" in launch.late(ended, 10, 1.5)
+    assert tally.rows[part, ""].tried > 5

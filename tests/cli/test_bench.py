@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -21,11 +17,12 @@ from jigsaw_opt.instances import best_known, load
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.sweeps.bench.summary import COLUMNS
 from jigsaw_opt.sweeps.bench.trials import Design, Entry, measure, trials
-from tests.extras import needs_plot, needs_ray
-from tests.refusals import ends
+from tests.extras import needs_ray
+from tests.refusals import carries, ends
 
 # Port 1 is reserved; nobody listens there.
-WRONG_ENGINES = [
+WRONG_OPTIONS = [
+    ("--jobs", 0),
     ("--address", "127.0.0.1:1"),
     ("--engine", "ray"),
     pytest.param(("--engine", "ray", "--address", "127.0.0.1:1"), marks=needs_ray),
@@ -51,101 +48,50 @@ def test_bench_writes_rows_and_summary(pair_path: Path, tmp_path: Path, capsys: 
     printed = capsys.readouterr()
     summary = json.loads(printed.out)
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
-    assert (summary["runs"], summary["finished"]) == (8, 8)
+    assert summary["runs"] == 8
     assert [(cell["set"], cell["solver"]) for cell in summary["cells"]][:2] == [("files", "greedy"), ("files", "ilp")]
     with (tmp_path / "rows.csv").open() as file:
         table = list(csv.DictReader(file))
     assert tuple(table[0]) == COLUMNS
-    assert [(row["instance"], row["set"]) for row in table[::2]] == [
-        (str(pair_path), "files"),
-        ("tiny/004", "tiny"),
-        ("tiny:4", "tiny"),
-        ("server:3:load=60", "server"),
-    ]
-    assert "[8/8]" in printed.err
-
-
-@needs_plot
-def test_bench_draws_the_profile_of_gaps(pair_path: Path, tmp_path: Path) -> None:
-    assert bench(tmp_path, pair_path, "--solvers", "greedy") == 0
-    assert (tmp_path / "profile.png").read_bytes().startswith(b"\x89PNG")
-    assert "greedy" in (tmp_path / "report.html").read_text()
+    named = zip(map(str, sources), ("files", "tiny", "tiny", "server"), strict=True)
+    assert [(row["instance"], row["set"]) for row in table[::2]] == list(named)
+    refused = next(row for row in rows(tmp_path) if row["instance"] == "tiny:4" and row["solver"] == "ilp")
+    assert "'ilp'" in str(refused["error"]) and str(refused["error"]) in printed.err and "[8/8]" in printed.err
 
 
 def test_the_same_command_runs_nothing_again_and_another_takes_what_fits(pair_path: Path, tmp_path: Path) -> None:
-    assert bench(tmp_path, pair_path, "--solvers", "greedy", "--seeds", "0,1") == 0
+    chosen = (pair_path, "tiny/004", "--objectives", "makespan", "--solvers", "greedy", "--seeds")
+    assert bench(tmp_path, *chosen, "0,1") == 0
     before = (tmp_path / "rows.jsonl").read_bytes()
-    assert bench(tmp_path, pair_path, "--solvers", "greedy", "--seeds", "0,1") == 0
+    assert bench(tmp_path, *chosen, "0,1") == 0
     assert (tmp_path / "rows.jsonl").read_bytes() == before
-    assert bench(tmp_path, pair_path, "--solvers", "greedy", "--seeds", "1,2") == 0
+    assert bench(tmp_path, *chosen, "1,2") == 0
     assert [row["seed"] for row in rows(tmp_path)] == [0, 1, 2]
     with (tmp_path / "rows.csv").open() as file:
         assert [row["seed"] for row in csv.DictReader(file)] == ["1", "2"]
 
 
-def test_instances_are_chosen_by_their_objective(tmp_path: Path) -> None:
-    sources = ("tiny/000", "tiny/003", "tiny/004", "--solvers", "greedy")
-    assert bench(tmp_path, *sources, "--objectives", "makespan,period") == 0
-    assert [row["objective_kind"] for row in rows(tmp_path)] == ["makespan", "period"]
-    asked = ("bench", "tiny/000", "-o", tmp_path / "none", "--objectives")
-    ends("2: empty --objectives", *asked, "period")
-    ends("2: unknown-value --objectives", *asked, "profit")
-    assert not (tmp_path / "none").exists()
-
-
-def test_a_solver_that_refuses_an_instance_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench(tmp_path, "tiny:4", "--solvers", "ilp,greedy", "-v") == 0
-    refused, solved = rows(tmp_path)
-    assert "'ilp'" in str(refused["error"]) and solved["error"] is None
-    assert str(refused["error"]) in capsys.readouterr().err
-
-
 def test_every_wrong_argument_is_listed_and_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "out"
+    folder, bad = tmp_path / "out", tmp_path / "bad.json"
     wrong = ("--solvers", "greedy,cpsta", "--seeds", "0,x,-1", "--time-limits", "1,nan,soon", "--gap", "-1")
     assert run("bench", "tiny:x", "tiny:1:lod=3", "tiny:1:load=0", *wrong, "-o", folder) == 2
     told = capsys.readouterr().err
     for part in ("'cpsat'", "'x'", "not -1", "'nan'", "'soon'", "gap is at least 0", "tiny:x", "'lod=3'", "load is at"):
         assert part in told
-    assert not folder.exists()
-
-
-def test_a_file_that_is_no_instance_is_invalid_input(tmp_path: Path) -> None:
-    bad, folder = tmp_path / "bad.json", tmp_path / "out"
     bad.write_text('{"jobs": []}')
     of_file = f"wrong-count {bad} $.jobs" + 5 * f"; missing-field {bad} $"
-    ends(
-        f"3: unknown-name --solvers; {of_file}; unknown-name rock",
-        "bench",
-        bad,
-        "rock",
-        "--solvers",
-        "none-such",
-        "-o",
-        folder,
-    )
+    told = f"3: unknown-name --solvers; {of_file}; unknown-name rock"
+    ends(told, "bench", bad, "rock", "--solvers", "none-such", "-o", folder)
+    ends("2: empty --objectives", "bench", "tiny/000", "-o", folder, "--objectives", "period")
+    ends("2: unknown-value --objectives", "bench", "tiny/000", "-o", folder, "--objectives", "profit")
     assert not folder.exists()
 
 
-def test_jobs_below_one_are_refused(tmp_path: Path) -> None:
-    assert bench(tmp_path / "out", "tiny/000", "--jobs", 0) == 2
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("options", WRONG_ENGINES)
-def test_options_that_do_not_fit_the_engine_are_refused(options: tuple[object, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", WRONG_OPTIONS)
+def test_options_that_make_no_sense_are_refused(options: tuple[object, ...], tmp_path: Path) -> None:
     assert bench(tmp_path / "out", "tiny/000", *options) == 2
-    assert not (tmp_path / "out").exists()
-
-
-def test_without_ray_it_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("jigsaw_opt.sweeps.engine_ray.find_spec", lambda name: None)
-    assert bench(tmp_path / "out", "tiny/000", "--engine", "ray", "--address", "auto") == 6
-    assert "pip install 'jigsaw-opt[ray]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -166,10 +112,9 @@ def shifted(folder: Path, other: Path, factor: float) -> Path:
     return other
 
 
-@pytest.mark.slow
 def test_worse_runs_than_older_ones_are_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
-    names = [f"tiny/0{k:02}" for k in (0, 4, 8, 12, 16, 20, 24, 28)]
+    names = [f"tiny/0{k:02}" for k in range(0, 32, 4)]
     assert bench(old, *names, "--solvers", "greedy") == 0
     plans_alone = ("--measures", "objective")  # others are times, which chance or a busy machine makes worse
     assert bench(new, *names, "--solvers", "greedy", "--against", old, *plans_alone) == 0
@@ -178,8 +123,6 @@ def test_worse_runs_than_older_ones_are_an_exit_code(tmp_path: Path, capsys: pyt
     better = shifted(old, tmp_path / "better", 0.5)
     assert bench(new, *names, "--solvers", "greedy", "--against", better) == 7
     capsys.readouterr()
-    assert run("bench", "-o", new, "--against", better, "--measures", "primal_dual_integral") in (0, 7)
-    assert "objective" not in capsys.readouterr().out
     assert run("bench", "-o", new, "--against", better, "--json") == 7
     out = capsys.readouterr().out
     told = json.loads(out[out.rindex('{\n  "against"') :])["against"]
@@ -187,27 +130,10 @@ def test_worse_runs_than_older_ones_are_an_exit_code(tmp_path: Path, capsys: pyt
     assert (first["measure"], first["worse"], first["verdict"]) == ("objective", 8, "worse")
     assert '"verdict":"worse"' in (new / "report.html").read_text()
     assert run("bench", "-o", new, "--against", shifted(old, tmp_path / "worse", 2.0), *plans_alone) == 0
-
-
-def test_two_files_of_rows_are_compared_as_their_folders_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    old = tmp_path / "old"
-    assert bench(old, "tiny/000", "--solvers", "greedy") == 0
-    new = shifted(old, tmp_path / "new", 2.0)
-    capsys.readouterr()
-    told = []
-    for place in (new, new / "rows.jsonl"):
-        for older in (old, old / "rows.jsonl"):
-            assert run("bench", "-o", place, "--against", older, "--measures", "objective", "--json") == 0
-            against = json.loads(capsys.readouterr().out)["against"]
-            told.append((against["pairs"], against["changes"][0]["ratio"], against["changes"][0]["worse"]))
-            assert (against["least_instances"], against["too_few"]) == (6, 1)
-    assert told == [(1, pytest.approx(2.0), 1)] * 4
-    assert run("bench", "-o", new, "--against", old, "--measures", "objective") == 0
-    told_too = capsys.readouterr().err
-    assert "1 of 1 row can be neither" in told_too and "it takes 6 instances or more in every row" in told_too
-    assert sorted(path.name for path in new.iterdir()) == ["report.html", "rows.jsonl"]
+    one = tmp_path / "one.jsonl"
+    one.write_text((old / "rows.jsonl").read_text().splitlines(keepends=True)[0])
+    assert run("bench", "-o", new / "rows.jsonl", "--against", one, *plans_alone) == 0
+    assert carries(capsys.readouterr().err, "1 of 1 row can be neither", "takes 6 instances or more in every row")
 
 
 def test_runs_that_contradict_each_other_or_what_is_proven_are_told(
@@ -218,104 +144,53 @@ def test_runs_that_contradict_each_other_or_what_is_proven_are_told(
     assert best is not None
     row = {"set": "s", "solver": "a", "seed": 0, "time_limit": 1, "error": None}
     other = {**row, "key": "x", "instance": "x", "instance_sha256": "0" * 64}
-    tiny = {**row, "key": "t", "instance": "tiny/000", "instance_sha256": best.instance_sha256}
-
-    def told(older: list[dict[str, object]], newer: list[dict[str, object]]) -> list[str]:
-        for path, rows in ((old, older), (new, newer)):
-            path.write_text("".join(json.dumps(each) + "\n" for each in rows))
-        capsys.readouterr()
-        code = run("bench", "-o", new, "--against", old, "--measures", "objective")
-        found = [line for line in capsys.readouterr().err.splitlines() if "CONTRADICTION" in line]
-        assert code == (7 if found else 0)
-        return found
-
+    tiny = {**row, "key": "t", "instance": "tiny/000", "instance_sha256": best.instance_sha256, "bound": 0}
     plan, bound = {**other, "objective": 5, "bound": 1}, {**other, "objective": 20, "bound": 10}
-    assert told([plan], [plan]) == []
-    end = "one of plan and bound is wrong"
-    run_of = "x a seed 0 1 s in"
-    between = f"bound 10 is above the objective 5 of {run_of}"
-    assert told([plan], [bound]) == [f"CONTRADICTION: {run_of} {new}: {between} {old}: {end}"]
-    assert told([bound], [plan]) == [f"CONTRADICTION: {run_of} {old}: {between} {new}: {end}"]
-    none = {**other, "objective": None, "status": "infeasible"}
-    assert len(told([plan], [none])) == 1
-    alone = {**other, "objective": 5, "bound": 9}
-    assert told([none], [alone])[0] == f"CONTRADICTION: {run_of} {new}: bound 9 is above the objective 5: {end}"
-    low, right = {**tiny, "objective": 1, "bound": 0}, {**tiny, "objective": best.objective, "bound": 0}
-    stored = f"CONTRADICTION: tiny/000: a, seed 0: 1, stored {best.bound}: {end}"
-    assert told([low], [right]) == [stored] == told([right], [low])
+    low, right = {**tiny, "objective": 1}, {**tiny, "objective": best.objective}
+    between = "bound 10 is above the objective 5 of x a seed 0 1 s in"
+    for older, newer, told in (
+        (plan, plan, None),
+        (plan, bound, f"x a seed 0 1 s in {new}: {between} {old}"),
+        (bound, plan, f"x a seed 0 1 s in {old}: {between} {new}"),
+        (low, right, f"tiny/000: a, seed 0: 1, stored {best.bound}"),
+    ):
+        for path, line in ((old, older), (new, newer)):
+            path.write_text(json.dumps(line) + "\n")
+        assert run("bench", "-o", new, "--against", old, "--measures", "objective") == (7 if told else 0)
+        found = [line for line in capsys.readouterr().err.splitlines() if "CONTRADICTION" in line]
+        assert found == ([f"CONTRADICTION: {told}: one of plan and bound is wrong"] if told else [])
 
 
-def test_the_only_difference_of_runs_that_cannot_be_compared_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    old = tmp_path / "old"
+def test_what_cannot_be_compared_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new, none = tmp_path / "old", tmp_path / "new", tmp_path / "none"
     assert bench(old, "tiny/000", "--solvers", "greedy") == 0
-    new = ("bench", "tiny/000", "--solvers", "greedy", "-o", tmp_path / "new", "--against", old)
-    assert run(*new, "--threads", 2, "--work-limit", 2) == 3
-    assert "of a new one; some differ only in threads: 1 there, 2 here\n" in capsys.readouterr().err
-    assert run(*new, "--threads", 2, "--work-limit", 3) == 3
-    assert "of a new one\n" in capsys.readouterr().err
-
-
-def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
-    assert bench(old, "tiny/000", "--solvers", "greedy") == 0
-    again, none = ("bench", "tiny/004", "-o", new, "--solvers"), tmp_path / "none"
-    ends(f"3: mismatch {old}", *again, "greedy", "--against", old)
-    ends(f"3: unknown-name --solvers; unreadable {none}", *again, "gredy", "--against", none)
+    ends(f"3: mismatch {old}", "bench", "tiny/004", "-o", new, "--solvers", "greedy", "--against", old)
+    wrong = ("tiny/004", "--solvers", "gredy", "--against", none)
+    ends(f"3: unknown-name --solvers; unreadable {none}", "bench", "-o", new, *wrong)
     ends(f"3: unreadable {new}", "bench", "-o", new, "--against", old)
     ends("2: missing-option instance", "bench", "-o", new)
-    ends(
-        "2: out-of-range --against; unknown-value --against",
-        "bench",
-        "-o",
-        old,
-        "--against",
-        old,
-        "--level",
-        5,
-        "--measures",
-        "objective,bound",
-    )
+    wrong = ("--level", 5, "--measures", "objective,bound")
+    ends("2: out-of-range --against; unknown-value --against", "bench", "-o", old, "--against", old, *wrong)
     assert not new.exists()
+    again = ("bench", "tiny/000", "--solvers", "greedy", "-o", new, "--against", old, "--threads", 2, "--work-limit", 2)
+    ends(f"3: mismatch {old}", *again)
+    assert "of a new one; some differ only in threads: 1 there, 2 here\n" in capsys.readouterr().err
 
 
-def _hear_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-@pytest.mark.slow
-def test_ctrl_c_keeps_what_has_finished_and_says_how_to_go_on(pair_path: Path, tmp_path: Path) -> None:
-    # The last solve proves nothing and has a limit far longer than the test: Ctrl-C comes while it is under way.
-    command = ("bench", str(pair_path), "pod/weighted", "--solvers", "greedy,search", "--time-limits", "1000")
-    program = [sys.executable, "-m", "jigsaw_opt", *command, "--threads", "1", "-o", str(tmp_path)]
-    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
-    # Tests that run in the background would hand down that Ctrl-C is ignored.
-    with subprocess.Popen(program, text=True, preexec_fn=_hear_ctrl_c, **pipes) as process:
-        file, end = tmp_path / "rows.jsonl", time.monotonic() + 60
-        while not file.exists() or file.read_bytes().count(b"\n") < 3:
-            assert process.poll() is None and time.monotonic() < end
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        errors = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    assert "3 of 4" in errors and str(file) in errors
-    assert len(rows(tmp_path)) == 3
-    assert (tmp_path / "rows.csv").read_text().count("\n") == 4
-    assert json.loads((tmp_path / "summary.json").read_text())["finished"] == 3
-
-
-@pytest.mark.parametrize(("bound", "told"), [(0, "BETTER THAN BEST KNOWN"), (10**9 - 1, "CONTRADICTION")])
-def test_a_run_beyond_a_best_known_value_is_an_exit_code(
-    bound: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def known_as(monkeypatch: pytest.MonkeyPatch, **values: int) -> None:
+    """Have another value stored for tiny/000."""
     best = best_known("tiny/000")
     assert best is not None
-    stored = {"tiny/000": replace(best, objective=10**9, bound=bound)}
+    stored = {"tiny/000": replace(best, **values)}
     monkeypatch.setattr("jigsaw_opt.sweeps.bench.known.read_best_known", lambda _path: stored)
+
+
+def test_a_run_below_a_proven_bound_is_an_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known_as(monkeypatch, objective=10**9, bound=10**9 - 1)
     assert bench(tmp_path, "tiny/000", "--solvers", "greedy") == 7
-    printed = capsys.readouterr()
-    assert f"{told}: tiny/000: greedy, seed 0" in printed.err
+    assert "CONTRADICTION: tiny/000: greedy, seed 0" in capsys.readouterr().err
     beyond = json.loads((tmp_path / "summary.json").read_text())["beyond_known"]
     assert [it["instance"] for it in beyond] == ["tiny/000"]
 
@@ -323,10 +198,7 @@ def test_a_run_beyond_a_best_known_value_is_an_exit_code(
 def test_the_best_plan_beyond_a_best_known_value_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    best = best_known("tiny/000")
-    assert best is not None
-    stored = {"tiny/000": replace(best, objective=10**9)}
-    monkeypatch.setattr("jigsaw_opt.sweeps.bench.known.read_best_known", lambda _path: stored)
+    known_as(monkeypatch, objective=10**9)
     instance = load("tiny/000")
     tasks = trials([Entry("tiny", "tiny/000", instance)], Design(("greedy", "cpsat"), (0,), (None,), work_limit=2.0))
     made = [{"key": it.key, **it.labels, "error": None, **it.function(*it.arguments)} for it in tasks]
@@ -338,4 +210,4 @@ def test_the_best_plan_beyond_a_best_known_value_is_kept(
     assert written.name == "tiny-000.json" and check(instance, plan) == ()
     assert plan.objective == made[1]["objective"]
     assert "plan" not in measure(encode_instance(replace(instance, name="other")), "greedy", Options(threads=1))
-    assert f"--plan {written}" in capsys.readouterr().err
+    assert carries(capsys.readouterr().err, "BETTER THAN BEST KNOWN: tiny/000: greedy, seed 0", f"--plan {written}")

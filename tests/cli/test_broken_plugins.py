@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from jigsaw_opt.problem import depth
 from jigsaw_opt.solvers.bounds import registry as bounds
 from jigsaw_opt.system import plugins
 from tests.installed import installed
+from tests.refusals import ends
 
 TOLD = "of package others does not load: ValueError: a bug"
 
@@ -68,19 +70,6 @@ def test_a_solver_that_does_not_load_is_one_error_where_it_is_named(
     assert capsys.readouterr().err.splitlines() == [f"error: solver 'aaa' {TOLD}"]
 
 
-def test_bounds_that_do_not_load_are_left_out(
-    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    register(tmp_path, monkeypatch, "bounds", broken)
-    bounds._everything.cache_clear()
-    try:
-        with caplog.at_level(logging.WARNING, "jigsaw_opt"):
-            assert "gpu_work" in bounds.names()
-    finally:
-        bounds._everything.cache_clear()
-    assert caplog.messages == [f"bound 'aaa' {TOLD}"]
-
-
 def test_an_exception_of_a_registered_solver_is_told_as_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,3 +105,27 @@ def test_what_is_no_solver_is_left_out_and_refused(
     assert "greedy" in printed.out and printed.err.splitlines() == [f"warning: solver 'aaa' {told}"]
     assert main(["solve", "tiny/000", "--solver", "aaa"]) == 2
     assert capsys.readouterr().err.splitlines() == [f"error: solver 'aaa' {told}"]
+
+
+def test_bounds_that_do_not_load_are_left_out(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    register(tmp_path, monkeypatch, "bounds", broken)
+    bounds._everything.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING, "jigsaw_opt"):
+            assert "gpu_work" in bounds.names()
+    finally:
+        bounds._everything.cache_clear()
+    assert caplog.messages == [f"bound 'aaa' {TOLD}"]
+
+
+def test_a_policy_of_another_package_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "trace.csv").write_text(
+        "name,submit_s,model,gpus,iterations\nlong,0,net,8,500\nwide,10,net,8,400\nsmall,20,net,1,30\n"
+    )
+    command = ("simulate", "--workload", tmp_path / "trace.csv", "--cluster", "2x4", "--policy", "aaa", "-o")
+    ends("2: unknown-name policy", *command, tmp_path / "out")
+    register(tmp_path, monkeypatch, "policies", "examples.own_policy:SMALLEST")
+    assert main([str(word) for word in (*command, tmp_path / "out")]) == 0
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["unfinished"] == 0

@@ -11,30 +11,14 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
 from tests.refusals import ends
 
-COSTS = {
-    "gpus": 2,
-    "layers": [
-        {
-            "id": 0,
-            "name": "conv2d",
-            "single_gpu_us": 1000.0,
-            "configs": [
-                {"gpus": 1, "gpu_us": 1000.0, "fwd_us": 400.0, "bwd_us": 600.0, "sync_us": 0.0},
-                {"gpus": 2, "gpu_us": 550.0, "fwd_us": 220.0, "bwd_us": 330.0, "sync_us": 40.0},
-            ],
-        },
-        {
-            "id": 1,
-            "name": "linear",
-            "single_gpu_us": 500.0,
-            "xfer_us": [[0.0, 100.0], [100.0, 0.0]],
-            "configs": [
-                {"gpus": 1, "gpu_us": 500.0, "fwd_us": 200.0, "bwd_us": 300.0, "sync_us": 0.0},
-                {"gpus": 2, "gpu_us": 400.0, "fwd_us": 160.0, "bwd_us": 240.0, "sync_us": 140.0},
-            ],
-        },
-    ],
-}
+CONFIGS = [[(1, 1000, 400, 600, 0), (2, 550, 220, 330, 40)], [(1, 500, 200, 300, 0), (2, 400, 160, 240, 140)]]
+"""Of a convolution and a linear layer: GPUs, and microseconds in all, forward, backward and of synchronisation."""
+KEYS = ("gpus", "gpu_us", "fwd_us", "bwd_us", "sync_us")
+LAYERS = [
+    {"name": name, "single_gpu_us": float(configs[0][1]), "configs": [dict(zip(KEYS, each)) for each in configs]}
+    for name, configs in zip(("conv2d", "linear"), CONFIGS, strict=True)
+]
+COSTS = {"gpus": 2, "layers": [{"id": 0, **LAYERS[0]}, {"id": 1, "xfer_us": [[0.0, 100.0], [100.0, 0.0]], **LAYERS[1]}]}
 
 
 @pytest.fixture
@@ -50,51 +34,26 @@ def test_the_plan_is_printed_as_json_and_its_instance_solved(
     written = tmp_path / "burst.json"
     assert main(["burst", str(costs), "--json", "-o", str(written), "--horizon", "cyclic", "--name", "two"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert printed["gpus_per_layer"] == [2, 1]
-    assert printed["iteration_ms"] == pytest.approx(1.19)
-    assert printed["gpu_ms"] == pytest.approx(1.78)
-    assert printed["amplification"] == pytest.approx([1.18, 1.2])
-    assert printed["idle_share"] == pytest.approx(1 - 1.78 / 2.38)
+    assert printed["gpus_per_layer"] == [2, 1] and printed["amplification"] == pytest.approx([1.18, 1.2])
     assert (printed["limit"], printed["variant"], printed["over_limit"]) == (2.0, "exact", [])
-    assert (printed["single_gpu_ms"], printed["data_parallel_ms"]) == pytest.approx((1.5, 1.13))
+    sizes = [printed[key] for key in ("iteration_ms", "gpu_ms", "idle_share", "single_gpu_ms", "data_parallel_ms")]
+    assert sizes == pytest.approx([1.19, 1.78, 1 - 1.78 / 2.38, 1.5, 1.13])
     instance = load_instance(written)
     assert (instance.name, instance.horizon, instance.objective) == ("two", "cyclic", "period")
     assert main(["solve", str(written), "-q", "--json", "--time-limit", "20"]) == 0
     assert json.loads(capsys.readouterr().out)["objective"] == 1190
 
 
-def test_a_budget_for_the_whole_job(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_for_the_whole_job_and_the_released_planner(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["burst", str(costs), "--variant", "budget", "--limit", "1.6", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["gpus_per_layer"] == [2, 2]
     assert printed["job_amplification"] == pytest.approx(2.26 / 1.5)
     assert main(["burst", str(costs), "--variant", "budget", "--limit", "0.9"]) == 4
-
-
-def test_the_released_plan_and_its_layers_over_the_limit_are_printed(
-    costs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    capsys.readouterr()
     assert main(["burst", str(costs), "--variant", "released"]) == 0
-    printed = capsys.readouterr().out
-    assert "1.130 ms" in printed and printed.splitlines()[-1].endswith("limit 2: 1")
-
-
-@pytest.mark.parametrize(
-    ("limit", "told", "named"),
-    [("0", "2: out-of-range amplification_limit", "0.0"), ("0.5", "4: InfeasibleError", "layer 0 (conv2d)")],
-)
-def test_limits_that_cannot_be_are_named(
-    costs: Path, limit: str, told: str, named: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ends(told, "burst", costs, "--limit", limit)
-    assert named in capsys.readouterr().err
-
-
-def test_bad_costs_are_named_by_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "costs.json"
-    path.write_text(json.dumps(COSTS | {"gpus": 1}))
-    assert main(["burst", str(path)]) == 3
-    assert "$.layers[0].configs[1].gpus" in capsys.readouterr().err
+    told = capsys.readouterr().out
+    assert "1.130 ms" in told and told.splitlines()[-1].endswith("limit 2: 1")
 
 
 PROFILE = """\
@@ -105,16 +64,6 @@ conv2d{"in_channels":2,"kernel_size":1,"out_channels":4,"padding":0,"stride":1}[
 linear{"bias":false,"in_features":100,"out_features":10}[2]100 0.090 45 45
 """
 SETTING = ["--gpus", "4", "--global-batch", "4", "--bandwidth", "100"]
-
-
-def test_a_profile_is_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "a.prof"
-    path.write_text(PROFILE)
-    assert main(["burst", str(path), *SETTING, "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert printed["gpus_per_layer"] == [2, 2]
-    assert printed["layer_us"] == pytest.approx([250 + 8 * 4 / 100, 90 + 1000 * 4 / 100])
-    assert printed["single_gpu_ms"] == pytest.approx(0.5)
 
 
 def test_layer_profiles_of_several_batches_are_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

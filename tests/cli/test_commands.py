@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
+import re
 from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.checking import check
 from jigsaw_opt.cli import COMMANDS, main
-from jigsaw_opt.documents import load_instance, load_plan
-from jigsaw_opt.instances import load
+from jigsaw_opt.documents import load_plan
 from tests.extras import needs_plot
 
 
@@ -28,8 +22,10 @@ def test_solve_writes_a_plan_that_checks(
     solver: str, pair_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = tmp_path / "plan.json"
-    assert run("solve", pair_path, "--solver", solver, "--threads", 1, "-o", plan) == 0
-    assert "objective" in capsys.readouterr().out
+    assert run("solve", pair_path, "--solver", solver, "--threads", 1, "-o", plan, "--timeline") == 0
+    printed = capsys.readouterr().out
+    assert "objective" in printed and "s0/1 |" in printed
+    assert re.search("^proof: .* 1800 ", printed, re.MULTILINE) or solver == "greedy"
     assert run("check", pair_path, plan) == 0
     assert load_plan(plan).objective == 1800 or solver == "greedy"
 
@@ -38,14 +34,9 @@ def test_solve_as_json_keeps_data_and_progress_apart(pair_path: Path, capsys: py
     assert run("solve", pair_path, "--solver", "cpsat", "--threads", 1, "--json", "-v") == 0
     printed = capsys.readouterr()
     result = json.loads(printed.out)
-    assert (result["status"], result["stopped_by"], result["objective"], result["bound"]) == (
-        "optimal",
-        "proof",
-        1800,
-        1800,
-    )
+    found = [result[key] for key in ("status", "stopped_by", "objective", "bound", "seed", "threads")]
+    assert found == ["optimal", "proof", 1800, 1800, 0, 1] and result["hardware"].endswith("cores")
     assert result["trajectory"][-1]["objective"] == 1800
-    assert (result["seed"], result["threads"]) == (0, 1) and result["hardware"].endswith("cores")
     assert result["proof"]["sentence"] == result["bound_reason"]
     assert (result["proof"]["relaxation"], result["proof"]["jobs"]) == ("worker_packing", ["b", "a"])
     assert "objective 1800" in printed.err
@@ -62,19 +53,11 @@ def test_solve_says_that_the_exact_model_is_too_large(
     assert run(*arguments) == 0
     printed = capsys.readouterr()
     result = json.loads(printed.out)
-    assert (result["stopped_by"] == "model_too_large") is (solver == "cpsat")
-    assert result["exact_model"]["built"] is False
     reason = result["exact_model"]["reason"]
-    assert "at most 10" in reason
+    assert (result["stopped_by"] == "model_too_large") is (solver == "cpsat")
+    assert result["exact_model"]["built"] is False and "at most 10" in reason
     [line] = [line for line in printed.err.splitlines() if reason in line]
     assert result["solver"] in line
-
-
-def test_solve_shows_the_timeline_and_the_proof(pair_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("solve", pair_path, "--solver", "cpsat", "--threads", 1, "--timeline") == 0
-    printed = capsys.readouterr().out
-    [proof] = [line for line in printed.splitlines() if line.startswith("proof:")]
-    assert "s0/1 |" in printed and " 1800 " in proof
 
 
 def test_instances_lists_best_known_values(capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,14 +72,6 @@ def test_instances_lists_best_known_values(capsys: pytest.CaptureFixture[str]) -
     assert run("instances", "none-such") == 2
     assert run("instances", "tiny") == 0
     assert "0.00 %" in capsys.readouterr().out
-
-
-def test_generate_is_deterministic(tmp_path: Path) -> None:
-    first, second = tmp_path / "1.json", tmp_path / "2.json"
-    assert run("generate", "server", "--seed", 3, "-o", first) == 0
-    assert run("generate", "server", "--seed", 3, "-o", second) == 0
-    assert first.read_bytes() == second.read_bytes()
-    assert load_instance(first).cluster.gpu_count >= 8
 
 
 def test_plot_and_export(
@@ -114,44 +89,17 @@ def test_plot_and_export(
     assert run("export", pair_path, "--to", "perfetto", "-o", tmp_path / "q.json") == 2
 
 
+def test_help_names_every_command_and_each_has_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    printed = capsys.readouterr().out
+    for command in COMMANDS:
+        with pytest.raises(SystemExit, match="0"):
+            run(command, "--help")
+        assert command in printed and capsys.readouterr().out.startswith(f"usage: jigsaw {command}")
+
+
 @needs_plot
 def test_plot_as_png(pair_path: Path, pair_plan_path: Path, tmp_path: Path) -> None:
     assert run("plot", pair_path, pair_plan_path, "-o", tmp_path / "p.png") == 0
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_solvers_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("solvers", "--json") == 0
-    assert {row["name"] for row in json.loads(capsys.readouterr().out)} >= {"auto", "cpsat", "greedy", "ilp"}
-    assert run("schema", "plan") == 0
-    assert json.loads(capsys.readouterr().out)["$schema"]
-
-
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    printed = capsys.readouterr().out
-    assert all(command in printed for command in COMMANDS)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        run(command, "--help")
-    assert capsys.readouterr().out.startswith(f"usage: jigsaw {command}")
-
-
-@pytest.mark.parametrize("solver", ["cpsat", "ilp"])
-def test_interrupt_keeps_the_incumbent(solver: str, tmp_path: Path) -> None:
-    name, plan = "server/weighted", tmp_path / "plan.json"
-    command = [sys.executable, "-m", "jigsaw_opt", "solve", name, "--solver", solver, "-v", "-o", str(plan)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    while "objective" not in process.stderr.readline():
-        assert process.poll() is None
-    time.sleep(1)
-    os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 130, err
-    assert "interrupt" in out and "Traceback" not in err
-    assert check(load(name), load_plan(plan)) == ()

@@ -46,12 +46,3 @@ def test_sizes_have_a_limit(option: list[str], code: str) -> None:
 def test_one_trace_stands_for_a_limited_number_of_ranks() -> None:
     trace = DATA / "field/chakra_ring.0.et"
     ends(f"3: too-large {trace}", "convert", "chakra", trace, "--gpu-type", "a100", "--workers", str(2**53 - 1))
-
-
-def test_a_graph_without_its_edges_makes_no_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = (DATA / "pipedream/base.graph.txt").read_text().splitlines()
-    cut = tmp_path / "cut.graph.txt"
-    cut.write_text("\n".join(line for line in lines if not line.startswith("\t")))
-    ends(f"3: empty {cut}", "convert", "pipedream", cut, "--gpu-type", "v100", "--to", "layers")
-    told = capsys.readouterr()
-    assert "3 parts" in told.err and not told.out

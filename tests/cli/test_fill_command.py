@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -37,13 +36,6 @@ def test_instance_and_plan_are_written_and_right(
     assert main(["plot", str(filled), str(plan), "--foreground", "front", "-o", str(page)]) == 0
     assert f'"{100 * told["holes_filled"]:.1f} %"' in page.read_text()
     assert main(["plot", str(filled), str(plan), "--foreground", "nobody"]) == 2
-
-
-def test_words_for_people(document: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--slowdown", "1", "--work-limit", "20", "--threads", "1"]
-    assert main(["fill", str(document), "--foreground", "front", *options]) == 0
-    told = capsys.readouterr().out
-    assert [float(each) for each in re.findall(r"\b15\b|1\.0000", told)][-3:] == [15, 15, 1]
 
 
 def test_a_least_rate_is_kept_and_stated_in_the_instance(document: Path, tmp_path: Path) -> None:

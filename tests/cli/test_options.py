@@ -24,49 +24,30 @@ def _options(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, 
 
 
 OPTIONS = dict(_options(parser_of(COMMANDS), "jigsaw"))
-UNITS = (
-    "time",
-    "limit",
-    "bandwidth",
-    "memory",
-    "latency",
-    "grid",
-    "round",
-    "restart",
-    "minutes",
-    "until",
-    "improvement",
-)
+UNITS = {
+    *("time", "limit", "grid", "round", "restart", "minutes", "until", "improvement"),
+    *("bandwidth", "memory", "latency"),
+}
 SPELLED = ("seconds", "microseconds", "bytes", "minutes", "hours", "units", "amplification")
 
 
 def test_options_say_what_they_are_and_their_default() -> None:
-    fragments = [
-        name for name, option in OPTIONS.items() if (option.help or "of ").startswith(("of ", "for ", "per ", "a sec"))
-    ]
-    silent = [
-        name
-        for name, option in OPTIONS.items()
-        if option.default not in (None, "", []) and "default: " not in str(option.help)
-    ]
-    bare = [
-        name
-        for name, option in OPTIONS.items()
-        if option.default not in (None, "", []) and str(option.help).startswith("default")
-    ]
-    assert OPTIONS
-    assert (fragments, silent, bare) == ([], [], [])
+    helps = {name: option.help or "of " for name, option in OPTIONS.items()}
+    defaults = {name: helps[name] for name, option in OPTIONS.items() if option.default not in (None, "", [])}
+    fragments = [name for name, told in helps.items() if told.startswith(("of ", "for ", "per ", "a sec"))]
+    silent = [name for name, told in defaults.items() if "default: " not in told or told.startswith("default")]
+    assert defaults and (fragments, silent) == ([], [])
 
 
 def test_options_of_durations_and_sizes_say_their_unit() -> None:
     numbers = [(name, option) for name, option in OPTIONS.items() if option.type in (int, float)]
-    measured = [
-        (name, number) for name, number in numbers if any(word in name.rpartition("--")[2].split("-") for word in UNITS)
-    ]
-    assert measured
-    assert [
-        name for name, each in measured if not any(unit in f"{each.metavar} {each.help}".lower() for unit in SPELLED)
-    ] == []
+    told = {
+        name: f"{number.metavar} {number.help}".lower()
+        for name, number in numbers
+        if UNITS & set(name.rpartition("--")[2].split("-"))
+    }
+    assert told
+    assert [name for name, text in told.items() if not any(unit in text for unit in SPELLED)] == []
 
 
 @pytest.mark.parametrize("method", ["auto", "greedy", "search", "phased"])

@@ -51,29 +51,15 @@ def test_results_of_another_run_are_not_lost(here: Path) -> None:
     assert (here / "x" / "jobs.csv").read_text() == before
     ends("2: mismatch x", *run, "--sweep")
     assert main([*run, "--force"]) == 0
+    (here / "cut").mkdir()
+    (here / "cut" / "snapshot").write_text("{}")  # of an interrupted simulation
+    ends("2: unwritable cut", *run[:-1], "cut")
 
 
-def test_an_interrupted_simulation_is_not_lost(here: Path) -> None:
-    (here / "x").mkdir()
-    (here / "x" / "snapshot").write_text("{}")
-    ends("2: unwritable x", "simulate", *SIMULATION, "-o", "x")
-    assert main(["simulate", *SIMULATION, "-o", "x", "--force"]) == 0
-
-
-def test_a_sweep_goes_on_from_its_own_rows(here: Path) -> None:
-    run = ["simulate", *SIMULATION, "-o", "x", "--sweep"]
-    assert main(run) == 0
-    rows = (here / "x" / "rows.jsonl").read_text()
-    assert main(run) == 0
-    assert (here / "x" / "rows.jsonl").read_text() == rows
-    assert "fifo" in (here / "x" / "report.html").read_text()
-
-
-@pytest.mark.parametrize("more", [(), ("--sweep",)])
-def test_bench_leaves_the_results_of_simulations_alone(more: tuple[str, ...], here: Path) -> None:
+@pytest.mark.parametrize(("more", "refused"), [((), "2: mismatch x"), (("--sweep",), "3: malformed x/rows.jsonl:1")])
+def test_bench_leaves_the_results_of_simulations_alone(more: tuple[str, ...], refused: str, here: Path) -> None:
     assert main(["simulate", *SIMULATION, "-o", "x", *more]) == 0
     before = {path.name: path.read_text() for path in (here / "x").iterdir()}
-    refused = "3: malformed x/rows.jsonl:1" if more else "2: mismatch x"
     ends(refused, "bench", *CASES["bench"][0], "-o", "x")
     assert {path.name: path.read_text() for path in (here / "x").iterdir()} == before
 

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents import encode_layers
-from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from tests.refusals import ends
 
 PROFILE = """\
@@ -38,40 +36,11 @@ def test_stages_are_printed_as_json_and_written(
     assert main(["partition", str(profile), *MACHINES, "--json", "-o", str(written)]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert json.loads(written.read_text()) == printed
+    assert main(["validate", str(written)]) == 0
     assert [(stage["nodes"], stage["replicas"]) for stage in printed["stages"]] == [(["node2"], 3), (["node3"], 1)]
     assert printed["time_s"] == pytest.approx((0.003 + 4 * 2 * 100 / (1e6 * 3)) / 3)
     assert printed["single_worker_s"] == pytest.approx(0.004)
     assert printed["data_parallel_s"] == pytest.approx((0.004 + 4 * 3 * 90100 / (1e6 * 4)) / 4)
-
-
-def test_the_scatter_of_a_trace_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    layers = tuple(MeasuredLayer(name, 1000, 2000, 0, 9, forward_range_us=(500, 4000)) for name in "ab")
-    path = tmp_path / "layers.json"
-    path.write_bytes(encode_layers(LayerGraph(layers, chain_edges(2))))
-    words = ["partition", str(path), "--machines", "2", "--bandwidth", "1000000", "--no-replication"]
-    assert main(words) == 0
-    assert "0.003000 s a minibatch (0.002500 to 0.006000 s by the scatter of the layers)" in capsys.readouterr().out
-    assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["time_range_s"] == [0.0025, 0.006]
-
-
-def test_a_partition_is_validated(profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written = tmp_path / "partition.json"
-    assert main(["partition", str(profile), *MACHINES, "-o", str(written)]) == 0
-    assert main(["validate", str(written)]) == 0
-    tree = json.loads(written.read_text())
-    del tree["stages"][0]["replicas"]
-    written.write_text(json.dumps(tree))
-    capsys.readouterr()
-    assert main(["validate", str(written), "--json"]) == 3
-    [problem] = json.loads(capsys.readouterr().out)[0]["problems"]
-    assert (problem["code"], problem["path"]) == ("missing-field", "$.stages[0]") and "replicas" in problem["message"]
-
-
-def test_the_table_says_what_bounds_the_throughput(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["partition", str(profile), *MACHINES]) == 0
-    printed = capsys.readouterr().out
-    assert "stage 1" in printed and "2 minibatches" in printed
 
 
 @pytest.mark.parametrize(
@@ -83,14 +52,11 @@ def test_the_table_says_what_bounds_the_throughput(profile: Path, capsys: pytest
         ([*MACHINES, "--memory", "0"], "2: out-of-range --memory"),
         (["--machines", "1000000", "--bandwidth", "1"], "2: too-large machines"),
         (["--machines", "2,900000", "--bandwidth", "1,1"], "2: too-large machines"),
+        ([*MACHINES, "--no-replication"], "4: InfeasibleError"),
     ],
 )
 def test_wrong_arguments_are_named(profile: Path, arguments: list[str], told: str) -> None:
     ends(told, "partition", profile, *arguments)
-
-
-def test_what_cannot_be_has_its_own_exit_code(profile: Path) -> None:
-    ends("4: InfeasibleError", "partition", profile, *MACHINES, "--no-replication")
 
 
 LAYERS = {
@@ -127,13 +93,6 @@ def test_a_layer_profile_becomes_a_pipeline(tmp_path: Path, capsys: pytest.Captu
         printed = json.loads(capsys.readouterr().out)
         assert printed["backward"] == ("split" if schedule == "zb-h1" else "combined")
         assert printed["peak_bytes"] == held
-
-
-def test_a_layer_profile_in_place_of_a_partition_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "layers.json"
-    path.write_text(json.dumps(LAYERS))
-    ends(f"3: unknown-format {path}", "pipeline", path)
-    assert f"{path} --stages N" in capsys.readouterr().err
 
 
 def test_a_model_of_an_instance_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,15 +54,9 @@ def test_shared_links_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "mean compatibility" in told and "common period" in told
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("--most", 0), ("--grid", 0), ("--placements", -1)],
-)
-def test_values_out_of_range_are_named(document: Path, option: str, value: int) -> None:
-    ends(f"2: out-of-range {option}", "shifts", document, option, value)
-
-
-def test_a_finite_horizon_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_makes_no_sense_is_named(document: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option, value in (("--most", 0), ("--grid", 0), ("--placements", -1)):
+        ends(f"2: out-of-range {option}", "shifts", document, option, value)
     path = tmp_path / "finite.json"
     save_instance(replace(small_instance(), horizon="finite", objective="makespan"), path)
     assert main(["shifts", str(path)]) == 3

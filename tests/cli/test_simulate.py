@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 from itertools import count
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.cli import main
+from jigsaw_opt.cli import COMMANDS, main
+from jigsaw_opt.cli.common.parser import parser_of
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.placement.placing import FreeGpus
@@ -64,61 +64,22 @@ def test_a_bad_trace_lists_everything_and_writes_nothing(
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (["--policy", "fifth"], "unknown-name policy"),
-        (["--policy", "fifo", "--round", "-1"], "out-of-range round_s"),
-        (["--policy", "fifo", "--restart", "nan"], "out-of-range restart_s"),
-        (["--policy", "fifo", "--round", "1e308"], "out-of-range round_s"),
-        (["--policy", "fifo", "--until", "-2"], "out-of-range --until"),
-        (["--policy", "fifo", "--until", "inf"], "out-of-range --until"),
-        (["--policy", "fifo", "--seed", "-1"], "out-of-range seed"),
-        (["--policy", "fifo", "--performance", "epochs:" + "x" * 300], "missing-option performance"),
-        (["--policy", "fifo", "--performance", "table:" + "x" * 300], "missing-option performance"),
-        (["--policy", "fifo", "--contention", "rude"], "unknown-value contention"),
-        (["--policy", "fifo", "--performance", "guess"], "unknown-name performance"),
-        (["--policy", "fifo", "--draw-models"], "missing-option performance"),
-        (["--policy", "fifo", "--cluster", "0x4"], "out-of-range cluster"),
-        (["--policy", "fifo", "--cluster", "axb:v100"], "malformed cluster"),
-        (["--policy", "fifo", "--failures", "mtfb=3,mttr=1"], "unknown-option failures; missing-option failures"),
-        (["--policy", "fifo", "--resume"], "unreadable OUT/snapshot"),
-        (
-            ["--policy", "fifo", "-o", "/dev/null/at/all"],
-            "unwritable /dev/null/at/all/summary.json",
-        ),
+        ("--round -1", "out-of-range round_s"),
+        ("--until -2", "out-of-range --until"),
+        ("--seed -1", "out-of-range seed"),
+        ("--performance epochs:" + "x" * 300, "missing-option performance"),
+        ("--contention rude", "unknown-value contention"),
+        ("--cluster axb:v100", "malformed cluster"),
+        ("--failures mtfb=3,mttr=1", "unknown-option failures; missing-option failures"),
+        ("--resume", "unreadable OUT/snapshot"),
+        ("-o /dev/null/at/all", "unwritable /dev/null/at/all/summary.json"),
     ],
 )
-def test_what_makes_no_sense(trace: Path, tmp_path: Path, more: list[str], told: str) -> None:
-    command = ("simulate", "--workload", trace, "--cluster", "2x4", "-o", tmp_path / "out", *more)
+def test_what_makes_no_sense(trace: Path, tmp_path: Path, more: str, told: str) -> None:
+    usual = ("--workload", trace, "--policy", "fifo", "--cluster", "2x4", "-o", tmp_path / "out")
+    command = ("simulate", *usual, *more.split())
     ends(f"2: {told}".replace("OUT", str(tmp_path / "out")), *command)
     assert not (tmp_path / "out").exists()
-
-
-def test_models_of_the_cluster_and_a_stop(tmp_path: Path, pair_path: Path) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text("timestamp,duration,num_gpus\n2017-11-01 00:00:00,7200,2\n2017-11-01 00:10:00,600,1\n")
-    out = tmp_path / "out"
-    arguments = ["--workload", f"philly:{trace}", "--cluster", str(pair_path), "--policy", "srtf", "-o", str(out)]
-    assert main(["simulate", *arguments, "--draw-models", "--until", "1"]) == 0
-    summary = json.loads((out / "summary.json").read_text())
-    assert (summary["jobs"], summary["unfinished"], summary["makespan_h"]) == (2, 1, 1.0)
-    assert "net" in (out / "jobs.csv").read_text()
-
-
-def test_a_cluster_of_a_family(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text("name,submit_s,model,gpus,iterations\na,0,seconds,2,600\n")
-    arguments = ["--workload", str(trace), "--policy", "fifo", "--draw-models", "-o", str(tmp_path / "out")]
-    for sweep in ([], ["--sweep", "--force"]):
-        assert main(["simulate", *sweep, "--cluster", "server:3:gpus=4", *arguments]) == 0
-    assert main(["simulate", "--cluster", "server:three", *arguments]) == 2
-
-
-def test_why_a_simulation_of_a_sweep_failed_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text("name,submit_s,model,gpus,iterations\na,0,seconds,2,600\n")
-    arguments = ["--workload", str(trace), "--policy", "sia", "-o", str(tmp_path / "out")]
-    assert main(["simulate", "--sweep", "--cluster", "1x4:v100", *arguments]) == 0
-    told = capsys.readouterr().err
-    assert all(each in told for each in ("'sia'", "'goodput'", "'seconds'"))
 
 
 def interrupt_at_take(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,14 +101,25 @@ def test_interrupt_leaves_a_snapshot_from_which_the_same_results_come(
     lines = (f"j{k},{37 * k % 9000},m,{1 + k % 8},{1 + 7919 * k % 300}" for k in range(200))
     trace.write_text("\n".join(["name,submit_s,model,gpus,iterations", *lines]) + "\n")
     interrupt_at_take(100, monkeypatch)
-    assert simulate(trace, tmp_path / "cut", "--policy", "srtf", "--contention", "fair") == 130
+    given = {"--policy": "srtf", "--contention": "fair", "--failures": "mtbf=0.5,mttr=0.1,links=1,checkpoint=120"}
+
+    def words(**other: str) -> list[str]:
+        changed = given | {f"--{name}": word for name, word in other.items()}
+        return [each for pair in changed.items() for each in pair]
+
+    assert simulate(trace, tmp_path / "cut", *words()) == 130
     assert "--resume" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "cut").iterdir()] == ["snapshot"]
-    again = ("simulate", "--workload", trace, "--cluster", "2x4", "-o", tmp_path / "cut", "--resume", "--policy")
-    for other in (["fifo"], ["srtf", "--contention", "degraded:0.5"], ["srtf", "--restart", "1"]):
-        ends(f"3: mismatch {tmp_path / 'cut' / 'snapshot'}", *again, *other)
-    assert simulate(trace, tmp_path / "cut", "--policy", "srtf", "--contention", "fair", "--resume") == 0
-    assert simulate(trace, tmp_path / "whole", "--policy", "srtf", "--contention", "fair") == 0
+    again = ("simulate", "--workload", trace, "--cluster", "2x4", "-o", tmp_path / "cut", "--resume")
+    for name, word in (
+        ("policy", "fifo"),
+        ("contention", "degraded:0.5"),
+        ("restart", "1"),
+        ("failures", "mtbf=1,mttr=1"),
+    ):
+        ends(f"3: mismatch {tmp_path / 'cut' / 'snapshot'}", *again, *words(**{name: word}))
+    assert simulate(trace, tmp_path / "cut", *words(), "--resume") == 0
+    assert simulate(trace, tmp_path / "whole", *words()) == 0
     assert sorted(path.name for path in (tmp_path / "cut").iterdir()) == RESULTS
     assert (tmp_path / "cut" / "jobs.csv").read_bytes() == (tmp_path / "whole" / "jobs.csv").read_bytes()
 
@@ -171,32 +143,6 @@ def test_a_policy_that_cannot_be_put_aside_says_so(
     assert "'fifo'" in told and "--resume" not in told
     assert not list((tmp_path / "out").iterdir())
     assert simulate(trace, tmp_path / "out", "--policy", "fifo") == 0  # which it would have come to
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b'{"format": "jigsaw-snapshot/4"}', "only 'jigsaw-snapshot/5' is read"),
-        (b"", "snapshot: empty; an object is expected"),
-        (b"[" * 10**6, "is not a JSON object|not a JSON object"),
-        (b'{"format": "jigsaw-snapshot/5"}', 'missing key "state"'),
-    ],
-)
-def test_what_is_no_snapshot_is_refused(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes, message: str
-) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "snapshot").write_bytes(data)
-    assert simulate(trace, tmp_path / "out", "--policy", "fifo", "--resume") == 3
-    assert re.search(message, printed := capsys.readouterr().err), printed
-    assert "Traceback" not in printed
-
-
-def test_a_name_that_is_too_long_is_no_file(trace: Path, tmp_path: Path) -> None:
-    long = "x" * 300
-    command = ("simulate", "--workload", trace, "--policy", "fifo", "--cluster")
-    ends(f"3: unreadable {long}", *command, long, "-o", tmp_path / "out")
-    ends(f"2: unwritable {tmp_path / long / 'summary.json'}", *command, "2x4", "-o", tmp_path / long)
 
 
 def test_a_file_whose_name_is_no_text(trace: Path, tmp_path: Path) -> None:
@@ -227,3 +173,37 @@ def test_policies_are_listed_with_their_options(capsys: pytest.CaptureFixture[st
     assert listed["srtf"]["measure"] == ["time", "service"]
     assert main(["solvers", "--policies"]) == 0
     assert "measure=time|service" in capsys.readouterr().out
+    # Given one by one, all are taken.
+    words = "simulate --workload a.csv --cluster c --policy fifo --policy las srtf -o out"
+    assert parser_of(COMMANDS).parse_args(words.split()).policy == ["fifo", "las", "srtf"]
+
+
+def test_a_failure_of_a_file_stops_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace, events = tmp_path / "trace.csv", tmp_path / "events.csv"
+    trace.write_text("name,submit_s,model,gpus,iterations\na,0,m,4,1000\n")
+    events.write_text("time_s,kind,name,state\n500,server,s0,down\n")
+    failures = ("--policy", "srtf", "--failures", f"{events},checkpoint=200")
+    assert simulate(trace, tmp_path / "out", *failures, "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    # Saved at 430 s with 400 s of work; from the round at 540 s on the other server, ready at 570 s.
+    assert printed["makespan_h"] == pytest.approx((570 + 600) / 3600)
+    assert printed["failure_stops"] == 1
+    assert printed["lost_gpu_hours"] == pytest.approx(4 * 70 / 3600)
+    assert printed["availability"] == pytest.approx(1 - 4 * (1170 - 500) / (8 * 1170))
+    head, line = (tmp_path / "out" / "jobs.csv").read_text().splitlines()
+    row = dict(zip(head.split(","), line.split(","), strict=True))
+    assert (row["failure_stops"], row["lost_gpu_s"]) == ("1", "280.000000")
+
+
+def test_failures_that_make_no_sense(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ("simulate", "--workload", trace, "--cluster", "2x4", "--policy", "srtf", "-o", tmp_path / "out")
+    ends(
+        "2: out-of-range failures; unknown-option failures; missing-option failures",
+        *command,
+        "--failures",
+        "mtbf=0,mtr=1",
+    )
+    lines = capsys.readouterr().err.splitlines()
+    assert "'mtbf'" in lines[0] and "'mttr'" in lines[1]
+    ends(f"3: unreadable {tmp_path / 'none.csv'}", *command, "--failures", tmp_path / "none.csv")
+    assert not (tmp_path / "out").exists()

@@ -45,8 +45,3 @@ def test_short_jobs_that_do_not_fit_together_follow_one_another(
     assert found["objective"] == 56
     assert found["status"] == ("feasible" if more == ["--phased"] else "optimal")
     assert main(["check", str(CASE), str(plan)]) == 0
-
-
-def test_phased_is_listed_among_the_solvers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["solvers", "--json"]) == 0
-    assert "phased" in [solver["name"] for solver in json.loads(capsys.readouterr().out)]

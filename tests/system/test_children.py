@@ -41,7 +41,7 @@ time.sleep(1000)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
 def test_a_killed_parent_takes_the_child_and_the_folder_along(number: int) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -53,11 +53,7 @@ def test_a_killed_parent_takes_the_child_and_the_folder_along(number: int) -> No
 
 @pytest.mark.parametrize(
     ("number", "slow"),
-    [
-        (signal.SIGKILL, "time.sleep(1000)"),
-        (signal.SIGKILL, "atexit.register(time.sleep, 1000)"),
-        (signal.SIGTERM, "atexit.register(time.sleep, 1000)"),
-    ],
+    [(signal.SIGKILL, "time.sleep(1000)"), (signal.SIGTERM, "atexit.register(time.sleep, 1000)")],
 )
 def test_the_fork_server_ends_with_its_parent(number: int, slow: str, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(f"import atexit, os, time; print(os.getpid(), flush=True); {slow}")
@@ -76,7 +72,6 @@ def test_the_fork_server_ends_with_its_parent(number: int, slow: str, tmp_path: 
     "command",
     [
         ["bench", "tiny/000", "--solvers", "greedy", "--work-limit", "1"],
-        ["simulate", "--sweep", "--cluster", "1x4:v100", "--workload", "../trace.csv", "--policy", "fifo"],
         pytest.param(["run", "../instance.json", "../plan.json", "--iterations", "1"], marks=pytest.mark.slow),
     ],
     ids=lambda command: str(command[0]),
@@ -87,7 +82,6 @@ def test_no_module_of_the_current_folder_is_imported(command: list[str], tmp_pat
         instance = load_instance(Path(__file__).parents[2] / "examples" / "two-cores.json")
         save_instance(instance, tmp_path / "instance.json")
         save_plan(solve(instance, method="greedy").plan, tmp_path / "plan.json")
-    (tmp_path / "trace.csv").write_text("name,submit_s,model,gpus,iterations\na,0,seconds,2,600\n")
     program = tmp_path / "bin" / "jigsaw"  # not `python -m`, which has the current folder on its own path
     program.parent.mkdir()
     program.write_text(
