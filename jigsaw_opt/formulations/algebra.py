@@ -15,24 +15,29 @@ from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["AlgebraicModel", "Expression"]
+__all__ = ["AlgebraicModel", "Expression", "ProgramTooLargeError"]
 
 Expression: TypeAlias = Any
 """A variable, a linear expression or a number; PuLP's operators take and return any of them, and state no types."""
 
 
+class ProgramTooLargeError(Exception):
+    """A program has more coefficients than it may have."""
+
+
 class AlgebraicModel:
     """Variables, constraints and objective of a minimisation.
 
-    `name`: name of the program in its documents. `on_row`: called with the number of constraints after each.
+    `name`: name of the program in its documents. `most_coefficients`: a row with which there are more raises
+    `ProgramTooLargeError`. `on_row`: called with the number of constraints after each.
     """
 
-    def __init__(self, name: str, on_row: Callable[[int], None] | None = None) -> None:
+    def __init__(self, name: str, most_coefficients: float = inf, on_row: Callable[[int], None] | None = None) -> None:
         import pulp
 
         self.problem = pulp.LpProblem(name, pulp.LpMinimize)
         self._column: dict[pulp.LpVariable, int] = {}
-        self._on_row, self._row_count = on_row, 0
+        self._left, self._on_row, self._row_count = most_coefficients, on_row, 0
 
     def binary(self, name: str) -> pulp.LpVariable:
         """Add a variable that is 0 or 1, and return it."""
@@ -54,8 +59,12 @@ class AlgebraicModel:
         check_deadline()
         if constraint is True:
             return
-        self.problem.addConstraint(self._contradiction() if constraint is False else constraint, name)
+        row = self._contradiction() if constraint is False else constraint
+        self.problem.addConstraint(row, name)
         self._row_count += 1
+        self._left -= len(row)
+        if self._left < 0:
+            raise ProgramTooLargeError
         if self._on_row is not None:
             self._on_row(self._row_count)
 

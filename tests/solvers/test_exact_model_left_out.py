@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from jigsaw_opt.formulations.ilp_timetable import program_size
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.solvers.bounds.registry import names
@@ -59,8 +58,7 @@ def test_ilp_says_what_was_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ilp, "_MOST_SEARCHED", 10)
     result = run(load("server/demo"), "ilp")
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.MODEL_TOO_LARGE)
-    count = program_size(compile_instance(load("server/demo"))).coefficients
-    assert result.exact_model == ExactModel(False, f"{count:,} coefficients, and at most 10 are taken")
+    assert result.exact_model == ExactModel(False, "more than 10 coefficients, and no more are taken")
 
 
 def test_a_proof_before_the_model_is_no_lack_of_it(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -267,19 +267,19 @@ def _shop(arguments: argparse.Namespace) -> bytes:
     return jsplib_text(instance_from(arguments.instance)).encode()
 
 
-def _progress() -> Callable[[int, int], None]:
+def _progress() -> Callable[[int, bool], None]:
     """Return what says from time to time how many rows of a program are built, and when all of a long one are."""
     from time import monotonic
 
     begun = told = monotonic()
 
-    def report(rows: int, most: int) -> None:
+    def report(rows: int, complete: bool) -> None:
         nonlocal told
-        if rows == most and monotonic() - begun >= _SECONDS_BETWEEN_NOTES:
+        if complete and monotonic() - begun >= _SECONDS_BETWEEN_NOTES:
             note(f"all {rows:,} rows are built; the file is made of them")
         elif monotonic() - told >= _SECONDS_BETWEEN_NOTES:
             told = monotonic()
-            note(f"{rows:,} of at most {most:,} rows")
+            note(f"{rows:,} rows are built")
 
     return report
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.channel import ChannelEncoding, add_channel, add_links
@@ -15,7 +16,7 @@ from jigsaw_opt.formulations.ilp_timetable.resources import (
     add_link_loads,
     add_transfers_disjoint,
 )
-from jigsaw_opt.formulations.ilp_timetable.size import ProgramSize, program_size
+from jigsaw_opt.formulations.ilp_timetable.size import fewest_coefficients
 from jigsaw_opt.formulations.ilp_timetable.symmetry import add_order
 from jigsaw_opt.formulations.ilp_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, objective_step, time_step
@@ -27,12 +28,11 @@ from jigsaw_opt.problem.compiled.timetable import Timetable, assemble
 
 __all__ = [
     "IlpTimetable",
-    "ProgramSize",
     "Value",
     "Window",
     "build",
+    "fewest_coefficients",
     "objective_step",
-    "program_size",
     "serial_end",
     "serial_limit",
     "time_step",
@@ -76,6 +76,7 @@ def build(
     bound: int,
     limit: float,
     room: float = 0.25,
+    most_coefficients: float = inf,
     on_row: Callable[[int], None] | None = None,
 ) -> IlpTimetable:
     """Build the model of a finite instance.
@@ -91,10 +92,17 @@ def build(
     room
         Microseconds behind its deadline at which a job may end, for engines that calculate in floats. Below
         `time_step` it allows no plan that breaks a deadline.
+    most_coefficients
+        Coefficients that it may have.
     on_row
         Called with the number of rows after each.
+
+    Raises
+    ------
+    ProgramTooLargeError
+        If it has more coefficients.
     """
-    model, eligibility = AlgebraicModel("jigsaw", on_row), GpuEligibility(operations)
+    model, eligibility = AlgebraicModel("jigsaw", most_coefficients, on_row), GpuEligibility(operations)
     network = RoutedNetwork(eligibility)
     objective = model.time(operations.objective, bound, limit)
     model.minimize(objective)

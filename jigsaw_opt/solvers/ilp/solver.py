@@ -10,11 +10,12 @@ from math import ceil, inf
 from typing import ClassVar, Literal
 
 from jigsaw_opt.errors import MissingEngineError, UsageError, argument
+from jigsaw_opt.formulations.algebra import ProgramTooLargeError
 from jigsaw_opt.formulations.ilp_timetable import (
     IlpTimetable,
     build,
+    fewest_coefficients,
     objective_step,
-    program_size,
     serial_end,
     serial_limit,
     time_step,
@@ -25,7 +26,7 @@ from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.engines.highs import HighsSearch
-from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS, first_excess
+from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
@@ -85,27 +86,25 @@ def model_document(
     instance: Instance,
     kind: Literal["mps", "lp"],
     most_coefficients: int = MOST_EXPORTED,
-    report: Callable[[int, int], None] | None = None,
+    report: Callable[[int, bool], None] | None = None,
 ) -> bytes:
     """Return the program of a finite instance as a file; its objective is in microseconds.
 
-    `report`: called with the number of rows after each, and with the most that there may be in the end; then with their
-    number twice, before the file is made of them.
+    `report`: called with the number of rows and whether these are all: after each, and before the file is made of them.
     """
     operations = _exportable(instance)
-    size = program_size(operations)
-    if size.coefficients > most_coefficients:
+    on_row = None if report is None else lambda rows: report(rows, False)
+    try:
+        program = _whole_model(operations, most_coefficients, on_row).program
+    except ProgramTooLargeError:
         raise UsageError(
-            f"the program of instance {instance.name!r} has about {size.columns:,} columns, {size.rows:,} rows and "
-            f"{size.coefficients:,} coefficients, in a file of about {size.file_bytes(kind) / 1e6:,.0f} MB; at most "
-            f"{most_coefficients:,} coefficients are written ({argument('most_coefficients')} raises that)",
+            f"the program of instance {instance.name!r} has more than {most_coefficients:,} coefficients, and no more "
+            f"are written ({argument('most_coefficients')} raises that)",
             code="too-large",
             path="most_coefficients",
-        )
-    on_row = None if report is None else lambda rows: report(rows, size.rows)
-    program = _whole_model(operations, on_row).program
+        ) from None
     if report is not None:
-        report(len(program.rows), len(program.rows))
+        report(len(program.rows), True)
     return program.document(kind)
 
 
@@ -133,10 +132,12 @@ def _exportable(instance: Instance) -> Operations:
     return operations
 
 
-def _whole_model(operations: Operations, on_row: Callable[[int], None] | None = None) -> IlpTimetable:
+def _whole_model(
+    operations: Operations, most_coefficients: float = inf, on_row: Callable[[int], None] | None = None
+) -> IlpTimetable:
     """Return the model of all plans worth finding."""
     limit, step = serial_limit(operations), time_step(operations)
-    return _model(operations, lower_bound(operations).value, limit, limit, step / 4, on_row)
+    return _model(operations, lower_bound(operations).value, limit, limit, step / 4, most_coefficients, on_row)
 
 
 def _model(
@@ -145,13 +146,16 @@ def _model(
     limit: int,
     cutoff: float,
     room: float,
+    most_coefficients: float,
     on_row: Callable[[int], None] | None = None,
 ) -> IlpTimetable:
     """Return the model of plans whose objective is at most `cutoff`; times leave room beyond what `limit` asks for."""
+    if fewest_coefficients(operations) > most_coefficients:
+        raise ProgramTooLargeError
     spans = (
         replace(it, deadline=it.deadline + ceil_div(it.deadline, _SHARE_OF_ROOM)) for it in windows(operations, limit)
     )
-    return build(operations, tuple(spans), bound, cutoff, room, on_row)
+    return build(operations, tuple(spans), bound, cutoff, room, most_coefficients, on_row)
 
 
 class _Grid:
@@ -177,11 +181,11 @@ def _solve(solve_state: SolveState, operations: Operations) -> StoppedBy | None:
     offer_greedy(solve_state, operations, solve_state.options.seed)
     if solve_state.reason() is not None:
         return solve_state.reason()
-    excess = first_excess(("coefficients", program_size(operations).coefficients, _MOST_SEARCHED))
-    if excess is not None:
-        solve_state.leave_out_model(excess)
+    try:
+        return _search(solve_state, operations)
+    except ProgramTooLargeError:
+        solve_state.leave_out_model(f"more than {_MOST_SEARCHED:,} coefficients, and no more are taken")
         return StoppedBy.MODEL_TOO_LARGE
-    return _search(solve_state, operations)
 
 
 def _search(solve_state: SolveState, operations: Operations) -> StoppedBy:
@@ -192,7 +196,7 @@ def _search(solve_state: SolveState, operations: Operations) -> StoppedBy:
     # Where the engine cannot tell a step from its error, plans beyond a deadline are refused by `offer`.
     room = max(time_step(operations), 4 * _RELATIVE_ERROR * serial_end(operations)) / 2
     solve_state.leave_out_model("the time ran out while it was being built")
-    model = _model(operations, solve_state.bound, limit, cutoff, room)
+    model = _model(operations, solve_state.bound, limit, cutoff, room, _MOST_SEARCHED)
     solve_state.record_model()
 
     def raise_bound(bound: float) -> None:
