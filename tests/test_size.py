@@ -13,7 +13,7 @@ CODE = {
     "cli": (5_270, "27 commands, each with its options, and what they print"),
     "documents": (6_460, "JSON in and out with the path of each problem, and 40 formats of other systems"),
     "executor": (7_900, "models, exchange, pipelines, profiles and replay with PyTorch"),
-    "formulations": (5_500, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
+    "formulations": (5_100, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
     "instances": (2_400, "families, bundled sets and best known values"),
     "planning": (6_300, "partition, pipelines, burst, fill and shifts, each with its bound"),
     "problem": (3_700, "what there is: clusters, models, jobs, plans, workloads and their exact costs"),
