@@ -34,12 +34,7 @@ class ServerType:
         own = self.server
         alike = [
             Server(
-                f"s{k}",
-                own.gpu_type,
-                share + (k < rest),
-                own.gpu_memory,
-                own.fabric_bandwidth,
-                own.fabric_latency_us,
+                f"s{k}", own.gpu_type, share + (k < rest), own.gpu_memory, own.fabric_bandwidth, own.fabric_latency_us
             )
             for k in range(servers)
         ]

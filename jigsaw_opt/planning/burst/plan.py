@@ -112,6 +112,5 @@ def require_limit(limit: float) -> None:
 def widest_plan(costs: BurstCosts) -> BurstPlan:
     """Return the plan with as many GPUs in every layer as it may have: data parallelism."""
     return BurstPlan(
-        costs,
-        tuple(max(range(len(layer.options)), key=lambda at: layer.options[at].gpus) for layer in costs.layers),
+        costs, tuple(max(range(len(layer.options)), key=lambda at: layer.options[at].gpus) for layer in costs.layers)
     )

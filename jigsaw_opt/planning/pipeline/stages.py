@@ -106,10 +106,7 @@ class PipelineCosts:
         # A micro-batch is held up to the end of that pass.
         held = (*self.activation_bytes[:1], *self.weight_bytes[1:]) if self.weight_bytes else ()
         return replace(
-            self,
-            backward_us=(0, *self.backward_us[1:]),
-            weight_us=(whole, *self.weight_us[1:]),
-            weight_bytes=held,
+            self, backward_us=(0, *self.backward_us[1:]), weight_us=(whole, *self.weight_us[1:]), weight_bytes=held
         )
 
     def combined(self) -> PipelineCosts:

@@ -169,7 +169,5 @@ def _part(options: Options, share: float) -> Options:
     """Return options with a share of the limits."""
     time, work = options.time_limit, options.work_limit
     return replace(
-        options,
-        time_limit=None if time is None else share * time,
-        work_limit=None if work is None else share * work,
+        options, time_limit=None if time is None else share * time, work_limit=None if work is None else share * work
     )

@@ -10,14 +10,7 @@ from dataclasses import dataclass
 
 from jigsaw_opt.problem.plan import Transfer
 
-__all__ = [
-    "MeasuredBlock",
-    "MeasuredIteration",
-    "MeasuredJob",
-    "MeasuredOperation",
-    "MeasuredStep",
-    "Timeline",
-]
+__all__ = ["MeasuredBlock", "MeasuredIteration", "MeasuredJob", "MeasuredOperation", "MeasuredStep", "Timeline"]
 
 
 @dataclass(frozen=True, slots=True)

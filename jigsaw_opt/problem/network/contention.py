@@ -9,14 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from jigsaw_opt.problem.cluster import Channel
 
-__all__ = [
-    "Degraded",
-    "Exclusive",
-    "FairSharing",
-    "LinkSharing",
-    "degradation",
-    "users",
-]
+__all__ = ["Degraded", "Exclusive", "FairSharing", "LinkSharing", "degradation", "users"]
 
 
 @runtime_checkable

@@ -68,10 +68,7 @@ class FlatActivities(NamedTuple):
 
 
 def network_of(
-    operations: Operations,
-    gpus: Sequence[Sequence[Gpu]],
-    levels: Sequence[JobLevels] = (),
-    within_slots: bool = False,
+    operations: Operations, gpus: Sequence[Sequence[Gpu]], levels: Sequence[JobLevels] = (), within_slots: bool = False
 ) -> ActivityNetwork:
     """Return the activity network of an instance, with data-parallel jobs before those with a task graph.
 

@@ -46,11 +46,7 @@ class Ranks:
     """
 
     def __init__(
-        self,
-        flat: FlatActivities,
-        weights: Sequence[int],
-        reserve: Sequence[int],
-        deadlines: Sequence[int | None] = (),
+        self, flat: FlatActivities, weights: Sequence[int], reserve: Sequence[int], deadlines: Sequence[int | None] = ()
     ) -> None:
         self._flat, self._tail, self._leaf = flat, longest_tails(flat.successors()), _leaves(flat)
         self._place = {activity: place for place, activity in enumerate(reserve)}

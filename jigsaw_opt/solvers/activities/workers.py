@@ -43,11 +43,7 @@ class WorkerPlacing:
         self._table = AssignmentTable(operations, self.layout, [forms[0] for forms in self.forms])
 
     def place(
-        self,
-        random: Random | None,
-        jobs: Iterable[int],
-        memory: Mapping[Gpu, int],
-        load: Mapping[Gpu, float],
+        self, random: Random | None, jobs: Iterable[int], memory: Mapping[Gpu, int], load: Mapping[Gpu, float]
     ) -> dict[int, PlacedWorkers] | None:
         """Place some jobs; None where one finds no room.
 

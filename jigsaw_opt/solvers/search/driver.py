@@ -111,11 +111,7 @@ class Driver:
     """
 
     def __init__(
-        self,
-        solve_state: SolveState,
-        stream: int = 0,
-        moves: Sequence[type[Move]] = (),
-        only: type[Move] | None = None,
+        self, solve_state: SolveState, stream: int = 0, moves: Sequence[type[Move]] = (), only: type[Move] | None = None
     ) -> None:
         self.solve_state, self.stream, self.kinds, self.only = solve_state, stream, (*moves,), only
         self.rng = random.Random(solve_state.options.seed + (stream << 64))

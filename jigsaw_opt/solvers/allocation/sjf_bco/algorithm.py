@@ -14,10 +14,7 @@ __all__ = ["first_fit", "least_load", "random_fit", "sjf_bco", "smallest_first"]
 
 
 def sjf_bco(
-    batch: Batch,
-    variant: Variant = "intent",
-    thresholds: Sequence[int] | None = None,
-    spread: Fraction = Fraction(1),
+    batch: Batch, variant: Variant = "intent", thresholds: Sequence[int] | None = None, spread: Fraction = Fraction(1)
 ) -> BatchOutcome | None:
     """Schedule the smallest jobs first, with balanced contention and overhead (SJF-BCO, Algorithm 1).
 

@@ -221,10 +221,7 @@ class HierarchicalAssignment:
         # Each with two groups at least.
         threads = max(1, min(self.threads, len(self._families) // 2))
         parts = [[*chain(*self._families[k::threads])] for k in range(threads)]
-        taken = self._each(
-            reassign_pairs,
-            [(part, _PAIRS_AT_ONCE, _STEPS, HOT, COLD, most) for part in parts],
-        )
+        taken = self._each(reassign_pairs, [(part, _PAIRS_AT_ONCE, _STEPS, HOT, COLD, most) for part in parts])
         self.count(taken)
         return taken > 0
 
@@ -242,9 +239,7 @@ class HierarchicalAssignment:
     def reassign(self, jobs: Mapping[frozenset[int], Sequence[int]]) -> None:
         """Reassign jobs among their groups, each with those of the same groups."""
         self._anneal_parts(
-            [(inside, sorted(groups), _STEPS * len(inside)) for groups, inside in jobs.items()],
-            HOT,
-            COLD,
+            [(inside, sorted(groups), _STEPS * len(inside)) for groups, inside in jobs.items()], HOT, COLD
         )
 
     def anneal(self, jobs: Sequence[int], groups: Sequence[int], steps: int, hot: float, cold: float) -> None:

@@ -80,8 +80,7 @@ class Rebalance:
         self.context.budget.spend(context.evaluation_work)
         outcome = context.evaluator.evaluate(even.assignments, [1.0] * count, [0] * count)
         after = self._sequenced(
-            self._annealing.sequencing.given(context.evaluator.timetable(outcome)),
-            _ANEW_LENGTH * self._effort.length,
+            self._annealing.sequencing.given(context.evaluator.timetable(outcome)), _ANEW_LENGTH * self._effort.length
         )
         return after if after.value < before.value else before
 

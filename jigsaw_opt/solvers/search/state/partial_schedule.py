@@ -36,12 +36,7 @@ class PartialSchedule:
         return union([self.links[link] for link in assignment.links], self.period)
 
     def inserted(
-        self,
-        index: int,
-        assignment: Assignment,
-        begin: int,
-        latest: int | None,
-        channel: Calendar | None = None,
+        self, index: int, assignment: Assignment, begin: int, latest: int | None, channel: Calendar | None = None
     ) -> ScheduledJob | None:
         """Return the job as it would be inserted, None where it finds no room; nothing changes.
 
