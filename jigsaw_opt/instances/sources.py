@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 from jigsaw_opt.documents import exists, load_instance
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, malformed
 from jigsaw_opt.instances.catalogue import load, names
 from jigsaw_opt.instances.families import families, generate
 from jigsaw_opt.problem.instance import Instance, Objective
@@ -105,11 +105,7 @@ def generated(family: str, seed: int, changes: Mapping[str, int | str]) -> Insta
 def _of_family(source: str) -> Instance:
     family, seed, *changes = source.split(":")
     if not _is_number(seed):
-        raise UsageError(
-            f"{source}: the seed is a whole number of at most {_MOST_DIGITS} digits, not {seed!r}",
-            code="malformed",
-            path="seed",
-        )
+        raise malformed("seed", f"{source}: the seed is a whole number of at most {_MOST_DIGITS} digits, not {seed!r}")
     return generated(family, int(seed), dict(_change(source, change) for change in changes))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import unsupported
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.rules.part import CheckedPart
 
@@ -50,4 +50,4 @@ def most_watts(caps: Iterable[PowerCap] | None) -> dict[str, int]:
 def require_no_caps(caps: tuple[PowerCap, ...] | None, why: str, whose: str = "the cluster") -> None:
     """Refuse power caps, for whoever keeps none."""
     if caps:
-        raise UsageError(f"{whose} has power cap {caps[0].name!r}; {why}", code="unsupported", path="power_caps")
+        raise unsupported("power_caps", f"{whose} has power cap {caps[0].name!r}; {why}")

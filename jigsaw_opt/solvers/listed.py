@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, PluginError, UsageError
+from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, PluginError, unsupported
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
@@ -183,7 +183,7 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
         if not engines:
             refused = "engine_parameters" if options.engine_parameters else "engine_log"
             told += " hands no parameters and no log through to an engine"
-            raise UsageError(told, code="unsupported", path=refused)
+            raise unsupported(refused, told)
         require_parameters(engines[0], options.engine_parameters)
     require_options(method, options, told)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Unpack
 
 from jigsaw_opt.documents import add_job
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, require_a
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, require_a, unsupported
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
@@ -58,10 +58,9 @@ class Session:
         if plan is not None:
             require_a(Plan, plan)
         if instance.task_graph_jobs:
-            raise UsageError(
+            raise unsupported(
+                "instance",
                 f"a session takes data-parallel jobs only; job {instance.task_graph_jobs[0].name!r} has a task graph",
-                code="unsupported",
-                path="instance",
             )
         self.instance, self._plan = instance, plan
         self.origin_us = self.now_us = 0

@@ -11,7 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from jigsaw_opt.checking import violations
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument, kind_of, require_a
+from jigsaw_opt.errors import (
+    InvalidInputError,
+    Problem,
+    UsageError,
+    argument,
+    kind_of,
+    missing_option,
+    not_together,
+    require_a,
+    unsupported,
+)
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.listed import Opening, find_solver, offering, solve_listed
@@ -92,10 +102,10 @@ def solve(
         _require_phases(method, asked)
     if start is not None and asked.survivable:
         told = f"{argument('survivable')} makes a plan anew; leave out {argument('start')}"
-        raise UsageError(told, code="not-together", path="survivable")
+        raise not_together("survivable", told)
     if start is None:
         if fix is not None and not fix.empty:
-            raise UsageError("what is fixed is part of a plan: give it as start", code="missing-option", path="fix")
+            raise missing_option("fix", "what is fixed is part of a plan: give it as start")
         return _solved(instance, method, asked, on_event, None, begun)
     return _started(instance, method, asked, start, fix, on_event, begun)
 
@@ -197,16 +207,10 @@ def _resolved(
         )
     reason = refusal(Warm(start, fix), instance)
     if reason is not None:
-        raise UsageError(
-            f"no other plan is carried over to instance {instance.name!r}: {reason}", code="unsupported", path="start"
-        )
+        raise unsupported("start", f"no other plan is carried over to instance {instance.name!r}: {reason}")
     if method != "auto" and not fix.empty:
         name = find_solver(method).name
-        raise UsageError(
-            f"solver {name!r} keeps nothing of a plan; auto does what {argument('fix')} asks",
-            code="unsupported",
-            path="fix",
-        )
+        raise unsupported("fix", f"solver {name!r} keeps nothing of a plan; auto does what {argument('fix')} asks")
     if method == "auto":
         return resolve(instance, start, fix, options, on_event)
     return solve_listed(instance, method, options, on_event, partial(offer_repaired, plan=start))
@@ -217,11 +221,7 @@ def _require_phases(method: str | Solver, options: Options) -> None:
     require_options(find("phased"), options)
     if method not in ("auto", "phased"):
         name = find_solver(method).name
-        raise UsageError(
-            f"solver {name!r} lists all iterations, and the plan to start from is phased",
-            code="unsupported",
-            path="start",
-        )
+        raise unsupported("start", f"solver {name!r} lists all iterations, and the plan to start from is phased")
 
 
 def _require_correct(instance: Instance, start: Plan) -> None:

@@ -7,7 +7,7 @@ from functools import cached_property
 from math import inf
 
 from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer, LayerOption
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import out_of_range
 
 __all__ = ["BurstPlan", "amplification", "layer_us", "require_limit", "widest_plan", "within"]
 
@@ -102,11 +102,7 @@ def within(value: float | None, limit: float) -> bool:
 def require_limit(limit: float) -> None:
     """Refuse a limit that is no finite number above 0."""
     if not 0 < limit < inf:
-        raise UsageError(
-            f"the limit of amplification is a finite number above 0, not {limit}",
-            code="out-of-range",
-            path="amplification_limit",
-        )
+        raise out_of_range("amplification_limit", f"the limit of amplification is a finite number above 0, not {limit}")
 
 
 def widest_plan(costs: BurstCosts) -> BurstPlan:

@@ -9,7 +9,7 @@ from math import inf, prod
 
 from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer, LayerOption
 from jigsaw_opt.documents.readers.profiles.deeppool import ProfiledLayer
-from jigsaw_opt.errors import Problem, UsageError
+from jigsaw_opt.errors import Problem, UsageError, out_of_range
 from jigsaw_opt.problem.measured.layers import LayerGraph
 
 __all__ = ["BurstSetting", "measured_costs", "profiled_costs"]
@@ -40,7 +40,7 @@ class BurstSetting:
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
         if self.gpus < 1 or self.global_batch < 1 or not 0 < self.bytes_per_us < inf:
-            raise UsageError("GPUs, global batch and bandwidth are above 0", code="out-of-range", path="gpus")
+            raise out_of_range("gpus", "GPUs, global batch and bandwidth are above 0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,16 @@ from fractions import Fraction
 from typing import Literal, NoReturn
 
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import InfeasibleError, InvalidInputError, OutOfTimeError, Problem, UsageError, require_a
+from jigsaw_opt.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    OutOfTimeError,
+    Problem,
+    UsageError,
+    out_of_range,
+    require_a,
+    unsupported,
+)
 from jigsaw_opt.planning.fill.alone import Alone, alone
 from jigsaw_opt.planning.fill.loads import Loads, restricted
 from jigsaw_opt.planning.fill.search import Limits, VectorSearch
@@ -148,7 +157,7 @@ def fill(
     background = _background(instance, foreground)
     instance = _with_rates(instance, background, least or {})
     if not slowdown >= 1:
-        raise UsageError(f"slowdown is at least 1, not {slowdown}", code="out-of-range", path="slowdown")
+        raise out_of_range("slowdown", f"slowdown is at least 1, not {slowdown}")
     limits = Limits.of(options)
     kept = {job.name: job.iterations for job in instance.jobs if job.name not in background}
     with interruptible(options):
@@ -175,10 +184,8 @@ def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...
             ]
         )
     if instance.horizon != "cyclic":
-        raise UsageError(
-            f"instance {instance.name!r} has a finite horizon; holes of a period need a cyclic one",
-            code="unsupported",
-            path="instance",
+        raise unsupported(
+            "instance", f"instance {instance.name!r} has a finite horizon; holes of a period need a cyclic one"
         )
     left = [job for job in instance.jobs if job.name not in foreground]
     if not foreground or not left:

@@ -19,7 +19,7 @@ from itertools import accumulate, combinations_with_replacement, pairwise
 from typing import NamedTuple
 
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, out_of_range, unsupported
 from jigsaw_opt.planning.fill.loads import restricted
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
@@ -119,13 +119,11 @@ def insert(instance: Instance, foreground: str, slowdown: float | Fraction = 1.1
 def _require_form(instance: Instance, foreground: str, factor: Fraction) -> None:
     """Refuse what is no foreground job on all GPUs with other jobs of one worker."""
     if instance.horizon != "cyclic":
-        raise UsageError(
-            f"instance {instance.name!r} has a finite horizon; holes of a period need a cyclic one",
-            code="unsupported",
-            path="instance",
+        raise unsupported(
+            "instance", f"instance {instance.name!r} has a finite horizon; holes of a period need a cyclic one"
         )
     if not factor >= 1:
-        raise UsageError(f"slowdown is at least 1, not {factor}", code="out-of-range", path="slowdown")
+        raise out_of_range("slowdown", f"slowdown is at least 1, not {factor}")
     if any(job.depth != FullDepth() for job in instance.data_parallel):
         raise UsageError("jobs are inserted at full depth alone", code="unsupported")
     front = [job for job in instance.data_parallel if job.name == foreground]

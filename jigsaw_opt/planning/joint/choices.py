@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from jigsaw_opt.errors import Problem, UsageError
+from jigsaw_opt.errors import Problem, UsageError, missing_option
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.workload import LARGEST
@@ -116,11 +116,10 @@ def configurations(choices: PipelineChoices, graph: LayerGraph) -> Iterator[Pipe
     recomputation.
     """
     if choices.batch is not None and graph.batch is None:
-        raise UsageError(
+        raise missing_option(
+            "profile_batch",
             "the profile does not say of how many samples its micro-batch is: say so "
             "(--profile-batch, batch in Python)",
-            code="missing-option",
-            path="profile_batch",
         )
     numbers = [
         count for count in sorted(set(choices.micro_batches)) if choices.batch is None or choices.batch % count == 0

@@ -12,7 +12,7 @@ from math import lcm
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import InfeasibleError, UsageError, WrongPlanError
+from jigsaw_opt.errors import InfeasibleError, WrongPlanError, out_of_range
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.compiled.activities import TaskGraphDecision, assemble_task_graphs
 from jigsaw_opt.problem.compiled.operations import compile_instance
@@ -87,7 +87,7 @@ def asynchronous(
     as much as it takes.
     """
     if in_flight is not None and in_flight < 1:
-        raise UsageError(f"at least 1 minibatch is in flight, not {in_flight}", code="out-of-range", path="in_flight")
+        raise out_of_range("in_flight", f"at least 1 minibatch is in flight, not {in_flight}")
     workers, first = sum(stage.replicas for stage in stages), stages[0].replicas
     noam = ceil_div(workers, first) * first
     interval, starts, latency = _least_interval(stages, in_flight)

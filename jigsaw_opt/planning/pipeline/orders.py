@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import missing_option, out_of_range
 
 __all__ = ["ORDERS", "Orders", "Pass", "PipelineLayout"]
 
@@ -98,10 +98,8 @@ def interleaved(layout: PipelineLayout) -> Orders:
     """Return interleaved 1F1B: each GPU has several chunks of the model (Narayanan et al., SC'21, section 2.2.2)."""
     gpus, chunks, batches = layout.gpus, layout.chunks, layout.micro_batches
     if batches % gpus:
-        raise UsageError(
-            f"interleaved takes a multiple of {gpus} micro-batches, one for each GPU, not {batches}",
-            code="out-of-range",
-            path="micro_batches",
+        raise out_of_range(
+            "micro_batches", f"interleaved takes a multiple of {gpus} micro-batches, one for each GPU, not {batches}"
         )
     total = batches * chunks
 
@@ -143,11 +141,10 @@ def _zero_bubble(layout: PipelineLayout, ahead: list[int], most: int) -> Orders:
     passes whose gradient of the weights is still to come, at most.
     """
     if not layout.split:
-        raise UsageError(
+        raise missing_option(
+            "weight_us",
             "zero-bubble schedules move the part of the backward pass for the gradient of the weights, and these "
             "costs have no such part: give --forward-us, --backward-us and --weight-us, without --backward combined",
-            code="missing-option",
-            path="weight_us",
         )
     stages, batches = layout.stages, layout.micro_batches
     orders: Orders = [[] for _ in range(stages)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import unsupported
 from jigsaw_opt.planning.partition.result import Partition
 from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts
@@ -16,11 +16,10 @@ def costs_of(partition: Partition) -> PipelineCosts:
     """Return costs of a pipeline with a GPU a stage; weights and state are always held, activations until backward."""
     stages = partition.stages
     if any(stage.replicas > 1 for stage in stages):
-        raise UsageError(
+        raise unsupported(
+            "partition",
             "a stage of the partition has several copies; only --schedule async takes such ones, "
             "and `jigsaw partition --no-replication` makes none",
-            code="unsupported",
-            path="partition",
         )
     weights = [stage.weight_us for stage in stages if stage.weight_us is not None]
     parts = tuple(weights) if len(weights) == len(stages) else ()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise, product
 
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, unsupported
 from jigsaw_opt.planning.pipeline.orders import Kind, Orders, Pass, PipelineLayout
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan, TaskGraphJobPlan
@@ -25,11 +25,7 @@ def pipeline_of(instance: Instance, plan: Plan) -> tuple[int, PipelineLayout]:
     number, layout = only_pipeline(instance)
     orders = [orders_of(instance, plan, number, iteration) for iteration in range(instance.jobs[number].iterations)]
     if any(order != orders[0] for order in orders):
-        raise UsageError(
-            "the plan orders the passes of some iteration otherwise than those of another",
-            code="unsupported",
-            path="plan",
-        )
+        raise unsupported("plan", "the plan orders the passes of some iteration otherwise than those of another")
     return number, layout
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jigsaw_opt.documents import add_job
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, not_together
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import peak_bytes, timetable_of_orders
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instance, pipeline_task_graph
@@ -109,9 +109,8 @@ def _sizes(pipeline: PipelineProblem, cluster: Cluster) -> tuple[int, ...]:
     rates = {(server.fabric_bandwidth, server.fabric_latency_us) for server in cluster.servers}
     rates |= {(link.bandwidth, link.latency_us) for link in cluster.links}
     if rates != {(10**6, 0)}:
-        raise UsageError(
+        raise not_together(
+            "transfer_us",
             "how long a transfer takes depends on the cluster it is on; give its bytes in place of its microseconds",
-            code="not-together",
-            path="transfer_us",
         )
     return costs.transfer_us

@@ -11,7 +11,7 @@ from functools import partial
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, UsageError, require_a
+from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, require_a, unsupported
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
@@ -57,9 +57,7 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     """
     require_a(Plan, plan)
     if not plan.is_phased:
-        raise UsageError(
-            "a phased plan is made from another one; this plan lists all iterations", code="unsupported", path="start"
-        )
+        raise unsupported("start", "a phased plan is made from another one; this plan lists all iterations")
     fix = fix or Fix()
     require_a(Fix, fix)
     require_a(Instance, instance)
@@ -68,10 +66,8 @@ def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, optio
     instance.require_no_power_caps("no phased plan is made from another")
     if instance.task_graph_jobs:
         job = instance.task_graph_jobs[0].name
-        raise UsageError(
-            f"no phased plan is made from another for instance {instance.name!r}: job {job!r} has a task graph",
-            code="unsupported",
-            path="start",
+        raise unsupported(
+            "start", f"no phased plan is made from another for instance {instance.name!r}: job {job!r} has a task graph"
         )
     causes = too_wide(instance)
     if causes:

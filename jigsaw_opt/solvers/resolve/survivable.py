@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import UsageError, argument
+from jigsaw_opt.errors import argument, unsupported
 from jigsaw_opt.problem.cluster import Cluster, Link, Routes
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
@@ -67,7 +67,7 @@ def _require_condition(method: Solver, instance: Instance, options: Options) -> 
     used = acting(method, instance)
     if "condition" in ignored(used, options):
         told = f"solver {used.name!r} takes no option {argument('survivable')}"
-        raise UsageError(told, code="unsupported", path="survivable")
+        raise unsupported("survivable", told)
 
 
 def _first_plans(instance: Instance, method: ControlledSolver, options: Options) -> Iterator[Timetable]:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, unsupported
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.compiled.timetable import assemble, decisions_of, job_end, objective_of
 from jigsaw_opt.problem.costs import needed_bytes
@@ -124,10 +124,8 @@ def offer_repaired(solve_state: SolveState, plan: Plan) -> None:
     """Offer a plan of another instance, repaired, as far as that is soon done."""
     if solve_state.operations.task_graphs:
         name = solve_state.operations.instance.task_graph_jobs[0].name
-        raise UsageError(
-            f"no plan of another instance is repaired where a job has a task graph, such as {name!r}",
-            code="unsupported",
-            path="start",
+        raise unsupported(
+            "start", f"no plan of another instance is repaired where a job has a task graph, such as {name!r}"
         )
     with suppress(OutOfTimeError):
         _resolving(solve_state, plan, Fix()).repair()
