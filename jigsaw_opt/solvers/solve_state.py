@@ -41,7 +41,7 @@ from jigsaw_opt.solvers.result import (
     Status,
     StoppedBy,
 )
-from jigsaw_opt.solvers.stop import NoPlan, StopRule, stop_rules
+from jigsaw_opt.solvers.stop import no_plan, stop_rules
 
 __all__ = ["NO_BOUND", "SolveState", "first_bound"]
 
@@ -187,14 +187,10 @@ class SolveState:
             old = self.moves.get(record.name)
             self.moves[record.name] = record if old is None else old + record
 
-    def add_rule(self, rule: StopRule) -> None:
-        """End the solve where this rule holds, too."""
-        self._rules = (*self._rules, rule)
-
     def end_without_plan(self, seconds: float) -> None:
         """End the solve so many seconds after its start, unless there is a plan by then."""
         self._clock.end_without_plan(seconds)
-        self.add_rule(NoPlan(seconds))
+        self._rules = (*self._rules, no_plan(seconds))
 
     def deadlines(self, limit: int) -> Mapping[int, int]:
         """Return deadlines of jobs in plans within `limit`, in microseconds by index, by the last proof with any."""

@@ -19,7 +19,7 @@ from jigsaw_opt.solvers.registry import ignored
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
-from jigsaw_opt.solvers.stop import NoPlan
+from jigsaw_opt.solvers.stop import no_plan
 
 NET = Model((Segment("l", {"v": 3}, {"v": 4}, 5, 6),))
 
@@ -105,10 +105,10 @@ def test_of_short_jobs_a_phased_plan_is_tried_where_no_other_is_found(monkeypatc
     listed: list[float] = []
 
     def run(solver: Auto, solve_state: SolveState) -> Result:
-        listed.append(next(rule.limit for rule in solve_state._rules if isinstance(rule, NoPlan)))
         return solve_state.result(StoppedBy.TIME)
 
     monkeypatch.setattr(Auto, "run", run)
+    monkeypatch.setattr(SolveState, "end_without_plan", lambda _, seconds: listed.append(seconds))
     found = solve(one_server(*jobs), options=Options(threads=1, time_limit=10.0))
     assert found.solver == "phased" and found.objective == 42
     assert 6.0 < listed[0] <= 7.0
@@ -116,6 +116,6 @@ def test_of_short_jobs_a_phased_plan_is_tried_where_no_other_is_found(monkeypatc
 
 def test_a_solve_without_a_plan_may_end_early() -> None:
     state = SimpleNamespace(objective=None, seconds=3.0)
-    assert NoPlan(3.0).holds(state) and not NoPlan(3.1).holds(state)
+    assert no_plan(3.0).holds(state) and not no_plan(3.1).holds(state)
     state.objective = 1
-    assert not NoPlan(3.0).holds(state)
+    assert not no_plan(3.0).holds(state)

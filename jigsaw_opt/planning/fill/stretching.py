@@ -5,20 +5,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import TypeVar
 
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu
-from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, TaskGraphJobPlan, Transfer
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan, retimed
 
 __all__ = ["Gaps", "KeptPlan", "Resource", "gpu_numbers"]
 
 Resource = Gpu | int
 """A GPU, or the index of a link."""
-_Timed = TypeVar("_Timed", Block, Transfer, Execution)
 Gaps = Mapping[int, int]
 """By moment of the period, so many microseconds are put in before what starts then or later."""
 
@@ -93,27 +91,7 @@ class KeptPlan:
     def jobs(self, gaps: Gaps) -> Iterator[JobPlan | TaskGraphJobPlan]:
         """Yield the plans of its jobs, after gaps have been put in."""
         shift = self.shift(gaps)
-        for job in self.plan.jobs:
-            if isinstance(job, JobPlan):
-                rows = [
-                    replace(
-                        row,
-                        blocks=tuple(_moved(block, shift) for block in row.blocks),
-                        transfers=tuple(_moved(transfer, shift) for transfer in row.transfers),
-                    )
-                    for row in job.iterations
-                ]
-                yield replace(job, iterations=tuple(rows))
-            else:
-                iterations = [
-                    replace(
-                        own,
-                        blocks=tuple(_moved(block, shift) for block in own.blocks),
-                        transfers=tuple(_moved(transfer, shift) for transfer in own.transfers),
-                    )
-                    for own in job.iterations
-                ]
-                yield replace(job, iterations=tuple(iterations))
+        yield from (retimed(job, shift) for job in self.plan.jobs)
 
     def memory(self, gpu: Gpu) -> tuple[int, int]:
         """Return bytes that it takes of a GPU at most beside activations of workers, and these."""
@@ -139,9 +117,3 @@ class KeptPlan:
             # At one moment, what ends comes first.
             most[gpu] = max(accumulate((change for _, change in sorted(events)), initial=now[gpu]))
         return most
-
-
-def _moved(timed: _Timed, shift: Callable[[int], int]) -> _Timed:
-    """Return a block or transfer at its new time."""
-    start = shift(timed.start_us)
-    return replace(timed, start_us=start, end_us=start + timed.end_us - timed.start_us)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Phase, Plan, TaskGraphJobPlan, Transfer
+from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Phase, Plan, TaskGraphJobPlan, Transfer, retimed
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 __all__ = [
@@ -173,7 +173,7 @@ def compact(jobs: Sequence[JobPlan | TaskGraphJobPlan], period_us: int) -> tuple
     # decides how long after the last period that is.
     origin = _shortest_from([start % period_us for start in starts], spans, period_us)
     moved = ((start - origin) % period_us - start for start in starts)
-    return tuple(_later(job, by) for job, by in zip(jobs, moved, strict=True))
+    return tuple(retimed(job, by.__add__) for job, by in zip(jobs, moved, strict=True))
 
 
 def _shortest_from(starts: Sequence[int], spans: Sequence[int], period_us: int) -> int:
@@ -198,26 +198,3 @@ def _operations(job: JobPlan | TaskGraphJobPlan) -> Iterator[Block | Transfer | 
     for iteration in job.iterations:
         yield from iteration.blocks
         yield from iteration.transfers
-
-
-_Timed = TypeVar("_Timed", Block, Transfer, Execution)
-
-
-def _later(job: JobPlan | TaskGraphJobPlan, by: int) -> JobPlan | TaskGraphJobPlan:
-    def later(operations: Sequence[_Timed]) -> tuple[_Timed, ...]:
-        return tuple(
-            replace(operation, start_us=operation.start_us + by, end_us=operation.end_us + by)
-            for operation in operations
-        )
-
-    if isinstance(job, JobPlan):
-        plain = (
-            replace(iteration, blocks=later(iteration.blocks), transfers=later(iteration.transfers))
-            for iteration in job.iterations
-        )
-        return replace(job, iterations=tuple(plain))
-    own = (
-        replace(iteration, blocks=later(iteration.blocks), transfers=later(iteration.transfers))
-        for iteration in job.iterations
-    )
-    return replace(job, iterations=tuple(own))

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.job import FreeDepth, Job
-from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, TaskGraphJobPlan, Transfer
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan, retimed
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing
 from jigsaw_opt.solvers.phased.rates.model import kind_of
 from jigsaw_opt.solvers.phased.shelves import sharing_groups
 
 __all__ = ["SideBySide"]
-
-_Timed = TypeVar("_Timed", Block, Transfer, Execution)
 
 
 class SideBySide:
@@ -130,29 +127,11 @@ def _repeated(plan: Plan, times: int, period_us: int) -> Iterator[JobPlan | Task
     own_us = plan.objective
     whole_us = own_us * times
 
-    def later(operations: Sequence[_Timed], by: int) -> tuple[_Timed, ...]:
-        return tuple(_at(operation, operation.start_us + by) for operation in operations)
-
-    def _at(operation: _Timed, moment: int) -> _Timed:
+    def start_of(moment: int) -> int:
         # What begins in a later period of its own begins in the same one of the longer periods. All idle time comes
         # after the last repetition.
         periods, rest = divmod(moment, whole_us)
-        start = periods * period_us + rest
-        return replace(operation, start_us=start, end_us=start + operation.end_us - operation.start_us)
+        return periods * period_us + rest
 
-    for job in plan.jobs:
-        shifts = [number * own_us for number in range(times)]
-        if isinstance(job, JobPlan):
-            plain = [
-                replace(iteration, blocks=later(iteration.blocks, by), transfers=later(iteration.transfers, by))
-                for by in shifts
-                for iteration in job.iterations
-            ]
-            yield replace(job, iterations=tuple(plain))
-        else:
-            own = [
-                replace(iteration, blocks=later(iteration.blocks, by), transfers=later(iteration.transfers, by))
-                for by in shifts
-                for iteration in job.iterations
-            ]
-            yield replace(job, iterations=tuple(own))
+    moves = [lambda start, by=number * own_us: start_of(start + by) for number in range(times)]
+    yield from (retimed(job, *moves) for job in plan.jobs)
