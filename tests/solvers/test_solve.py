@@ -293,7 +293,7 @@ def test_a_solve_in_an_event_loop_ends_with_its_task(pair: Instance, monkeypatch
             await asyncio.wait_for(solve_async(load("pod/weighted"), "search", options), 0.05)
         return found.status, options
 
-    monkeypatch.setattr("jigsaw_opt.solvers.solve_async.solve", recorded)
+    monkeypatch.setattr("jigsaw_opt.solvers.solving.solve", recorded)
     status, options = asyncio.run(both())  # waits for the thread
     assert status == Status.OPTIMAL and options.cancel.is_set()
     assert [result.stopped_by for result in results] == [StoppedBy.PROOF, StoppedBy.INTERRUPT]
