@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["alive", "wait_for"]
+__all__ = ["alive", "run_python", "wait_for"]
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_python(*words: object, folder: Path, path: str | Path = ROOT) -> tuple[str, str]:
+    """Run Python in a folder, on one thread and with this package; what it prints, and what it tells of itself."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(path))), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, *map(str, words)]
+    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, f"{words}\n{ended.stderr}"
+    return ended.stdout, ended.stderr
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

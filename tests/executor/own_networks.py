@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -18,17 +17,10 @@ from jigsaw_opt.executor.models.building import Replica, build_network
 from jigsaw_opt.executor.models.zoo.network import Network
 
 Made = tuple[nn.Sequential, Any, Any]
-NETWORKS = ("repeated", "blocks", "tied", "in_place", "nested", "frozen", "normalised", "single", "weighted")
 
 
 def batch(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
     return torch.randn(count, 8, generator=generator), torch.randint(8, (count,), generator=generator)
-
-
-def repeated() -> Made:
-    """One activation, used twice."""
-    activation = nn.Tanh()
-    return nn.Sequential(nn.Linear(8, 8), activation, nn.Linear(8, 8), activation), nn.CrossEntropyLoss(), batch
 
 
 def blocks() -> Made:
@@ -108,11 +100,6 @@ def normalised() -> Made:
     return nn.Sequential(nn.Linear(8, 8), norm, nn.Linear(8, 8), norm), nn.CrossEntropyLoss(), batch
 
 
-def single() -> Made:
-    """One unit."""
-    return nn.Sequential(nn.Linear(8, 8)), nn.CrossEntropyLoss(), batch
-
-
 class Scaled(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -183,28 +170,22 @@ def made(name: str, **changes: Any) -> Network:
     return replace(build_network(zoo, {}, trusted=[zoo]), **changes)
 
 
-def plain_training(name: str, workers: Sequence[int], steps: int) -> list[Tensor]:
-    """Train the `nn.Sequential` itself on the mean of the workers' losses' gradients."""
+def plain_training(name: str, steps: int) -> list[Tensor]:
+    """Train the `nn.Sequential` itself."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        model, loss, draw = _FUNCTIONS[name]()
+        model, loss, draw = NETWORKS[name]()
     held = nn.ModuleList([model, loss]) if isinstance(loss, nn.Module) else model
     optimiser = torch.optim.AdamW(held.parameters(), lr=0.01, weight_decay=0.1)
     source = Replica(None, Network({}, loss, draw), 6)  # type: ignore[arg-type]
     for step in range(steps):
-        by_worker = []
-        for worker in workers:
-            held.zero_grad()
-            inputs, targets = source.batch(0, worker, step)
-            loss(model(inputs), targets).backward()
-            by_worker.append([None if p.grad is None else p.grad / len(workers) for p in held.parameters()])
-        for parameter, *gradients in zip(held.parameters(), *by_worker, strict=True):
-            parameter.grad = None if any(g is None for g in gradients) else functools.reduce(torch.add, gradients)
+        held.zero_grad()
+        inputs, targets = source.batch(0, 0, step)
+        loss(model(inputs), targets).backward()
         optimiser.step()
     return [p.detach().clone() for p in held.parameters()]
 
 
-_FUNCTIONS: dict[str, Callable[[], Made]] = {
-    function.__name__: function
-    for function in (repeated, blocks, tied, in_place, nested, frozen, normalised, single, weighted)
+NETWORKS: dict[str, Callable[[], Made]] = {
+    function.__name__: function for function in (blocks, tied, in_place, nested, frozen, normalised, weighted)
 }

@@ -156,8 +156,7 @@ def killed(rank: int, world: int, device: torch.device, folder: str, processes: 
 
     Beside those of the loader there is one that would not end by itself, and holds all that its worker has open.
     """
-    made = noisy(rank, world, device)
-    here, passes = Path(folder), count(1)
+    made, here, passes = noisy(rank, world, device), Path(folder), count(1)
 
     def note(_: int = 0) -> None:
         (here / f"process{os.getpid()}").touch()
@@ -171,7 +170,6 @@ def killed(rank: int, world: int, device: torch.device, folder: str, processes: 
         sleep(3600)
 
     note()
-    if processes:
-        get_context("fork").Process(target=serve, daemon=True).start()
+    get_context("fork").Process(target=serve, daemon=True).start()
     made["model"].register_forward_pre_hook(kill)
     return made | {"loader": DataLoader(Rows(), batch_size=4, num_workers=processes, worker_init_fn=note)}

@@ -39,24 +39,6 @@ class SkipCnn(nn.Module):
         return self.head((self.late(self.middle(first)) + first).mean((2, 3)))
 
 
-class UNet(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.down1, self.down2 = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 8, 3, padding=1)
-        self.bottom = nn.Conv2d(8, 8, 3, padding=1)
-        self.up2 = nn.ConvTranspose2d(8, 8, 2, stride=2)
-        self.up1 = nn.ConvTranspose2d(16, 4, 2, stride=2)
-        self.out = nn.Conv2d(8, 2, 1)
-
-    def forward(self, images: Tensor) -> dict[str, Any]:
-        one = self.down1(images).relu()
-        two = self.down2(f.max_pool2d(one, 2)).relu()
-        low = self.bottom(f.max_pool2d(two, 2)).relu()
-        two_up = torch.cat([self.up2(low), two], 1)
-        one_up = torch.cat([self.up1(two_up), one], 1)
-        return {"mask": self.out(one_up), "others": (low.mean(), [one_up])}
-
-
 class Block(nn.Module):
     def __init__(self, width: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -112,20 +94,6 @@ class Shared(nn.Module):
         return self.last(self.shared(self.between(x).tanh()).tanh())
 
 
-class Vit(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, 16, 4, stride=4)
-        self.token, self.positions = nn.Parameter(torch.zeros(1, 1, 16)), nn.Parameter(torch.randn(1, 5, 16) / 4)
-        self.encoder = nn.Sequential(*(Block(16) for _ in range(3)))
-        self.norm, self.head = nn.LayerNorm(16), nn.Linear(16, 5)
-
-    def forward(self, images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        x = self.patches(images).flatten(2).transpose(1, 2)
-        x = self.encoder(torch.cat([self.token.expand(len(x), -1, -1), x], 1) + self.positions)
-        return self.head(self.norm(x[:, 0])), {"hidden": x}
-
-
 class Sometimes(nn.Module):
     """A part that no pass of an even sum of tokens uses, and one that none uses."""
 
@@ -164,21 +132,14 @@ def next_token(outputs: tuple[Tensor, Tensor]) -> Tensor:
 GPT_CUTS = ("blocks.1", "blocks.3")
 CASES = {
     "skips": Case(SkipCnn, ("middle", "late"), images, power),
-    "unet": Case(
-        UNet, ("bottom", "up1"), images, lambda out: power(out["mask"]) + out["others"][0] + power(out["others"][1][0])
-    ),
     "tied": Case(TiedGpt, GPT_CUTS, tokens, next_token),
-    "tied by function": Case(lambda: TiedGpt(functional=True), GPT_CUTS, tokens, next_token),
     "batch norm": Case(lambda: SkipCnn(normed=True), ("late", "head"), images, power),
-    "shared": Case(Shared, ("between", "last"), rows, power),
     "frozen": Case(lambda: Shared(frozen=True), ("between", "last"), rows, power),
-    "vit": Case(Vit, ("encoder.1", "norm"), images, lambda out: power(out[0]) + 0.1 * power(out[1]["hidden"])),
     "autocast": Case(TiedGpt, GPT_CUTS, tokens, next_token, autocast=True),
     "checkpointing": Case(lambda: TiedGpt(checkpointed=True), GPT_CUTS, tokens, next_token),
     "checkpointed by function": Case(
         lambda: TiedGpt(dropout=0.1, checkpointed=True, functional=True), GPT_CUTS, tokens, next_token
     ),
-    "dropout": Case(lambda: TiedGpt(dropout=0.2), GPT_CUTS, tokens, next_token),
     "sometimes": Case(Sometimes, ("dense", "head"), tokens, next_token, unused=True),
 }
 

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from partial_networks import Case, built, loss_of
+from partial_networks import CASES, Case, built, loss_of
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from jigsaw_opt.executor.partial import PartialBackprop
 
-STEPS, LONG, CHECKED = 20, 50, 9
-Optimise = Callable[[nn.Module], tuple[torch.optim.Optimizer, Any]]
+STEPS, CHECKED = 6, 9
+Gradients = Mapping[str, Tensor | None]
 
 
 def sgd(model: nn.Module) -> tuple[torch.optim.Optimizer, Any]:
     optimiser = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
     return optimiser, torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
-
-
-def adamw(model: nn.Module) -> tuple[torch.optim.Optimizer, Any]:
-    optimiser = torch.optim.AdamW(model.parameters(), 1e-3)
-    return optimiser, torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, LONG)
 
 
 def gradients(model: nn.Module) -> dict[str, Tensor | None]:
@@ -68,59 +62,52 @@ def against_ddp(case: Case) -> tuple[float, float, float]:
     return worst, apart, max(float((here[key] - start[key]).abs().max().detach()) for key in there)
 
 
-def written_out(case: Case, state: dict[str, Tensor], model: PartialBackprop, iteration: int) -> dict[str, Any]:
-    """The mean over each bucket's contributors of the whole gradients of their batches."""
-    levels, parts = model._rule(iteration), model._parts
-    assert parts is not None
-    names = {p: key for key, p in model.named_parameters()}
-    bucket = {names[p]: number for p, number in parts.buckets.items()}
-    own: list[dict[str, Tensor | None]] = []
-    for worker in range(model.workers):
-        copy = built(case)
-        copy.load_state_dict(state)
-        loss_of(case, copy, worker, iteration).backward()
-        own.append(gradients(copy))
+def mean_of(
+    model: PartialBackprop, levels: Sequence[int], own: Sequence[Mapping[str, Tensor | None]]
+) -> dict[str, Any]:
+    """The mean over each bucket's contributors of whole gradients, which are given by worker."""
+    assert model._parts is not None
+    buckets = {name: model._parts.buckets[parameter] for name, parameter in model.named_parameters()}
     wanted: dict[str, Any] = {}
-    for key, number in bucket.items():
-        those = [found[key] for found, level in zip(own, levels, strict=True) if level >= number]
+    for name in own[0]:
+        those = [found[name] for found, level in zip(own, levels, strict=True) if level >= buckets[name]]
         there = [gradient for gradient in those if gradient is not None]
-        wanted[key] = sum(there) / len(those) if there else None
-    return {key: wanted[key] for key in own[0]}
+        wanted[name] = torch.stack(there).sum(0) / len(those) if there else None
+    return wanted
 
 
-def against_the_mean(
-    case: Case, levels: Any, optimise: Optimise, steps: int
-) -> tuple[float, list[Any], dict[str, Any]]:
-    """Largest difference of gradients to what is written out; levels of this worker; the state after many steps."""
+def whole(case: Case, state: dict[str, Tensor], worker: int, batches: Iterable[int]) -> dict[str, Tensor | None]:
+    """The sum of a worker's whole gradients over some batches."""
+    network = built(case)
+    network.load_state_dict(state)
+    for batch in batches:
+        loss_of(case, network, worker, batch).backward()
+    return gradients(network)
+
+
+def against_the_mean(case: Case) -> tuple[float, list[int], dict[str, Tensor]]:
+    """Largest difference of gradients to what is written out; levels of this worker; the state after all steps."""
     rank = dist.get_rank()
-    model = PartialBackprop(built(case), cuts=case.cuts, levels=levels, debug=7)
-    optimiser, schedule = optimise(model)
+    model = PartialBackprop(built(case), cuts=case.cuts, levels="rotation", debug=7)
+    optimiser = torch.optim.AdamW(model.parameters(), 1e-3)
     worst, seen = 0.0, []
-    for iteration in range(steps):
+    for iteration in range(CHECKED):
         state = {key: value.clone() for key, value in model.state_dict().items()}
         loss_of(case, model, rank, iteration).backward()
-        if iteration < CHECKED:
-            worst = max(worst, difference(gradients(model), written_out(case, state, model, iteration)))
-        seen.append(model._rule(iteration)[rank])
+        levels = model._rule(iteration)
+        own = [whole(case, state, worker, [iteration]) for worker in range(model.workers)]
+        worst = max(worst, difference(gradients(model), mean_of(model, levels, own)))
+        seen.append(levels[rank])
         assert all(p.requires_grad == q.requires_grad for p, q in zip(model.parameters(), built(case).parameters()))
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimiser.step()
-        schedule.step()
         optimiser.zero_grad()
     return worst, seen, dict(model.state_dict())
 
 
-def trainings(names: Sequence[str], module: str = "partial_networks") -> dict[str, Any]:
-    """By name, what the trainings of some cases of a module of tests came to."""
-    cases: dict[str, Case] = import_module(module).CASES
-    return {
-        name: (
-            against_ddp(cases[name]),
-            against_the_mean(cases[name], "rotation", adamw, LONG),
-            against_the_mean(cases[name], "permutation", sgd, CHECKED),
-        )
-        for name in names
-    }
+def trainings(names: Sequence[str]) -> dict[str, Any]:
+    """By name, what the trainings of some cases came to."""
+    return {name: (against_ddp(CASES[name]), against_the_mean(CASES[name])) for name in names}
 
 
 def require_the_same_as_ddp(found: list[dict[str, Any]], name: str) -> None:
@@ -133,11 +120,8 @@ def require_the_same_as_ddp(found: list[dict[str, Any]], name: str) -> None:
 
 def require_the_definition(found: list[dict[str, Any]], name: str) -> None:
     """See in what `trainings` found by rank that partial gradients are means, and ranks hold the same bits."""
-    for run in (1, 2):
-        states = [rank[name][run][2] for rank in found]
-        for own in states:
-            assert all(torch.equal(own[key], states[0][key]) for key in states[0])
-        for rank in found:
-            difference, levels, _ = rank[name][run]
-            assert difference <= 1e-6
-            assert len(set(levels)) > 1
+    first = found[0][name][1][2]
+    for rank in found:
+        difference, levels, state = rank[name][1]
+        assert difference <= 1e-6 and len(set(levels)) > 1
+        assert all(torch.equal(state[key], first[key]) for key in first)

@@ -7,18 +7,17 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-from jigsaw_opt.errors import InvalidInputError  # noqa: E402
-from jigsaw_opt.executor.catalogue import FAMILIES, resolve  # noqa: E402
-from jigsaw_opt.executor.models.building import build, build_network, even_segments, replica, run_name  # noqa: E402
-from jigsaw_opt.executor.models.zoo import BUILDERS  # noqa: E402
-from jigsaw_opt.instances import load  # noqa: E402
-from jigsaw_opt.instances.architectures import ARCHITECTURES  # noqa: E402
-from jigsaw_opt.problem.model import Model, Segment  # noqa: E402
-from jigsaw_opt.problem.rules.report import Report  # noqa: E402
-from tests.refusals import misuse, refuses  # noqa: E402
+from jigsaw_opt.errors import InvalidInputError
+from jigsaw_opt.executor.catalogue import FAMILIES, resolve
+from jigsaw_opt.executor.models.building import build, build_network, even_segments, replica, run_name
+from jigsaw_opt.executor.models.zoo import BUILDERS
+from jigsaw_opt.instances import load
+from jigsaw_opt.instances.architectures import ARCHITECTURES
+from jigsaw_opt.problem.model import Model, Segment
+from jigsaw_opt.problem.rules.report import Report
+from tests.refusals import misuse, refuses
 
 OWN = """
 from torch import nn, randn, randint

@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from replayed import instance
 
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-from replayed import instance  # noqa: E402
-
-from jigsaw_opt.errors import InvalidInputError  # noqa: E402
-from jigsaw_opt.executor.models.building import build  # noqa: E402
-from jigsaw_opt.executor.replay.checkpoint import Checkpoint  # noqa: E402
-from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
-from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402
-from jigsaw_opt.solvers.options import Options  # noqa: E402
-from jigsaw_opt.solvers.solve import solve  # noqa: E402
-from tests.refusals import refuses  # noqa: E402
+from jigsaw_opt.errors import InvalidInputError
+from jigsaw_opt.executor.models.building import build
+from jigsaw_opt.executor.replay.checkpoint import Checkpoint
+from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.worker import TrainingRecipe, Worker
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.solve import solve
+from tests.refusals import refuses
 
 PROBLEM = instance()
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -131,23 +129,6 @@ def test_a_state_that_is_none_is_refused(checkpoint: Checkpoint, tmp_path: Path,
         checkpoint.load(0, worker(), 2)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda tensor: tensor.to_sparse(),
-        lambda tensor: tensor.to("meta"),
-        lambda tensor: tensor.tolist(),
-    ],
-)
-def test_a_tensor_of_another_kind_is_refused(checkpoint: Checkpoint, tmp_path: Path, make: Any) -> None:
-    state = trained().state()
-    name = next(iter(state["model"]))
-    state["model"][name] = make(state["model"][name])
-    torch.save(state, file(tmp_path))
-    (said,) = refused(checkpoint, worker())
-    assert str(file(tmp_path)) in said
-
-
 class _Code:
     """What a forged file would have called when it is read."""
 
@@ -182,7 +163,14 @@ def change_somewhere(tree: Any, draw: random.Random) -> None:
         places += [(box, key) for key, _ in own]
         left += [value for _, value in own if isinstance(value, (dict, list))]
     (box, key), (other_box, other_key) = draw.choice(places), draw.choice(places)
-    tensors = (torch.zeros(2, 2), torch.zeros((), dtype=torch.int64), torch.full((64,), float("nan")))
+    usual = torch.zeros(2, 2)
+    tensors = (
+        usual,
+        usual.to_sparse(),
+        usual.to("meta"),
+        torch.zeros((), dtype=torch.int64),
+        torch.full((64,), float("nan")),
+    )
     match draw.randrange(4):
         case 0:
             del box[key]
@@ -197,7 +185,7 @@ def change_somewhere(tree: Any, draw: random.Random) -> None:
 @pytest.mark.parametrize("optimiser", OPTIONS)
 def test_whatever_is_changed_it_is_refused_or_trains(checkpoint: Checkpoint, tmp_path: Path, optimiser: str) -> None:
     draw, whole, seen = random.Random(optimiser), trained(optimiser).state(), Counter[str]()
-    for number in range(120):
+    for number in range(60):
         state = copy.deepcopy(whole)
         for _ in range(1 + number % 2):
             change_somewhere(state, draw)
@@ -212,13 +200,13 @@ def test_whatever_is_changed_it_is_refused_or_trains(checkpoint: Checkpoint, tmp
         own.block(3, lambda bucket: None)  # the next block steps
         own.step()
         seen["trains"] += 1
-    assert seen["refused"] > 60 and seen["trains"] > 0
+    assert seen["refused"] > 30 and seen["trains"] > 0
 
 
 def test_a_damaged_file_is_refused_or_is_the_same(checkpoint: Checkpoint, tmp_path: Path) -> None:
     checkpoint.save(0, trained())
     whole, draw, own, refusals = file(tmp_path).read_bytes(), random.Random(1), worker(), 0
-    for number in range(300):
+    for number in range(150):
         data = bytearray(whole)
         if number % 3 == 0:
             del data[draw.randrange(len(data)) :]
@@ -229,7 +217,8 @@ def test_a_damaged_file_is_refused_or_is_the_same(checkpoint: Checkpoint, tmp_pa
             checkpoint.load(0, own, 2)
         except InvalidInputError as error:
             refusals += all(str(file(tmp_path)) in str(problem) for problem in error.problems)
-    assert refusals > 100
+            assert number % 3 or "--resume" in error.problems[0].hint
+    assert refusals > 50
 
 
 def test_names_of_files_that_are_none_are_passed_over(checkpoint: Checkpoint, tmp_path: Path) -> None:
@@ -237,11 +226,3 @@ def test_names_of_files_that_are_none_are_passed_over(checkpoint: Checkpoint, tm
     for name in ("iteration0", "iteration02", "iteration" + "9" * 17, "iteration-1"):
         (tmp_path / f"job0-worker0-{name}.pt").touch()
     assert checkpoint._iterations(0, 0) == [2]
-
-
-def test_a_damaged_file_is_told_with_what_to_do(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    checkpoint.save(0, trained())
-    file(tmp_path).write_bytes(file(tmp_path).read_bytes()[:-100])
-    with refuses(f"unreadable {file(tmp_path)}") as caught:
-        checkpoint.load(0, worker(), 2)
-    assert "--resume" in caught.value.problems[0].hint

@@ -1,22 +1,24 @@
-"""What differs on a GPU: the allocator's peak, streams, the device of gradients."""
+"""What differs on a GPU: the allocator's peak, streams, the device of gradients, and what a level saves."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed as dist
+from replayed import instance, replayed
+from test_own_trainings import carried_out, digests, owned
+from torch import nn
 
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-from replayed import instance, replayed  # noqa: E402
-from test_own_trainings import carried_out, digests, owned  # noqa: E402
-
-from jigsaw_opt.executor.exchange.by_bucket import GradientExchange  # noqa: E402
-from jigsaw_opt.executor.models.building import build_network, even_segments, replica  # noqa: E402
-from jigsaw_opt.executor.profiling import profile_replica  # noqa: E402
-from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402
-from jigsaw_opt.problem.measured.replay import Replay  # noqa: E402
-from jigsaw_opt.problem.measured.times import MeasuredBlock  # noqa: E402
+from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
+from jigsaw_opt.executor.models.building import build_network, even_segments, replica
+from jigsaw_opt.executor.partial import PartialBackprop
+from jigsaw_opt.executor.processes import run_group
+from jigsaw_opt.executor.profiling import profile_replica
+from jigsaw_opt.executor.worker import TrainingRecipe, Worker
+from jigsaw_opt.problem.measured.replay import Replay
+from jigsaw_opt.problem.measured.times import MeasuredBlock
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -66,3 +68,55 @@ def test_a_training_of_ones_own_goes_on_as_if_it_had_never_ended(tmp_path: Path)
     carried_out(tmp_path, problem, "--iterations", 1, *options)
     later = carried_out(tmp_path, problem, "--iterations", 3, *options, "--resume")
     assert digests(later) == digests(whole)
+
+
+CUTS = ("4", "8")
+
+
+def layers() -> nn.Sequential:
+    torch.manual_seed(0)
+    rows: list[nn.Module] = []
+    for _ in range(6):
+        rows += [nn.Linear(256, 256), nn.GELU()]
+    return nn.Sequential(*rows).cuda()
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_lower_level_keeps_fewer_activations_and_the_same_gradients(autocast: bool) -> None:
+    kept, found = [], []
+    inputs = torch.randn(4096, 256, device="cuda")
+    for level in (1, 2, 3):
+        model = PartialBackprop(layers(), CUTS)
+        model.prepare(inputs)
+        model._rule = lambda iteration, level=level: (level,)
+        before = torch.cuda.memory_allocated()
+        with torch.autocast("cuda", torch.float16, enabled=autocast):
+            loss = model(inputs).float().square().mean()
+        kept.append(torch.cuda.memory_allocated() - before)
+        loss.backward()
+        found.append([None if p.grad is None else p.grad.clone() for p in model.parameters()])
+    assert kept == sorted(set(kept))
+    for partial in found[:2]:
+        there = [(own, other) for own, other in zip(partial, found[2], strict=True) if own is not None]
+        assert 0 < len(there) < len(partial)
+        for own, other in there:
+            torch.testing.assert_close(own, other, rtol=1e-3 if autocast else 1e-5, atol=1e-6)
+
+
+def trained() -> list[torch.Tensor]:
+    model = PartialBackprop(layers(), CUTS, "rotation", debug=2)
+    optimiser = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
+    generator = torch.Generator("cuda").manual_seed(dist.get_rank())
+    for _ in range(10):
+        model(torch.randn(64, 256, device="cuda", generator=generator)).square().mean().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+    return [p.detach().cpu() for p in model.parameters()]
+
+
+@pytest.mark.slow
+def test_two_processes_hold_the_same_bits() -> None:
+    first, second = run_group(trained, 2)
+    assert all(torch.equal(own, other) for own, other in zip(first, second, strict=True))
+    assert not torch.equal(first[0], layers()[0].weight.cpu())

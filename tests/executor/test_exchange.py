@@ -7,22 +7,28 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
+import torch
+import torch.distributed as dist
+from distributed_training import CPU, DEPTH, RECIPE, STEPS, emulated, flat, rounds, tiny
+from spb.emulation import Emulation
 
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-import torch.distributed as dist  # noqa: E402
-from distributed_training import CPU, DEPTH, RECIPE, STEPS, emulated, rounds, tiny  # noqa: E402
-
-from jigsaw_opt.errors import UsageError  # noqa: E402
-from jigsaw_opt.executor.exchange.by_bucket import Averaging, GradientExchange  # noqa: E402
-from jigsaw_opt.executor.level_schedule import LevelSchedule  # noqa: E402
-from jigsaw_opt.executor.models.building import build_network, replica  # noqa: E402
-from jigsaw_opt.executor.processes import run_group  # noqa: E402
-from jigsaw_opt.executor.worker import Worker  # noqa: E402
-from jigsaw_opt.problem.costs import contributors, staircase  # noqa: E402
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.exchange.by_bucket import Averaging, GradientExchange
+from jigsaw_opt.executor.level_schedule import LevelSchedule
+from jigsaw_opt.executor.models.building import build_network, replica
+from jigsaw_opt.executor.processes import run_group
+from jigsaw_opt.executor.worker import OPTIMISERS, Worker
+from jigsaw_opt.problem.costs import contributors, staircase
+from tests.refusals import misuse
 
 FULL = [(DEPTH, DEPTH)] * STEPS
 STAIRCASE = [LevelSchedule(DEPTH, 3, warm_up=1).levels(iteration) for iteration in range(8)]
+PLANS = {
+    "staircase": [LevelSchedule(DEPTH, 3, assignment="permutation").levels(iteration) for iteration in range(5)],
+    "free": [LevelSchedule(DEPTH, 3, "free", warm_up=2).levels(iteration) for iteration in range(5)],
+}
+CASES = [("staircase", Averaging.AVG), ("free", Averaging.AVG_W_COUNT)]
+"""What one process emulates, too."""
 
 
 States = list["torch.Tensor"]
@@ -30,12 +36,13 @@ States = list["torch.Tensor"]
 
 @pytest.fixture(scope="module")
 def found() -> list[tuple[list[States], list[States], States]]:
-    """By process: parameters of a full job of two and two staircase jobs of three; of two together; of DDP."""
+    """By process: parameters of a full job of two, two staircase ones of three and the cases; of two together; DDP."""
     alone = [
         ((0, 1), FULL, Averaging.AVG_W_COUNT),
         ((2, 0, 1), STAIRCASE, Averaging.AVG_W_COUNT),
         ((0, 1, 2), STAIRCASE, Averaging.AVG),
     ]
+    alone += [((0, 1, 2), PLANS[rule], averaging) for rule, averaging in CASES]
     together = [((0, 1, 2), STAIRCASE, Averaging.AVG_W_COUNT), ((1, 2, 0), STAIRCASE[::-1], Averaging.AVG_W_COUNT)]
     return run_group(rounds, 3, alone, together)
 
@@ -72,13 +79,6 @@ def test_jobs_that_share_processes_train_as_if_alone(found) -> None:
         expected = emulated(plan, counts(plan))
         for _, together, _ in found:
             assert_close(together[job], expected)
-
-
-def test_the_two_averages_differ_only_after_the_warm_up(found) -> None:
-    _, mean, divided = found[0][0]
-    # The workers stand in another order, so their sums may round differently.
-    assert_close(mean[:1], divided[:1])
-    assert (mean[1] - divided[1]).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("level", range(1, DEPTH + 1))
@@ -199,3 +199,46 @@ def test_only_contributors_reduce_and_the_volume_is_that_of_the_specification(
         assert {who for kind, who, _ in sent if kind in ("send", "receive", "give")} <= reaching
         assert moved["reduce"] == 0 and moved["send"] == moved["receive"] == (c - 1) * whole
         assert moved["give"] == whole and moved["take"] == (w - 1) * whole
+
+
+def in_turn(plan: list[tuple[int, ...]], averaging: Averaging) -> list[torch.Tensor]:
+    """Parameters after each iteration of workers that take turns in this process."""
+    own = tiny()
+    optimiser = OPTIMISERS[RECIPE.optimiser](own.model.parameters(), **RECIPE.options)
+    emulation, states = Emulation(own.model, optimiser, averaging), []
+    for iteration, levels in enumerate(plan):
+        batches = [own.batch(RECIPE.seed, worker, iteration) for worker in range(len(levels))]
+        assert emulation.iterate(levels, batches).shape == (3,)
+        states.append(flat(own.model.parameters()))
+    return states
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_workers_that_take_turns_in_one_process_learn_the_same(found, case: int) -> None:
+    expected = in_turn(PLANS[CASES[case][0]], CASES[case][1])
+    assert (expected[0] - expected[-1]).abs().max() > 1e-2
+    for alone, _, _ in found:
+        assert_close(alone[3 + case], expected)
+
+
+def test_someone_goes_to_full_depth() -> None:
+    own = tiny()
+    emulation = Emulation(own.model, torch.optim.SGD(own.model.parameters()))
+    with pytest.raises(UsageError, match="level 4"):
+        emulation.iterate((3, 2), [own.batch(0, worker, 0) for worker in range(2)])
+
+
+def test_free_levels_keep_one_worker_at_full_depth_and_use_all_others() -> None:
+    schedule = LevelSchedule(DEPTH, 3, "free", granularity=2, warm_up=1, seed=5)
+    plan = [schedule.levels(iteration) for iteration in range(1 + 2 * 200)]
+    assert plan[0] == (DEPTH,) * 3 and plan[1::2] == plan[2::2]
+    assert all(max(levels) == DEPTH for levels in plan)
+    for worker in range(3):
+        assert {levels[worker] for levels in plan} == set(range(1, DEPTH + 1))
+    mean = sum(map(sum, plan[1:])) / (len(plan[1:]) * 3 * DEPTH)
+    assert mean == pytest.approx((1 + 2 * 2.5 / 4) / 3, abs=0.03)
+    pairs = LevelSchedule(DEPTH, 3, "free", min_contributors=2)
+    counts = [levels.count(DEPTH) for levels in map(pairs.levels, range(50))]
+    assert set(counts) == {2, 3}
+    with misuse("out-of-range min_contributors"):
+        LevelSchedule(DEPTH, 3, "free", min_contributors=4)

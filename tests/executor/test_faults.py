@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
+from replayed import instance, run, written
 
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-
-from replayed import instance, run, written  # noqa: E402
-
-from jigsaw_opt.documents import load_replay  # noqa: E402
-from tests.processes import alive  # noqa: E402
-from tests.refusals import ends  # noqa: E402
+from jigsaw_opt.documents import load_replay
+from tests.processes import alive, wait_for
+from tests.refusals import ends
 
 SEGMENTS = [("0", 4 * 9 * 16), ("1-2", 4 * 17 * 3)]
 
@@ -76,58 +73,52 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
 
 
 @pytest.mark.parametrize(
-    ("fault", "code", "message"),
+    ("fault", "message"),
     [
-        ("kill", 1, "SIGKILL"),
-        ("raise", 1, "ValueError: "),
-        ("exit", 1, "SystemExit: 0 ("),
-        ("nan", 1, " nan"),
-        ("full", 1, "job0-worker"),
+        ("kill", "SIGKILL"),
+        ("raise", "ValueError: "),
+        ("exit", "SystemExit: 0 ("),
+        ("nan", " nan"),
+        ("full", "job0-worker"),
     ],
 )
 def test_a_fault_ends_the_run_and_it_goes_on(
-    ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str], fault: str, code: int, message: str
+    ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str], fault: str, message: str
 ) -> None:
     ground.trigger.write_text(f"{fault} 5")  # the first call finds what a block keeps
     checkpoint = tmp_path / "checkpoint"
-    assert ground.run("--checkpoint", checkpoint, "--checkpoint-every", 1) == code
+    assert ground.run("--checkpoint", checkpoint, "--checkpoint-every", 1) == 1
     printed = capfd.readouterr().err
     assert printed.count("error") == 1 and message in printed and "Traceback" not in printed
     assert not ground.living()
-    digests, first = ground.resumed(checkpoint)
-    assert digests == ground.digests
-    assert max(first) >= 2 and min(first) >= 1
+    if fault in ("kill", "full"):
+        digests, first = ground.resumed(checkpoint)
+        assert digests == ground.digests
+        assert max(first) >= 2 and min(first) >= 1
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Ctrl-C is heard even where the tests run in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+@contextmanager
+def interrupted_once(is_due: Callable[[], bool]) -> Iterator[None]:
+    """Press Ctrl-C as soon as something holds."""
+
+    def interrupt() -> None:
+        wait_for(is_due)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    caller = threading.Thread(target=interrupt)
+    caller.start()
     yield
-    signal.signal(signal.SIGINT, before)
+    caller.join()
 
 
-@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_run_and_keeps_the_checkpoint(
     ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ground.trigger.write_text("nothing 0")
     checkpoint = tmp_path / "checkpoint"
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def interrupt() -> None:
-        deadline = time.monotonic() + 60
-        while not list(checkpoint.glob("job2-*-iteration[2-9]*.pt")) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        signal.pthread_kill(main, signal.SIGINT)
-
-    caller = threading.Thread(target=interrupt)
-    caller.start()
-    files = ("--instance", ground.files[0], "--trust", "faulty:net", "-o", ground.output)
     saving = ("--checkpoint", checkpoint, "--checkpoint-every", 1)
-    assert run("run", ground.files[1], *files, "--minutes", 2, *saving) == 130
-    caller.join()
+    with interrupted_once(lambda: any(checkpoint.glob("job2-*-iteration[2-9]*.pt"))):
+        assert ground.run("--minutes", 2, *saving) == 130
     printed = capfd.readouterr().err
     assert printed.count("\n") == 3 and f"wrote {ground.output}" in printed
     assert str(checkpoint) in printed and "--resume" in printed
@@ -139,51 +130,18 @@ def test_ctrl_c_ends_the_run_and_keeps_the_checkpoint(
     assert all(torch.load(path, weights_only=True)["iteration"] >= 1 for path in checkpoint.glob("job*.pt"))
 
 
-@pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_without_checkpoints_says_how_to_have_them(
-    ground: Ground, capfd: pytest.CaptureFixture[str]
-) -> None:
-    ground.trigger.write_text("nothing 0")
-    main = threading.main_thread().ident
-    assert main is not None
-    known = len(list(ground.folder.glob("process*")))
-
-    def interrupt() -> None:
-        deadline = time.monotonic() + 60
-        while len(list(ground.folder.glob("process*"))) == known and time.monotonic() < deadline:
-            time.sleep(0.01)
-        signal.pthread_kill(main, signal.SIGINT)
-
-    caller = threading.Thread(target=interrupt)
-    caller.start()
-    assert ground.run("--minutes", 2) == 130
-    caller.join()
-    assert "--checkpoint DIR" in capfd.readouterr().err
-    assert not ground.living()
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_before_a_job_is_saved_as_a_whole_and_the_way_on(
+def test_an_interrupt_before_a_job_is_saved_as_a_whole_says_the_way_on(
     ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ground.trigger.write_text("nothing 0")
-    checkpoint, main = tmp_path / "checkpoint", threading.main_thread().ident
-    assert main is not None
-    known = len(list(ground.folder.glob("process*")))
-
-    def interrupt() -> None:
-        deadline = time.monotonic() + 60
-        while len(list(ground.folder.glob("process*"))) == known and time.monotonic() < deadline:
-            time.sleep(0.01)
-        signal.pthread_kill(main, signal.SIGINT)
-
-    caller = threading.Thread(target=interrupt)
-    caller.start()
+    checkpoint = tmp_path / "checkpoint"
     saving = ("--checkpoint", checkpoint, "--checkpoint-every", 1_000_000)
-    assert ground.run(*saving, "--minutes", 2) == 130
-    caller.join()
-    told = f"no job is saved as a whole yet in {checkpoint}; the same command and --resume begins anew"
-    assert told in capfd.readouterr().err
+    begun_anew = f"no job is saved as a whole yet in {checkpoint}; the same command and --resume begins anew"
+    for options, told in (((), "--checkpoint DIR"), (saving, begun_anew)):
+        known = len(list(ground.folder.glob("process*")))
+        with interrupted_once(lambda known=known: len(list(ground.folder.glob("process*"))) > known):
+            assert ground.run(*options, "--minutes", 2) == 130
+        assert told in capfd.readouterr().err and not ground.living()
     assert ground.run(*saving, "--iterations", 1, "--resume") == 0
 
 
@@ -202,23 +160,6 @@ def test_a_finished_run_can_be_made_longer(ground: Ground, tmp_path: Path) -> No
     ends("2: empty checkpoint", *ground.command("--checkpoint", checkpoint, "--resume"))
 
 
-def test_a_forged_checkpoint_ends_the_run_in_one_message(
-    ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    ground.trigger.write_text("nothing 0")
-    checkpoint = tmp_path / "checkpoint"
-    assert ground.run("--checkpoint", checkpoint, "--iterations", 2) == 0
-    for path in checkpoint.glob("job*.pt"):
-        state = torch.load(path, weights_only=True)
-        torch.save(state | {"optimiser": {"state": None, "param_groups": []}}, path)
-    capfd.readouterr()
-    assert ground.run("--checkpoint", checkpoint, "--resume") == 3
-    printed = capfd.readouterr().err
-    assert "$.optimiser.state: " in printed and "$.optimiser.param_groups: " in printed
-    assert printed.count("error") == 1 and "Traceback" not in printed
-    assert not ground.living()
-
-
 def test_a_checkpoint_is_not_overwritten_nor_taken_for_another_run(ground: Ground, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     statement = checkpoint / "checkpoint.json"
@@ -229,23 +170,8 @@ def test_a_checkpoint_is_not_overwritten_nor_taken_for_another_run(ground: Groun
     ends("2: unwritable checkpoint", *ground.command("--checkpoint", checkpoint))
     keys = ("format", "instance_sha256", "plan_sha256", "optimiser", "learning rate", "momentum", "averaging", "seed")
     ends("3: " + "; ".join(f"mismatch {statement} {key}" for key in keys), *resumed)
-    assert not ground.living()
-
-
-def test_what_differs_from_the_run_of_a_checkpoint_is_named(
-    ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ground.trigger.write_text("nothing 0")
-    assert ground.run("--checkpoint", tmp_path / "checkpoint") == 0
-    resumed = ground.command("--checkpoint", tmp_path / "checkpoint", "--resume", "--learning-rate", 0.02)
-    ends(f"3: mismatch {tmp_path / 'checkpoint' / 'checkpoint.json'} learning rate", *resumed)
-    told = capsys.readouterr().err
-    assert " 0.01" in told and " 0.02" in told
     ends("2: missing-option checkpoint", *ground.command("--resume"))
-
-
-def test_code_is_imported_only_if_trusted(ground: Ground) -> None:
-    ends("3: not-allowed $.models.net.executor.zoo", "run", ground.files[1], "--instance", ground.files[0])
+    assert not ground.living()
 
 
 def test_a_refused_run_leaves_no_folder_and_what_was_there_stays(ground: Ground, tmp_path: Path) -> None:
@@ -269,5 +195,3 @@ def test_progress_of_a_run_is_said_where_it_is_asked_for(ground: Ground, capfd: 
     assert ground.run("-v") == 0
     said = capfd.readouterr().err.splitlines()
     assert [line.split()[-1] for line in said[1:4]] == ["start", "begins", "plan"] and said[3].startswith("pass 1 of 3")
-    assert ground.run("-q") == 0
-    assert "pass 1" not in capfd.readouterr().err

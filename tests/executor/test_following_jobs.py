@@ -11,14 +11,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from replayed import instance, run
+from test_mixed_runs import mixed
 
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-from replayed import instance, run  # noqa: E402
-from test_mixed_runs import mixed  # noqa: E402
-
-from jigsaw_opt.checking import check  # noqa: E402
-from jigsaw_opt.documents import (  # noqa: E402
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import (
     decode_instance,
     encode_instance,
     instance_sha256,
@@ -27,13 +24,13 @@ from jigsaw_opt.documents import (  # noqa: E402
     save_plan,
     schema,
 )
-from jigsaw_opt.documents.replay import encode_replay  # noqa: E402
-from jigsaw_opt.executor.replay.presence import planned_bytes, seams  # noqa: E402
-from jigsaw_opt.problem import Block, Instance, Iteration, JobPlan, Plan, Transfer  # noqa: E402
-from jigsaw_opt.problem.compiled.timetable import job_end  # noqa: E402
-from jigsaw_opt.problem.measured.replay import Replay  # noqa: E402
-from jigsaw_opt.solvers.options import Options  # noqa: E402
-from jigsaw_opt.solvers.solve import solve  # noqa: E402
+from jigsaw_opt.documents.replay import encode_replay
+from jigsaw_opt.executor.replay.presence import planned_bytes, seams
+from jigsaw_opt.problem import Block, Instance, Iteration, JobPlan, Plan, Transfer
+from jigsaw_opt.problem.compiled.timetable import job_end
+from jigsaw_opt.problem.measured.replay import Replay
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.solve import solve
 
 HOSTS = ("h0/0", "h1/0")
 LEVEL_US = (0, 1400, 1900, 2400)
@@ -152,29 +149,13 @@ def test_a_run_goes_on_where_jobs_had_been_let_go(tmp_path: Path) -> None:
     plan = chain(asked, *MIXED)
     folder = tmp_path / "checkpoint"
     options = "--warm-up", 0, "--checkpoint", folder
-    whole = replayed(tmp_path, asked, plan, "--warm-up", 0, "--iterations", 3)
+    whole = replayed(tmp_path, asked, plan, "--warm-up", 0, "--iterations", 2)
     replayed(tmp_path, asked, plan, *options, "--iterations", 1)
     for path in folder.glob("job2-*.pt"):
         path.unlink()
-    rest = replayed(tmp_path, asked, plan, *options, "--iterations", 3, "--resume")
+    rest = replayed(tmp_path, asked, plan, *options, "--iterations", 2, "--resume")
     assert rest.parameters_sha256 == whole.parameters_sha256
     assert [job.first_iteration for job in rest.timeline.jobs] == [2, 2, 0, 2]
-
-
-@pytest.mark.slow
-def test_the_baseline_takes_them_one_after_another_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = problem(ONE, *map(len, MIXED))
-    plan = chain(asked, *MIXED)
-    found = replayed(tmp_path, asked, plan, "--baseline", "fifo", "--warm-up", 1, "--iterations", 2)
-    assert found.baseline is not None and len(found.baseline.timeline.jobs) == 4
-    # At full depth in both, from the same parameters: the same losses.
-    for job, usual in zip(found.timeline.jobs, found.baseline.timeline.jobs, strict=True):
-        assert [[b.loss for b in row.blocks] for row in job.iterations] == [
-            [b.loss for b in row.blocks] for row in usual.iterations
-        ]
-    capsys.readouterr()
-    assert run("run", tmp_path / "instance.json", tmp_path / "plan.json", "--baseline", "gang") == 2
-    assert "--baseline fifo" in capsys.readouterr().err
 
 
 def test_a_job_is_built_once_what_is_in_its_way_has_ended() -> None:
@@ -194,40 +175,6 @@ def test_a_job_is_built_once_what_is_in_its_way_has_ended() -> None:
     assert [set(seam.jobs) for seam in seams(wide, replace(plan, instance_sha256=instance_sha256(wide)))] == [
         {0, 1, 2, 3}
     ]
-
-
-WIDE = 2000
-WEIGHTS = 4 * (65 * WIDE + (WIDE + 1) * WIDE + (WIDE + 1) * 10)
-
-
-def wide(told: Path, count: int, memory: int) -> tuple[Instance, Plan]:
-    """Jobs on one GPU, one behind the other, whose parameters take 16 MB each, and which tell what is resident."""
-    workers = [1] * count
-    base = json.loads(encode_instance(problem(memory, *workers)))
-    net = base["models"]["net"]
-    sizes = (4 * 65 * WIDE, 4 * (WIDE + 1) * WIDE, 4 * (WIDE + 1) * 10)
-    for name, segment, size in zip("024", net["segments"], sizes, strict=True):
-        segment |= {"name": name if name == "4" else f"{name}-{int(name) + 1}", "parameter_bytes": size}
-    net["executor"] = {"zoo": "watched:net", "arguments": {"width": WIDE, "told": str(told)}, "batch_size": 4}
-    asked = problem(memory, *workers, models=base["models"])
-    return asked, chain(asked, *([HOSTS[:1]] * count))
-
-
-def peak_bytes(folder: Path, asked: Instance, plan: Plan) -> int:
-    """The most that the process of the GPU has resident."""
-    replayed(folder, asked, plan, "--trust", "watched:net", "--warm-up", 1)
-    return int((folder / "peak").read_text())
-
-
-@pytest.mark.slow
-def test_the_process_never_has_two_jobs_resident_that_follow_one_another(tmp_path: Path) -> None:
-    one = 4 * WEIGHTS + 3 * 4096
-    single, narrow, ample = (
-        peak_bytes(tmp_path / name, *wide(tmp_path / name / "peak", jobs, memory))
-        for name, jobs, memory in (("single", 1, one), ("narrow", 3, one), ("ample", 3, 10 * one))
-    )
-    two = single + 3 * WEIGHTS  # weights, gradients and momentum of another job
-    assert narrow < two < ample
 
 
 @pytest.mark.slow

@@ -7,15 +7,12 @@ from multiprocessing import Pipe
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-import torch.distributed as dist  # noqa: E402
-
-from jigsaw_opt.errors import RunFailedError  # noqa: E402
-from jigsaw_opt.executor import processes  # noqa: E402
-from jigsaw_opt.executor.processes import LostProcessError, _ProcessHandle, run_group  # noqa: E402
-from tests.refusals import fails  # noqa: E402
+from jigsaw_opt.errors import RunFailedError
+from jigsaw_opt.executor import processes
+from jigsaw_opt.executor.processes import LostProcessError, _ProcessHandle, run_group
+from tests.refusals import fails
 
 
 class Ended:

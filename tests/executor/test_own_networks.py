@@ -1,29 +1,103 @@
-"""Networks of a user's own: whatever is in the row, training is that of plain PyTorch."""
+"""Networks of the zoo and of a user's own: whatever is in the row, training is that of plain PyTorch, at any level."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from own_networks import NETWORKS, made, plain_training
 
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+from jigsaw_opt.errors import PluginError, RunFailedError
+from jigsaw_opt.executor.models.building import Replica, build_network, even_segments, replica
+from jigsaw_opt.executor.models.leveled_model import saved_bytes
+from jigsaw_opt.executor.profiling.measuring import measure_model
+from jigsaw_opt.executor.worker import TrainingRecipe, Worker
+from jigsaw_opt.problem.model import Model, Segment
+from tests.refusals import misuse
 
-import torch.distributed as dist  # noqa: E402
-from own_networks import NETWORKS, made, plain_training  # noqa: E402
+ZOO: dict[str, tuple[str, dict[str, Any], int]] = {
+    "mlp": ("mlp", {"hidden": [32, 24, 16]}, 4),
+    "vgg": ("vgg", {"image": 16}, 3),
+    "resnet": ("resnet", {"image": 32}, 4),
+    "bert": ("bert", {}, 4),
+    "gpt": ("gpt", {}, 4),
+}
 
-from jigsaw_opt.errors import PluginError, RunFailedError  # noqa: E402
-from jigsaw_opt.executor.exchange.by_bucket import GradientExchange  # noqa: E402
-from jigsaw_opt.executor.models.building import Replica, build_network, even_segments, replica  # noqa: E402
-from jigsaw_opt.executor.models.leveled_model import saved_bytes  # noqa: E402
-from jigsaw_opt.executor.processes import run_group  # noqa: E402
-from jigsaw_opt.executor.profiling import profile_replica  # noqa: E402
-from jigsaw_opt.executor.profiling.measuring import measure_model  # noqa: E402
-from jigsaw_opt.executor.worker import TrainingRecipe, Worker, train_iteration  # noqa: E402
-from tests.refusals import misuse  # noqa: E402
+
+def of_the_zoo(name: str) -> Replica:
+    zoo, arguments, parts = ZOO[name]
+    network = build_network(zoo, arguments, seed=1)
+    return replica(network, even_segments(network, parts), batch_size=4)
+
+
+@pytest.fixture(params=ZOO)
+def tiny(request: pytest.FixtureRequest) -> Replica:
+    return of_the_zoo(request.param)
+
+
+def gradients(tiny: Replica, level: int) -> list[list[torch.Tensor | None]]:
+    tiny.model.zero_grad()
+    tiny.model.backpropagate(tiny.batch(0, 0, 0), level)
+    return [[p.grad for p in own] for own in tiny.model.own_parameters()]
+
+
+def test_loss_and_running_statistics_do_not_depend_on_the_level(tiny: Replica) -> None:
+    batch = tiny.batch(0, 0, 0)
+    before = {name: t.clone() for name, t in tiny.model.state_dict().items()}
+    outcomes = []
+    for level in (1, tiny.model.depth):
+        tiny.model.load_state_dict(before)
+        loss = tiny.model.backpropagate(batch, level)
+        outcomes.append((loss, {name: buffer.clone() for name, buffer in tiny.model.named_buffers()}))
+    (shallow, shallow_buffers), (full, full_buffers) = outcomes
+    assert torch.equal(shallow, full)
+    assert all(torch.equal(shallow_buffers[name], full_buffers[name]) for name in full_buffers)
+
+
+def test_a_level_saves_what_its_segments_save_and_nothing_of_the_prefix(tiny: Replica) -> None:
+    batch, depth = tiny.batch(0, 0, 0), tiny.model.depth
+    full, nearly = saved_bytes(tiny.model, batch, depth), saved_bytes(tiny.model, batch, depth - 1)
+    assert all(full)
+    totals = []
+    for level in range(1, depth + 1):
+        saved, cut = saved_bytes(tiny.model, batch, level), tiny.model.cut(level)
+        assert not any(saved[:cut])
+        # The first operation of the suffix has no gradient to hand on, so it may save less, never more.
+        assert sum(full[cut + 1 :]) < sum(saved) <= sum(full[cut:])
+        # What the output keeps for the gradient of a shared table, it keeps only if the table gets one.
+        assert saved[cut + 1 :] == (full if level == depth else nearly)[cut + 1 :]
+        totals.append(sum(saved))
+    assert totals == sorted(set(totals))
+
+
+def test_a_shared_table_gets_its_gradient_only_from_a_pass_that_reaches_its_owner() -> None:
+    network = build_network("gpt", {})
+    tiny = replica(network, even_segments(network, 4), batch_size=2)
+    table = network.units["embeddings"].tokens.weight
+    assert [any(p is table for p in own) for own in tiny.model.own_parameters()] == [True, False, False, False]
+    assert any(p is table for p in tiny.model.segments[3].parameters())
+    tiny.model.backpropagate(tiny.batch(0, 0, 0), tiny.model.depth - 1)
+    assert table.grad is None and table.requires_grad
+    tiny.model.backpropagate(tiny.batch(0, 0, 0), tiny.model.depth)
+    assert table.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("levels", [(1, 2, 3, 4), (1, 4), (4,), (2, 3, 4)])
+def test_buckets_are_those_of_the_instance(levels: tuple[int, ...]) -> None:
+    network = build_network("gpt", {"layers": 2})
+    tiny = replica(network, range(5), 2, levels)
+    sizes = [sum(p.nbytes for p in own) for own in tiny.model.own_parameters()]
+    stated = Model(tuple(Segment(str(i), {}, {}, size, 0) for i, size in enumerate(sizes)), levels)
+    assert tuple(sum(p.nbytes for p in own) for own in tiny.model.bucket_parameters()) == stated.bucket_bytes()
+    assert sum(sizes) == sum(p.nbytes for p in tiny.model.parameters())
+    for level, kept in enumerate(levels, 1):
+        found = gradients(tiny, level)
+        assert [all(g is not None for g in own) for own in found] == [False] * (4 - kept) + [True] * kept
+
 
 RECIPE = TrainingRecipe("adamw", {"lr": 0.01, "weight_decay": 0.1})
 STEPS = 4
@@ -46,64 +120,22 @@ def trained(name: str, parts: int, level: int | None = None) -> list[Any]:
 @pytest.mark.parametrize("parts", [1, 2, 100])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_training_at_full_depth_is_that_of_plain_pytorch_to_the_bit(name: str, parts: int) -> None:
-    found, expected = trained(name, parts), plain_training(name, [0], STEPS)
+    found, expected = trained(name, parts), plain_training(name, STEPS)
     assert len(found) == len(expected)
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
-def of_two(name: str) -> list[Any]:
-    own = built(name)
-    worker = Worker(dist.get_rank(), own, RECIPE, torch.device("cpu"))
-    exchange = GradientExchange([0, 1])
-    levels = [(own.model.depth,) * 2] * STEPS
-    with ThreadPoolExecutor(1) as transfers:
-        for turn in levels:
-            train_iteration(worker, turn, exchange, transfers)
-    worker.step()
-    return [p.detach().clone() for p in own.model.parameters()]
-
-
-@pytest.mark.parametrize("name", ["repeated", "tied"])
-def test_two_processes_train_as_plain_pytorch_on_both_batches(name: str) -> None:
-    expected = plain_training(name, [0, 1], STEPS)
-    for found in run_group(of_two, 2, name):
-        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
-
-
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [*NETWORKS, *ZOO])
 def test_a_shallower_level_gives_its_segments_the_gradients_of_the_full_pass(name: str) -> None:
-    own = built(name)
+    own = built(name) if name in NETWORKS else of_the_zoo(name)
+    state = {key: value.clone() for key, value in own.model.state_dict().items()}
+    full = gradients(own, own.model.depth)
     for level in range(1, own.model.depth + 1):
-        gradients = []
-        for depth in (own.model.depth, level):
-            own.model.zero_grad()
-            before = {key: value.clone() for key, value in own.model.state_dict().items()}
-            own.model.backpropagate(own.batch(0, 0, 0), depth)
-            own.model.load_state_dict(before)
-            gradients.append([[p.grad for p in parameters] for parameters in own.model.own_parameters()])
-        full, found = gradients
-        cut = own.model.cut(level)
+        own.model.load_state_dict(state)
+        found, cut = gradients(own, level), own.model.cut(level)
         assert all(gradient is None for parameters in found[:cut] for gradient in parameters)
         for a, b in zip(full[cut:], found[cut:], strict=True):
             assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_sizes_count_what_is_shared_once(name: str) -> None:
-    own = built(name)
-    trained_bytes = sum(p.nbytes for p in own.model.parameters() if p.requires_grad)
-    found = profile_replica(own, TrainingRecipe(), torch.device("cpu"), 1, 1)
-    assert sum(segment.parameter_bytes for segment in found.segments) == trained_bytes
-    assert [segment.name for segment in found.segments] == list(own.network.units)
-    everything = sum(t.nbytes for t in (*own.model.parameters(), *own.model.buffers()))
-    assert found.state_bytes == everything + 2 * trained_bytes  # gradients and momentum
-
-
-def test_a_module_that_is_several_segments_saves_for_each_of_them() -> None:
-    own = built("blocks")
-    units = own.network.units
-    assert units["0"] is units["2"] is units["4"]
-    assert all(saved_bytes(own.model, own.batch(0, 0, 0), own.model.depth))
 
 
 def test_a_state_holds_shared_tensors_once() -> None:
@@ -139,10 +171,10 @@ def test_building_leaves_the_generators_of_the_caller_alone() -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: made("repeated", batch=lambda count, _: {"inputs": 1, "labels": 2}), "wrong-type batch"),
-        (lambda: made("repeated", batch=lambda count, _: torch.zeros(2, 3)), "wrong-type batch"),
-        (lambda: made("repeated", loss=lambda output, _: output), "wrong-type loss"),
-        (lambda: made("repeated", loss=lambda output, _: 3.0), "wrong-type loss"),
+        (lambda: made("blocks", batch=lambda count, _: {"inputs": 1, "labels": 2}), "wrong-type batch"),
+        (lambda: made("blocks", batch=lambda count, _: torch.zeros(2, 3)), "wrong-type batch"),
+        (lambda: made("blocks", loss=lambda output, _: output), "wrong-type loss"),
+        (lambda: made("blocks", loss=lambda output, _: 3.0), "wrong-type loss"),
     ],
 )
 def test_what_is_no_batch_or_no_loss_is_refused_in_words(make: Callable[[], Any], told: str) -> None:
@@ -205,8 +237,10 @@ def net():
 """
 
 
-@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("place", ["module", "network", "batch", "loss", "forward"])
+@pytest.mark.parametrize(
+    ("place", "processes"),
+    [("module", 1), ("network", 1), ("batch", 1), ("loss", 1), pytest.param("forward", 2, marks=pytest.mark.slow)],
+)
 def test_what_code_of_the_users_own_raises_is_told_with_its_line(
     place: str, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,21 +10,19 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import own_trainings
 import pytest
+import torch
+from replayed import instance, run, written
 
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-import own_trainings  # noqa: E402
-from replayed import instance, run, written  # noqa: E402
-
-from jigsaw_opt.documents import decode_instance, encode_instance, load_replay  # noqa: E402
-from jigsaw_opt.errors import PluginError  # noqa: E402
-from jigsaw_opt.executor.randomness import generator_states, set_generators  # noqa: E402
-from jigsaw_opt.executor.user_code.training import WorkerPlace, own_training  # noqa: E402
-from jigsaw_opt.problem import Instance  # noqa: E402
-from jigsaw_opt.problem.measured.replay import Replay  # noqa: E402
-from tests.processes import alive, wait_for  # noqa: E402
-from tests.refusals import ends, misuse, refuses  # noqa: E402
+from jigsaw_opt.documents import decode_instance, encode_instance, load_replay
+from jigsaw_opt.errors import PluginError
+from jigsaw_opt.executor.randomness import generator_states, set_generators
+from jigsaw_opt.executor.user_code.training import WorkerPlace, own_training
+from jigsaw_opt.problem import Instance
+from jigsaw_opt.problem.measured.replay import Replay
+from tests.processes import alive, wait_for
+from tests.refusals import ends, misuse, refuses
 
 CUTS = {
     "noisy": ["layers.1", "head"],
@@ -71,8 +69,7 @@ def test_a_run_that_goes_on_equals_one_that_never_ended(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     options = ("--checkpoint", saved, "--checkpoint-every", 1)
     first = carried_out(tmp_path, problem, "--iterations", 1, *options)
-    for times in (3, 4):
-        later = carried_out(tmp_path, problem, "--iterations", times, *options, "--resume")
+    later = carried_out(tmp_path, problem, "--iterations", 4, *options, "--resume")
     assert digests(later) == digests(whole) != digests(first)
     assert all(len(set(own)) == 1 for own in digests(whole))  # but for what each has for itself, its statistics
 
@@ -82,62 +79,14 @@ def test_a_run_that_goes_on_equals_one_that_never_ended(tmp_path: Path) -> None:
     assert state["schedule"]["last_epoch"] == 8 and state["loader"]["passes"] == 2
 
 
-def test_one_worker_trains_as_the_loop_that_its_user_would_write(tmp_path: Path) -> None:
-    saved = tmp_path / "saved"
-    carried_out(tmp_path, owned("seeded", workers=1, depth="full"), "--iterations", 6, "--checkpoint", saved)
-    found = torch.load(saved / "job0-worker0-iteration12.pt", weights_only=True)["model"]
-
-    made, passes, steps = own_trainings.seeded(0, 1, torch.device("cpu")), 0, 0
-    while steps < 12:
-        made.loader.sampler.set_epoch(passes)
-        for rows, targets in made.loader:
-            made.optimizer.zero_grad()
-            made.loss(made.model(rows), targets).backward()
-            made.optimizer.step()
-            made.scheduler.step()
-            steps += 1
-            if steps == 12:
-                break
-        passes += 1
-    for name, value in made.model.state_dict().items():
-        assert torch.equal(found[name], value), name
-
-
-def test_loaders_may_start_processes(tmp_path: Path) -> None:
-    made = carried_out(tmp_path, owned("noisy", processes=1), "--iterations", 1, "--warm-up", 0)
-    assert len(digests(made)[0]) == 2
-
-
-@pytest.mark.slow
-def test_what_profiles_write_is_carried_out(tmp_path: Path) -> None:
-    source, plan, saved = tmp_path / "instance.json", tmp_path / "plan.json", tmp_path / "saved"
-    given: list[object] = ["--cluster", "2x1:cpu", "--depth", "staircase", "-o", source]
-    trusted: list[str] = []
-    for name, cuts in (("headless", 2), ("wholesome", "head"), ("seeded", "layers.1,head")):
-        code, file = f"own_trainings:{name}", tmp_path / f"{name}.json"
-        own = ("--warm-up", 1, "--repeats", 1, "--gpu-type", "cpu", "--cuts", cuts)
-        assert run("profile", code, "--trust", code, *own, "-o", file) == 0
-        given += ["--profile", f"{name}={file}", "--job", f"{name}:{name}:2:3"]
-        trusted += ["--trust", code]
-    assert run("new", *given) == 0
-    assert run("solve", source, "--solver", "greedy", "-o", plan) == 0
-    assert run("run", source, plan, *trusted, "--checkpoint", saved, "--warm-up", 0) == 0
-    assert {path.name for path in saved.glob("*.pt")} == {
-        f"job{k}-worker{w}-iteration3.pt" for k in range(3) for w in (0, 1)
-    }
-
-
-@pytest.mark.parametrize("processes", [0, 2])
-def test_the_others_end_when_one_process_is_killed(
-    processes: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    problem = owned("killed", folder=str(tmp_path), processes=processes)
+def test_the_others_end_when_one_process_is_killed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    problem = owned("killed", folder=str(tmp_path), processes=2)
     source, plan = written(tmp_path, problem)
     assert run("run", source, plan, *trust(problem), "--iterations", 9, "--warm-up", 0) == 1
     printed = capfd.readouterr().err
     assert printed.count("error") == 1 and "SIGKILL" in printed and "Traceback" not in printed
     numbers = [int(path.name.removeprefix("process")) for path in tmp_path.glob("process*")]
-    assert len(numbers) >= (6 if processes else 2)
+    assert len(numbers) >= 6
     wait_for(lambda: not any(map(alive, numbers)))
 
 
@@ -160,18 +109,12 @@ def test_what_is_no_training_is_refused(field: str, told: str) -> None:
         alone("wrong", CUTS["noisy"], field=field)
 
 
-@pytest.mark.parametrize(("cut", "told"), [("layer.1", "unknown-name cuts"), ("layers", "unknown-name cuts")])
-def test_cuts_that_are_none_are_refused(cut: str, told: str) -> None:
-    with misuse(told):
-        alone("noisy", [cut])
-
-
-def test_arguments_that_the_function_does_not_take_are_refused() -> None:
+def test_cuts_and_arguments_that_are_none_and_errors_of_the_function_are_told() -> None:
+    for cut in ("layer.1", "layers"):
+        with misuse("unknown-name cuts"):
+            alone("noisy", [cut])
     with refuses("failed $.arguments"):
         alone("seeded", CUTS["seeded"], depth=3)
-
-
-def test_an_error_of_the_function_is_told_with_its_line() -> None:
     with pytest.raises(PluginError, match=r"ZeroDivisionError: .* \(.*own_trainings\.py:\d+\)$"):
         alone("raising", [])
 

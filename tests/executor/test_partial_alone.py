@@ -11,18 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import torch
+from partial_networks import CASES, Shared, SkipCnn, Sometimes, TiedGpt, built, images, loss_of, rows, tokens
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
+import jigsaw_opt
+from jigsaw_opt.executor.partial import PartialBackprop
+from jigsaw_opt.executor.partial.forward_order import observe
 from tests.refusals import misuse
-
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-from partial_networks import CASES, Shared, SkipCnn, Sometimes, TiedGpt, built, images, loss_of, rows, tokens  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-
-import jigsaw_opt  # noqa: E402
-from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
-from jigsaw_opt.executor.partial.forward_order import observe  # noqa: E402
 
 PLAIN = [name for name in CASES if name not in ("checkpointing", "checkpointed by function")]
 
@@ -93,20 +90,6 @@ def test_a_parameter_belongs_to_the_part_of_its_first_use(functional: bool) -> N
     assert {number for name, number in buckets.items() if name.startswith(("blocks.1", "blocks.2"))} == {2}
 
 
-def test_a_function_that_reads_a_late_modules_table_first_makes_it_early() -> None:
-    class Reversed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.dense, self.head = nn.Linear(6, 6), nn.Linear(6, 6)
-
-        def forward(self, x: torch.Tensor) -> Any:
-            return self.head(self.dense(x @ self.head.weight))
-
-    model = PartialBackprop(Reversed(), ["dense"])
-    parts = model.prepare(torch.ones(2, 6))
-    assert [parts.buckets[p] for p in model.module.parameters()] == [1, 1, 2, 1]
-
-
 def test_the_first_passes_change_neither_buffers_nor_generators_nor_inputs() -> None:
     torch.manual_seed(5)
     network, seen = SkipCnn(normed=True), images(torch.Generator().manual_seed(0))
@@ -171,12 +154,6 @@ def test_what_the_first_pass_does_not_use_is_told() -> None:
     )
 
 
-def test_a_block_is_cut_rather_than_the_first_module_in_it() -> None:
-    model = PartialBackprop(TiedGpt(), cuts=10)
-    cuts = model.prepare(tokens(torch.Generator().manual_seed(0))).cuts
-    assert len(cuts) == 10 and not any(cut.endswith(("norm1", "dense.0")) for cut in cuts)
-
-
 @pytest.mark.parametrize(
     ("cuts", "levels", "refused"),
     [
@@ -197,41 +174,37 @@ def test_what_makes_no_sense_is_refused(cuts: Any, levels: Any, refused: str) ->
         PartialBackprop(stack(), cuts, levels)(torch.ones(2, 6))
 
 
-def test_two_names_of_one_module_are_no_two_cuts() -> None:
+def expanded() -> nn.Sequential:
+    """A network of which a buffer is a view that repeats one number."""
+    network = stack()
+    network.register_buffer("scale", torch.ones(1).expand(6))
+    return network
+
+
+def twice_named() -> nn.Sequential:
     network = stack()
     network.ending = network[5]
-    with misuse("duplicate-name cuts"):
-        PartialBackprop(network, ["5", "3", "ending"])(torch.ones(2, 6))
+    return network
 
 
-def test_a_function_may_give_levels_of_numpy() -> None:
-    numpy = pytest.importorskip("numpy")
-    model = PartialBackprop(stack(), ["3"], lambda iteration, worker: numpy.int64(1))
-    model(torch.ones(2, 6)).sum().backward()
-    assert model.module[0].weight.grad is None and model.module[5].weight.grad is not None
-
-
-def test_a_container_and_what_cannot_be_trained_are_refused() -> None:
-    with misuse("unknown-name cuts"):
-        PartialBackprop(TiedGpt(), ["blocks"])(tokens(torch.Generator()))
-    with misuse("empty module"):
-        PartialBackprop(nn.ReLU(), [])
-    with misuse("unsupported module") as caught:
-        PartialBackprop(nn.Sequential(nn.Linear(6, 6), nn.SyncBatchNorm(6), nn.Linear(6, 6)), ["2"])
-    assert "SyncBatchNorm" in str(caught.value)
-    with misuse("unsupported module"):
-        PartialBackprop(nn.LazyLinear(3), [])
-    for inside in (nn.DataParallel(stack()), PartialBackprop(stack(), [])):
-        with misuse("unsupported module") as caught:
-            PartialBackprop(nn.Sequential(nn.ReLU(), inside), [])
-        assert "'1'" in str(caught.value) and type(inside).__name__ in str(caught.value)
+@pytest.mark.parametrize(
+    ("make", "cuts", "told", "named"),
+    [
+        (TiedGpt, ["blocks"], "unknown-name cuts", ""),
+        (twice_named, ["5", "3", "ending"], "duplicate-name cuts", ""),
+        (nn.ReLU, [], "empty module", ""),
+        (lambda: nn.Sequential(nn.SyncBatchNorm(6), nn.Linear(6, 6)), ["1"], "unsupported module", "SyncBatchNorm"),
+        (lambda: nn.LazyLinear(3), [], "unsupported module", ""),
+        (lambda: nn.Sequential(nn.ReLU(), nn.DataParallel(stack())), [], "unsupported module", "'1'"),
+        (lambda: nn.Sequential(nn.ReLU(), PartialBackprop(stack(), [])), [], "unsupported module", "'1'"),
+        (expanded, [], "unsupported module", " scale "),
+    ],
+)
+def test_what_cannot_be_cut_or_trained_is_refused(make: Any, cuts: list[str], told: str, named: str) -> None:
+    with misuse(told, naming=[named]):
+        PartialBackprop(make(), cuts)(torch.zeros(2, 6, dtype=torch.int64 if make is TiedGpt else torch.float32))
     with misuse("unsupported module"):
         PartialBackprop(stack(), [])._replicate_for_data_parallel()
-    expanded = stack()
-    expanded.register_buffer("scale", torch.ones(1).expand(6))
-    with misuse("unsupported module") as caught:
-        PartialBackprop(expanded, [])
-    assert " scale " in str(caught.value)
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs")
@@ -357,27 +330,21 @@ def test_the_module_is_at_hand_under_its_own_names() -> None:
     whole.load_state_dict(whole.state_dict())
 
 
-def test_a_copy_trains_by_itself() -> None:
-    model = at_level(PartialBackprop(stack(), ["3"]), 2)
-    model(torch.ones(2, 6)).sum().backward()
-    other = copy.deepcopy(model)
-    other(torch.ones(2, 6)).sum().backward()
-    assert (model.iteration, other.iteration) == (1, 2)
-
-
 def one_level(iteration: int, worker: int) -> int:
     return 1
 
 
-def test_what_is_pickled_trains_as_before_and_a_function_within_another_one_is_refused() -> None:
+def test_copies_train_on_by_themselves_and_a_function_within_another_one_is_not_pickled() -> None:
     inputs = torch.ones(2, 6)
-    for levels, reached in (("rotation", 12), (one_level, 6)):
-        model = PartialBackprop(stack(), ["3"], levels)
-        model(inputs).sum().backward()
-        model.zero_grad()
-        other = pickle.loads(pickle.dumps(model))
-        other(inputs).sum().backward()
-        assert other.iteration == 2 and sum(p.grad is not None for p in other.parameters()) == reached
+    for copied in (copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))):
+        for levels, reached in (("rotation", 12), (one_level, 6)):
+            model = PartialBackprop(stack(), ["3"], levels)
+            model(inputs).sum().backward()
+            model.zero_grad()
+            other = copied(model)
+            other(inputs).sum().backward()
+            assert (model.iteration, other.iteration) == (1, 2)
+            assert sum(p.grad is not None for p in other.parameters()) == reached
     local = PartialBackprop(stack(), ["3"], lambda iteration, worker: 1)
     with misuse("unsupported levels"):
         pickle.dumps(local)

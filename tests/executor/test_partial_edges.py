@@ -1,31 +1,112 @@
-"""`PartialBackprop` in one process where a level reaches nothing, or a module makes a graph of its own accord."""
+"""`PartialBackprop` in one process: cuts from given times, levels that reach nothing, and graphs of a module's own."""
 
 from __future__ import annotations
 
-import copy
-import pickle
 from collections import UserDict, namedtuple
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-from partial_networks import (  # noqa: E402
+import torch
+from partial_networks import (
     CASES,
     TiedGpt,
     built,
     next_token,
     tokens,
 )
-from torch import Tensor, nn  # noqa: E402
+from torch import Tensor, nn
 
-from jigsaw_opt.executor.partial import PartialBackprop  # noqa: E402
-from jigsaw_opt.executor.partial.outputs import mapped, tensors  # noqa: E402
-from jigsaw_opt.executor.partial.transfers import _TransferThread  # noqa: E402
-from tests.refusals import misuse  # noqa: E402
+from jigsaw_opt.executor.partial import PartialBackprop, forward_order
+from jigsaw_opt.executor.partial.description import describe
+from jigsaw_opt.executor.partial.forward_order import ForwardOrder, observe
+from jigsaw_opt.executor.partial.outputs import tensors
+from jigsaw_opt.executor.partial.parts import ModelParts, split
+from jigsaw_opt.executor.partial.transfers import _TransferThread
+from tests.refusals import misuse
+
+
+def timed(network: nn.Module, inputs: Tensor, costs: Mapping[str, float]) -> ForwardOrder:
+    """What is observed, with a time for each parameter by the beginning of its name, 1 for the others."""
+    order = observe(network, (inputs,), {})
+    names = {p: name for name, p in network.named_parameters()}
+    done = 0.0
+    order.gradients_us = {}
+    for parameter in reversed(order.uses):
+        done += next((us for start, us in costs.items() if names[parameter].startswith(start)), 1.0)
+        order.gradients_us[parameter] = done
+    order.end_us = done
+    return order
+
+
+def gpt(costs: Mapping[str, float], cuts: Any) -> ModelParts:
+    torch.manual_seed(0)
+    network = TiedGpt()
+    return split(network, timed(network, tokens(torch.Generator().manual_seed(0)), costs), cuts)
+
+
+@pytest.mark.parametrize(("count", "cuts"), [(1, ("blocks.2",)), (3, ("blocks.1", "blocks.2", "blocks.3"))])
+def test_cuts_are_made_between_repeated_blocks(count: int, cuts: tuple[str, ...]) -> None:
+    """A block has 12 parameters; what is before and behind them has four."""
+    parts = gpt({}, count)
+    assert parts.cuts == cuts
+    assert sum(parts.backward_us) == 4 * 12 + 4
+
+
+def test_blocks_that_are_far_from_even_are_cut_within() -> None:
+    parts = gpt({"blocks.0.attention": 60, "blocks.0.dense.2": 100}, 1)
+    assert parts.cuts == ("blocks.0.norm2",)
+    assert parts.backward_us == (2 + 2 + 4 * 60, 2 + 2 + 2 * 100 + 3 * 12 + 2)
+
+
+def test_the_share_of_a_level_is_that_of_the_backward_pass() -> None:
+    parts = gpt({"blocks": 10, "norm": 20, "table": 30, "positions": 10}, ["blocks.2", "blocks.3"])
+    assert parts.backward_us == (280, 120, 160)
+    assert [level.share for level in describe(parts).levels] == [160 / 560, 280 / 560, 1]
+
+
+def test_a_part_without_parameters_takes_no_time_by_itself() -> None:
+    network = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Identity())
+    parts = split(network, timed(network, torch.ones(1, 2), {}), ["1", "2"])
+    assert parts.backward_us == (2, 0, 0)
+
+
+@pytest.mark.parametrize("late", range(1, 14))
+def test_a_step_that_is_delayed_once_does_not_count(late: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by 10 a reading, and once by a million more while passes are timed."""
+    network = nn.Sequential(*(nn.Linear(4, 4, bias=False) for _ in range(4)))
+    readings = 0
+
+    def clock(device: torch.device) -> float:
+        nonlocal readings
+        readings += 1
+        return 10.0 * readings + 1e6 * (readings >= 6 + late)
+
+    monkeypatch.setattr(forward_order, "wall_us", clock)
+    order = observe(network, (torch.ones(2, 4),), {})
+    assert readings == 6 * (1 + forward_order.TIMED)
+    assert list(order.gradients_us.values()) == [10, 20, 30, 40] and order.end_us == 50
+    assert list(order.gradients_us) == list(reversed(list(network.parameters())))
+    assert all(p.grad is None for p in network.parameters())
+
+
+def test_outputs_that_hold_no_tensor_are_trained_but_not_timed() -> None:
+    class Held:
+        def __init__(self, value: Tensor) -> None:
+            self.value = value
+
+    class Holding(nn.Sequential):
+        def forward(self, x: Tensor) -> Any:
+            return Held(super().forward(x))
+
+    model = PartialBackprop(Holding(nn.Linear(2, 2), nn.Linear(2, 2)), ["1"])
+    model(torch.ones(1, 2)).value.sum().backward()
+    assert [level.share for level in model.describe().levels] == [None, None] and "?" in str(model.describe())
+    with misuse("unsupported cuts"):
+        PartialBackprop(Holding(nn.Linear(2, 2), nn.Linear(2, 2)), 1)(torch.ones(1, 2))
+
 
 Pair = namedtuple("Pair", "first second")
 
@@ -108,31 +189,6 @@ def test_what_needs_no_gradient_at_full_depth_needs_none_at_any_level() -> None:
         assert int(model.norm.num_batches_tracked) == int(state["norm.num_batches_tracked"]) + 1
         told[0].backward()
         assert model.iteration == iteration + 1
-
-
-def test_an_input_that_requires_a_gradient_hands_it_to_what_depends_on_it() -> None:
-    model = PartialBackprop(Measured(), ["late"], levels=lambda iteration, worker: 1)
-    assert not model(torch.ones(4, 6))["share"].requires_grad
-    assert model(torch.ones(4, 6, requires_grad=True))["share"].requires_grad
-    assert not model(torch.ones(4, 6))["share"].requires_grad
-
-
-def test_gradients_add_up_until_they_are_cleared_whatever_the_levels() -> None:
-    """By hand: with y = c b a x and a loss of y, da = c b x, db = c a x and dc = b a x."""
-    network = nn.Sequential(*(nn.Linear(1, 1, bias=False) for _ in range(3)))
-    for layer, value in zip(network, (2.0, 3.0, 5.0), strict=True):
-        nn.init.constant_(layer.weight, value)
-    levels = (3, 1, 2, 1)
-    model = PartialBackprop(network, ["1", "2"], levels=lambda iteration, worker: levels[iteration])
-    for x in (1.0, 10.0, 100.0, 1000.0):
-        model(torch.full((1, 1), x)).sum().backward()
-    assert [float(layer.weight.grad) for layer in network] == [15 * 1, 10 * 101, 6 * 1111]
-
-
-def test_outputs_without_a_change_are_the_same_object() -> None:
-    outputs = {"a": [torch.ones(1), Output(torch.ones(1))]}
-    assert mapped(outputs, lambda value: value) is outputs
-    assert list(mapped(outputs, lambda value: value + 1)) == ["a"] and float(outputs["a"][0]) == 1
 
 
 def saved_at(model: PartialBackprop, inputs: Tensor) -> int:
@@ -291,21 +347,3 @@ def test_distributed_checkpoints_have_the_names_of_the_module() -> None:
     missed = state_dicts.set_model_state_dict(other, held)
     assert not missed.missing_keys and torch.equal(other.shift, network.shift)
     state_dicts.set_state_dict(model, optimiser, model_state_dict=held, optim_state_dict=states)
-
-
-def raise_output(module: nn.Module, inputs: Any, output: Tensor) -> None:
-    output.requires_grad_(True)
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-def test_copies_of_a_module_that_makes_its_output_require_a_gradient_train_by_themselves(copied: Any) -> None:
-    network = nn.Sequential(nn.Linear(6, 6).requires_grad_(False), *pooled())
-    network[0].register_forward_hook(raise_output)
-    model = PartialBackprop(network, ["2"])
-    model(torch.ones(2, 6)).sum().backward()
-    whole = [p.grad.clone() for p in network.parameters() if p.grad is not None]
-    model.zero_grad()
-    for other in (copied(model), copied(network)):
-        other(torch.ones(2, 6)).sum().backward()
-        found = [p.grad for p in other.parameters() if p.grad is not None]
-        assert len(found) == 4 and all(map(torch.equal, found, whole))

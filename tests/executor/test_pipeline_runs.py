@@ -12,17 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import piped
 import pytest
+import torch
+from pipelines_run import Case, case_of, is_as_planned, named_cases, on_processes
+from replayed import run
+from torch import distributed as dist
+from torch import nn
 
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-import piped  # noqa: E402
-from pipelines_run import Case, case_of, is_as_planned, named_cases, on_processes  # noqa: E402
-from replayed import run  # noqa: E402
-from torch import distributed as dist  # noqa: E402
-from torch import nn  # noqa: E402
-
-from jigsaw_opt.documents import (  # noqa: E402
+from jigsaw_opt.documents import (
     instance_sha256,
     load_instance,
     load_plan,
@@ -30,48 +28,44 @@ from jigsaw_opt.documents import (  # noqa: E402
     save_instance,
     save_plan,
 )
-from jigsaw_opt.documents.replay import decode_replay, encode_replay, require_replay_of  # noqa: E402
-from jigsaw_opt.errors import InvalidInputError  # noqa: E402
-from jigsaw_opt.executor.catalogue import stages_entry  # noqa: E402
-from jigsaw_opt.executor.pipeline.agreement import compare_modules, compare_sent  # noqa: E402
-from jigsaw_opt.executor.pipeline.own_stages import stage_modules  # noqa: E402
-from jigsaw_opt.executor.pipeline.timed_stage import ActionLog, TimedStage, pipeline_runtime  # noqa: E402
-from jigsaw_opt.executor.processes import run_group  # noqa: E402
-from jigsaw_opt.executor.randomness import draw_number, own_draws  # noqa: E402
-from jigsaw_opt.executor.replay.clock import ReplayClock  # noqa: E402
-from jigsaw_opt.executor.replay.evaluation import replay_of  # noqa: E402
-from jigsaw_opt.executor.replay.records import (  # noqa: E402
-    Part,
-    RankReport,
-    StepRecord,
-)
-from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun  # noqa: E402
-from jigsaw_opt.executor.run_plan import run_plan  # noqa: E402
-from jigsaw_opt.instances.catalogue import load  # noqa: E402
-from jigsaw_opt.planning.partition.costs import Level  # noqa: E402
-from jigsaw_opt.planning.partition.result import OuterStage, Partition, Stage, decode_partition, partition_tree  # noqa: E402  # noqa: E402
-from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, asynchronous  # noqa: E402
-from jigsaw_opt.planning.pipeline.orders import PipelineLayout  # noqa: E402
-from jigsaw_opt.planning.pipeline.schedule import schedule_of  # noqa: E402
-from jigsaw_opt.planning.pipeline.search import add_pipeline  # noqa: E402
-from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem  # noqa: E402
-from jigsaw_opt.planning.pipeline.torch_csv import planned_times, torch_schedule  # noqa: E402
-from jigsaw_opt.problem.measured.replay import KindError, Replay  # noqa: E402
-from jigsaw_opt.problem.task_graph import TaskGraphJob  # noqa: E402
-from jigsaw_opt.views.html import timeline_html  # noqa: E402
-from jigsaw_opt.views.replay import replay_picture  # noqa: E402
-from tests.random_pipelines import random_orders, random_pipeline  # noqa: E402
-from tests.refusals import ends, misuse, refused, refuses  # noqa: E402
+from jigsaw_opt.documents.replay import decode_replay, encode_replay, require_replay_of
+from jigsaw_opt.errors import InvalidInputError
+from jigsaw_opt.executor.catalogue import stages_entry
+from jigsaw_opt.executor.pipeline.agreement import compare_modules, compare_sent
+from jigsaw_opt.executor.pipeline.own_stages import stage_modules
+from jigsaw_opt.executor.pipeline.timed_stage import ActionLog, TimedStage, pipeline_runtime
+from jigsaw_opt.executor.processes import run_group
+from jigsaw_opt.executor.randomness import draw_number, own_draws
+from jigsaw_opt.executor.replay.clock import ReplayClock
+from jigsaw_opt.executor.replay.evaluation import replay_of
+from jigsaw_opt.executor.replay.records import Part, RankReport, StepRecord
+from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
+from jigsaw_opt.executor.run_plan import run_plan
+from jigsaw_opt.instances.catalogue import load
+from jigsaw_opt.planning.partition.costs import Level
+from jigsaw_opt.planning.partition.result import OuterStage, Partition, Stage, decode_partition, partition_tree
+from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, asynchronous
+from jigsaw_opt.planning.pipeline.orders import PipelineLayout
+from jigsaw_opt.planning.pipeline.schedule import schedule_of
+from jigsaw_opt.planning.pipeline.search import add_pipeline
+from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
+from jigsaw_opt.planning.pipeline.torch_csv import planned_times, torch_schedule
+from jigsaw_opt.problem.measured.replay import KindError, Replay
+from jigsaw_opt.problem.task_graph import TaskGraphJob
+from jigsaw_opt.views.html import timeline_html
+from jigsaw_opt.views.replay import replay_picture
+from tests.random_pipelines import random_orders, random_pipeline
+from tests.refusals import ends, misuse, refused, refuses
 
 
 @pytest.mark.slow
 def test_gradients_are_those_of_the_whole_model_and_orders_those_of_the_plans() -> None:
     cases = list(named_cases(2, 4))
     seeds = (seed for seed in range(100) if random_pipeline(seed).layout.gpus == 2)
-    for seed, _ in zip(seeds, range(12), strict=False):
+    for seed, _ in zip(seeds, range(6), strict=False):
         pipeline = random_pipeline(seed)
         cases.append(case_of(f"random {seed}", pipeline, random_orders(pipeline, seed)))
-    assert any(case.layout.stages == 4 for case in cases) and len(cases) == 20
+    assert any(case.layout.stages == 4 for case in cases) and len(cases) == 14
     for case, found in on_processes(cases):
         assert all(rank.largest > 1e-3 and rank.difference < 1e-6 for rank in found), case.name
         assert is_as_planned(case, found), case.name
@@ -158,20 +152,6 @@ def test_a_run_is_measured_and_goes_on_from_a_checkpoint(
 
 
 @pytest.mark.slow
-def test_a_lost_process_ends_the_others_with_one_message(
-    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for fault, told in {
-        "kill": "server/1 was ended by SIGKILL",
-        "raise": "ValueError: a fault on purpose (piped.py",
-    }.items():
-        own = with_entry(files, tmp_path, fault=fault, after=8)
-        assert run("run", *own, "--trust", "piped:net", "--minutes", 1, "--warm-up", 1) == 1
-        lines = capsys.readouterr().err.strip().splitlines()
-        assert len(lines) == 1 and told.partition(" (")[0] in lines[0]
-
-
-@pytest.mark.slow
 def test_asynchronous_minibatches_see_the_weights_that_were_kept_for_them() -> None:
     count, stages = 12, [AsyncStage(300, 500, transfer_us=50) for _ in range(3)]
     found = asynchronous(stages, "flow")
@@ -207,24 +187,6 @@ def test_asynchronous_minibatches_see_the_weights_that_were_kept_for_them() -> N
         assert all(torch.allclose(state[name], value, atol=1e-6) for name, value in stage.state_dict().items())
 
 
-@pytest.mark.slow
-def test_an_asynchronous_pipeline_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files, replay = (tmp_path / "instance.json", tmp_path / "plan.json"), tmp_path / "replay.json"
-    options = ("--forward-us", "300,300,300", "--backward-us", 500, "--transfer-us", 50, "--schedule", "async", "-q")
-    assert run("pipeline", *options, "-o", files[0], "--plan", files[1]) == 0
-    assert run("run", *files, "--trust", "piped:chain", "--iterations", 8, "-o", replay) == 0
-    found = load_replay(replay)
-    require_replay_of(load_plan(files[1]), found, "replay")
-    assert found.summary.objective == "period" and len(found.timeline.jobs[0].iterations) == 8
-    assert {"B", "F"} <= set(found.kinds)
-    capsys.readouterr()
-    asked = ("--trust", "piped:chain", "--minutes", 1, "--checkpoint", tmp_path / "saved")
-    ends("2: unsupported minutes; unsupported checkpoint", "run", *files, *asked)
-    copies = AsyncStage(300, 500, replicas=2)
-    with refuses("unsupported $.jobs[0]"):
-        stages_entry(asynchronous([copies, AsyncStage(10, 10)], "flow").instance, ["own:net"])
-
-
 def partition_of(file: Path, nodes: list[list[str]], sent: int) -> Path:
     """A partition of two stages that take as long as those of the fixture `files`."""
     stages = [
@@ -257,7 +219,7 @@ def test_a_model_is_compared_with_the_partition(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_whole_module_is_cut_by_qualified_names_and_trains_as_a_sequential(
-    files: tuple[Path, Path], tmp_path: Path
+    files: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     digests = []
     for function, nodes in (
@@ -268,45 +230,31 @@ def test_a_whole_module_is_cut_by_qualified_names_and_trains_as_a_sequential(
         words = ("--trust", f"piped:{function}", "--partition", cuts, "--iterations", 3, "-o", output)
         assert run("run", *files, *words) == 0
         digests.append(load_replay(output).timeline.jobs[0].parameters_sha256)
+        told = capfd.readouterr().err
+        [line] = [line for line in told.splitlines() if line.startswith("warning: ")]
+        assert re.findall(r"\d+", line) == ["0", "128", "64"] and "UserWarning" not in told
     assert digests[0] == digests[1]
 
 
 @pytest.mark.slow
-def test_batches_are_the_same_in_all_processes_and_of_one_size(
+def test_an_asynchronous_pipeline_is_measured_and_batches_are_the_same_in_all_processes(
     files: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    flow = tmp_path / "flow.json", tmp_path / "flow.plan.json"
-    options = ("--forward-us", "300,300,300", "--backward-us", 500, "--schedule", "async", "-q")
+    flow, replay = (tmp_path / "flow.json", tmp_path / "flow.plan.json"), tmp_path / "replay.json"
+    options = ("--forward-us", "300,300,300", "--backward-us", 500, "--transfer-us", 50, "--schedule", "async", "-q")
     assert run("pipeline", *options, "-o", flow[0], "--plan", flow[1]) == 0
     ends("2: mismatch batch", "run", *flow, "--trust", "piped:apart")
+    asked = ("--trust", "piped:chain", "--minutes", 1, "--checkpoint", tmp_path / "saved")
+    ends("2: unsupported minutes; unsupported checkpoint", "run", *flow, *asked)
+    assert run("run", *flow, "--trust", "piped:chain", "--iterations", 8, "-o", replay) == 0
+    found = load_replay(replay)
+    require_replay_of(load_plan(flow[1]), found, "replay")
+    assert found.summary.objective == "period" and len(found.timeline.jobs[0].iterations) == 8
+    assert {"B", "F"} <= set(found.kinds)
     cuts = partition_of(tmp_path / "cut.json", [["0", "1"], ["2", "3"]], 64)
     ends("2: mismatch batch", "run", *files, "--trust", "piped:uneven", "--partition", cuts)
     told = capfd.readouterr().err
     assert " 3 samples" in told and " 6" in told
-
-
-@pytest.mark.slow
-def test_an_asynchronous_pipeline_is_cut_by_its_partition(tmp_path: Path) -> None:
-    cuts = partition_of(tmp_path / "cut.json", [["0", "1"], ["2", "3"]], 64)
-    flow = tmp_path / "flow.json", tmp_path / "flow.plan.json"
-    assert run("pipeline", cuts, "--schedule", "async", "-q", "-o", flow[0], "--plan", flow[1]) == 0
-    assert run("run", *flow, "--trust", "piped:net", "--partition", cuts, "--iterations", 3) == 0
-
-
-@pytest.mark.slow
-def test_other_sizes_than_those_of_the_partition_are_told_once(
-    files: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    cuts = partition_of(tmp_path / "cut.json", [["0", "1"], ["2", "3"]], 64)
-    assert run("run", *files, "--trust", "piped:net", "--partition", cuts, "--optimiser", "adam") == 0
-    told = capfd.readouterr().err
-    [line] = [line for line in told.splitlines() if line.startswith("warning: ")]
-    assert re.findall(r"\d+", line) == ["0", "128", "64"] and "UserWarning" not in told
-    assert "--optimiser: " in told
-
-
-def test_averaging_that_no_job_heeds_is_refused(files: tuple[Path, Path]) -> None:
-    ends("2: unsupported --averaging", "run", *files, "--trust", "piped:net", "--averaging", "avg")
 
 
 def replay_from(of: Case, found: list[RankReport], machine: dict[str, str | int], passes: int | None = 1) -> Replay:
@@ -404,11 +352,7 @@ def test_periods_are_mean_distances_of_ends() -> None:
 @pytest.mark.parametrize(
     ("model", "cuts", "told"),
     [
-        (
-            nn.Sequential(nn.ReLU(), nn.ReLU()),
-            [],
-            "mismatch model",
-        ),
+        (nn.Sequential(nn.ReLU(), nn.ReLU()), [], "mismatch model"),
         (nn.ReLU(), [], "mismatch model"),
         (nn.Sequential(nn.ReLU(), nn.ReLU(), nn.ReLU()), ["1"], "wrong-type cuts"),
         (nn.Sequential(nn.ReLU(), nn.ReLU(), nn.ReLU()), ["2", "1"], "wrong-type cuts"),
@@ -423,19 +367,16 @@ def test_models_that_are_not_in_stages_are_refused(model: Any, cuts: list[str], 
         stage_modules("own:net", model, cuts, 3)
 
 
-def test_parts_keep_the_names_of_the_whole() -> None:
+def test_parts_keep_the_names_of_the_whole_and_begin_with_any_module_of_a_run() -> None:
     whole = nn.Sequential(OrderedDict(a=nn.Linear(1, 1), b=nn.ReLU(), c=nn.Linear(1, 1)))
     for cuts in (["c"], []):
         model = whole if cuts else nn.Sequential(OrderedDict(a=whole.a, c=whole.c))
         modules, names = stage_modules("own:net", model, cuts, 2)
         found = [name + key for name, module in zip(names, modules, strict=True) for key in module.state_dict()]
         assert found == ["a.weight", "a.bias", "c.weight", "c.bias"]
-
-
-def test_a_run_of_modules_begins_a_stage_as_its_first_one_does() -> None:
-    model = nn.Sequential(*(nn.Linear(1, 1) for _ in range(4)))
+    row = nn.Sequential(*(nn.Linear(1, 1) for _ in range(4)))
     for cuts in (["1", "3"], ["1-2", "3"]):
-        assert [len(list(module.children())) for module in stage_modules("own:net", model, cuts, 3)[0]] == [1, 2, 1]
+        assert [len(list(module.children())) for module in stage_modules("own:net", row, cuts, 3)[0]] == [1, 2, 1]
 
 
 def test_the_function_is_named_by_the_job_or_trusted_alone() -> None:
@@ -470,8 +411,10 @@ def test_what_is_not_carried_out_is_refused_with_all_of_it() -> None:
     of_models = [f'missing-field $.models["{name}"]' for name in sorted(models)]
     assert refused(error.value) == [*of_models, f"unsupported $.jobs[{len(two.jobs)}]", "ambiguous $.jobs"]
     assert all(name in str(error.value) for name in ("'mine'", "'other'", "'pipeline'"))
-    with refuses("unsupported $.jobs[0]"):
-        stages_entry(load("shop/job-6x4"), ["own:net"])
+    copies = asynchronous([AsyncStage(300, 500, replicas=2), AsyncStage(10, 10)], "flow").instance
+    for strange in (load("shop/job-6x4"), copies):
+        with refuses("unsupported $.jobs[0]"):
+            stages_entry(strange, ["own:net"])
 
 
 def test_what_only_data_parallel_jobs_have_is_refused() -> None:

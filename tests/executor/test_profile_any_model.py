@@ -1,32 +1,32 @@
-"""Profiles of models of any kind: which segments they have, that everything is put back, and clear refusals."""
+"""Profiles of models of any kind: which segments they have, what passes between them, and clear refusals."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from own_trainings import Wholesome
+from partial_networks import CASES, Case, Shared, SkipCnn, built
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.flop_counter import FlopCounterMode
 
+import jigsaw_opt
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import read_layers
+from jigsaw_opt.executor.devices import Spread
+from jigsaw_opt.executor.models.leveled_model import saved_by_segment
+from jigsaw_opt.executor.profiling import rounds, segment_times, trainee
+from jigsaw_opt.executor.profiling.results import is_wide
+from jigsaw_opt.executor.profiling.segment_times import _durations
 from tests.refusals import misuse
-
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-from partial_networks import CASES, Case, Shared, SkipCnn, built  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
-
-import jigsaw_opt  # noqa: E402
-from jigsaw_opt.executor.devices import Spread  # noqa: E402
-from jigsaw_opt.executor.models.leveled_model import saved_by_segment  # noqa: E402
-from jigsaw_opt.executor.profiling import rounds, segment_times, trainee  # noqa: E402
-from jigsaw_opt.executor.profiling.results import is_wide  # noqa: E402
-from jigsaw_opt.executor.profiling.segment_times import _durations  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:times of blocks")
 FEW = {"warm_up": 1, "repeats": 2}
-LIKE_A_LOOP = ("skips", "unet", "tied", "tied by function", "batch norm", "shared", "frozen", "vit", "checkpointing")
 
 
 def case_profile(case: Case, model: nn.Module, **options: Any) -> Any:
@@ -36,7 +36,7 @@ def case_profile(case: Case, model: nn.Module, **options: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("name", [*LIKE_A_LOOP, "checkpointed by function", "dropout", "sometimes"])
+@pytest.mark.parametrize("name", ["tied", "batch norm", "frozen", "checkpointed by function", "sometimes"])
 def test_models_of_all_kinds_have_a_profile(name: str) -> None:
     case = CASES[name]
     model = built(case)
@@ -76,30 +76,17 @@ def test_a_level_may_reach_no_parameter() -> None:
     assert found.model().depth == 2
 
 
-class Named(nn.Module):
-    """Takes a dictionary by name, and makes its own loss."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table, self.dense, self.head = nn.Embedding(9, 8), nn.Linear(8, 8), nn.Linear(8, 9)
-
-    def forward(self, ids: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
-        logits = self.head(self.dense(self.table(ids)).tanh())
-        if labels is None:
-            return {"logits": logits}
-        return {"logits": logits, "loss": nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())}
-
-
 def test_inputs_by_name_and_by_position() -> None:
-    ids = torch.randint(9, (2, 4))
-    by_name = jigsaw_opt.profile(Named(), {"ids": ids, "labels": ids}, cuts=["dense", "head"], **FEW)
-    assert [segment.parameter_bytes for segment in by_name.segments] == [4 * 72, 4 * 72, 4 * 81]
+    tokens = torch.randint(16, (2, 4))
+    by_name = jigsaw_opt.profile(Wholesome(), {"tokens": tokens, "labels": tokens}, cuts=["middle", "head"], **FEW)
+    assert [segment.parameter_bytes for segment in by_name.segments] == [4 * 16 * 12, 4 * 13 * 12, 4 * 16]
 
-    def loss(outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(outputs["logits"].flatten(0, 1), targets.flatten())
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(outputs.flatten(0, 1), targets.flatten())
 
-    for inputs in ({"ids": ids}, (ids,), [ids], ids):
-        found = jigsaw_opt.profile(Named(), (inputs, ids), loss, 1, gpu_type="card", **FEW)
+    for inputs in ({"input": tokens}, (tokens,), [tokens], tokens):
+        model = nn.Sequential(nn.Embedding(16, 8), nn.Linear(8, 16))
+        found = jigsaw_opt.profile(model, (inputs, tokens), loss, 1, gpu_type="card", **FEW)
         assert len(found.levels) == 2 and found.model().gpu_types == ("card",)
 
 
@@ -164,22 +151,6 @@ def test_a_loader_may_be_a_generator_function_whose_generator_is_put_back() -> N
     assert torch.equal(generator.get_state(), before)
 
 
-def test_a_step_is_one_of_all_parameters_at_every_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = SkipCnn()
-    optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
-    without: list[int] = []
-    step = optimiser.step
-
-    def counting(*arguments: Any) -> Any:
-        without.append(sum(p.grad is None for p in model.parameters()))
-        return step(*arguments)
-
-    monkeypatch.setattr(optimiser, "step", counting)
-    batch = (torch.randn(2, 3, 8, 8), torch.randn(2, 5))
-    jigsaw_opt.profile(model, batch, nn.MSELoss(), ["middle", "late"], optimiser=optimiser, **FEW)
-    assert len(without) >= 3 * 3 + 1 and set(without) == {0}
-
-
 @pytest.mark.parametrize(
     ("change", "refused"),
     [
@@ -220,45 +191,6 @@ def test_a_loss_that_is_no_number_is_told_with_the_rate() -> None:
         )
     assert "1e+30" in str(caught.value)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-
-
-def test_a_pass_of_inputs_gradients_asks_for_no_weights_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[set[str]] = []
-
-    class Spied(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-            ctx.save_for_backward(x, weight)
-            return x @ weight
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-            x, weight = ctx.saved_tensors
-            asked.append({name for name, is_asked in zip("xw", ctx.needs_input_grad, strict=True) if is_asked})
-            return gradients[0] @ weight.T, x.T @ gradients[0]
-
-    class Layer(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.randn(6, 6) / 6)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return Spied.apply(x, self.weight)
-
-    grad = torch.autograd.grad
-    passes: list[int] = []
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        before = len(asked)
-        found = grad(*arguments, **options)
-        passes.append(len(asked) - before)
-        return found
-
-    monkeypatch.setattr(torch.autograd, "grad", counted)
-    model = nn.Sequential(Layer(), Layer(), Layer())
-    jigsaw_opt.profile(model, (torch.randn(4, 6), torch.randn(4, 6)), nn.MSELoss(), ["1", "2"], **FEW)
-    # The gradients pass the second and the third layer, and end at the output of the first.
-    assert passes and set(passes) == {2}
 
 
 def test_bounds_that_are_missing_or_late_take_no_time() -> None:
@@ -335,3 +267,90 @@ def test_what_is_freed_before_the_forward_pass_ends_is_not_counted() -> None:
         return (weight * torch.ones(64)).sum()
 
     assert [saved_by_segment(forward, [weight], 2) for _ in range(5)] == [(0, 256)] * 5
+
+
+ROWS = 5
+
+
+class Skipping(nn.Module):
+    """Its third part reads what the first one puts out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
+        self.blocks = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
+        self.last = nn.Linear(8, 2)
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, inputs: Tensor, weights: Tensor) -> Tensor:
+        values = self.first(inputs)
+        outputs = self.blocks[1](self.blocks[0](values) * weights)
+        result: Tensor = self.last(outputs) + values[:, :2] * weights
+        return result
+
+
+class Sparse(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        ones = torch.eye(8).to_sparse().to_dense()
+        result: Tensor = self.last(self.first(inputs) @ ones)
+        return result
+
+
+def measured(model: nn.Module, cuts: list[str], *inputs: Tensor) -> jigsaw_opt.ModelProfile:
+    batch = ((torch.randn(ROWS, 4), *inputs), torch.zeros(ROWS, 2))
+    return jigsaw_opt.profile(model, batch, nn.MSELoss(), cuts, warm_up=1, repeats=1)
+
+
+def test_what_skips_a_segment_passes_both_its_boundaries() -> None:
+    found = measured(Skipping(), ["blocks.0", "blocks.1", "last"], torch.ones(ROWS, 1))
+    row = 4 * ROWS * 8
+    assert [segment.output_bytes for segment in found.segments] == [row, 2 * row, 2 * row, None]
+    modules = [("first",), ("blocks.0",), ("blocks.1",), ("last",)]
+    assert [segment.modules for segment in found.segments] == modules
+
+
+def test_modules_are_named_where_a_segment_has_all_of_them() -> None:
+    found = measured(Skipping(), ["first.1", "last"], torch.ones(ROWS, 1))
+    assert [segment.modules for segment in found.segments] == [
+        ("first.0",),
+        ("first.1", "blocks.0", "blocks.1"),
+        ("last",),
+    ]
+
+
+def test_a_tensor_without_a_storage_leaves_open_what_is_sent() -> None:
+    assert [segment.output_bytes for segment in measured(Sparse(), ["last"]).segments] == [None, None]
+
+
+def test_a_layer_profile_has_times_of_a_pass() -> None:
+    found = measured(Skipping(), ["blocks.0", "last"], torch.ones(ROWS, 1))
+    graph = found.layers("v100")
+    assert (graph.gpu_type, graph.batch, graph.is_chain) == ("v100", ROWS, True)
+    assert graph.state_factor == found.model().state_factor == 3  # SGD with momentum
+    for layer, segment in zip(graph.layers, found.segments, strict=True):
+        assert layer.forward_us == round(segment.forward.median)
+        assert layer.backward_us == round(segment.backward.median)
+        assert 0 <= (layer.weight_us or 0) <= layer.backward_us
+        assert (layer.output_bytes, layer.modules) == (segment.output_bytes, segment.modules)
+
+
+def test_samples_are_known_where_all_tensors_agree() -> None:
+    assert measured(Skipping(), ["last"], torch.ones(1)).batch is None
+    loader = [((torch.randn(3, 4), torch.ones(3, 1)), torch.zeros(3, 2))] * 2
+    assert jigsaw_opt.profile(Skipping(), lambda: iter(loader), nn.MSELoss(), 1, warm_up=1, repeats=1).batch == 3
+
+
+def test_a_network_of_the_zoo_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, few = tmp_path / "layers.json", ["--repeats", "1", "--warm-up", "1", "--batch", "2"]
+    assert main(["profile", "mlp", *few, "--to", "layers", "-o", str(path)]) == 0
+    graph = read_layers(path.read_bytes())
+    assert graph.batch == 2 and all(layer.weight_us is not None for layer in graph.layers)
+    assert all(layer.output_bytes for layer in graph.layers[:-1])
+    assert main(["partition", str(path), "--machines", "2", "--bandwidth", "1000000", "--no-replication"]) == 0
+    capsys.readouterr()
+    assert main(["profile", "mlp", "--to", "layers"]) == 2
+    assert "give -o FILE" in capsys.readouterr().err

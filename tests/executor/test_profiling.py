@@ -5,37 +5,30 @@ from __future__ import annotations
 import json
 import multiprocessing
 import signal
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+import torch
+from distributed_training import failing
+from replayed import instance, run
 
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-from distributed_training import failing  # noqa: E402
-
-import jigsaw_opt.executor as room  # noqa: E402
-from jigsaw_opt.cli import main  # noqa: E402
-from jigsaw_opt.documents import decode_instance, schema  # noqa: E402
-from jigsaw_opt.executor import processes  # noqa: E402
-from jigsaw_opt.executor.devices import Spread, fit_two, isotonic, spread  # noqa: E402  # noqa: E402
-from jigsaw_opt.executor.models.building import build, build_network, replica  # noqa: E402
-from jigsaw_opt.executor.models.leveled_model import saved_bytes  # noqa: E402
-from jigsaw_opt.executor.processes import run_group  # noqa: E402
-from jigsaw_opt.executor.profiling import LevelProfile, ModelProfile, SegmentProfile, profile_replica  # noqa: E402
-from jigsaw_opt.executor.profiling.links import AllReduceSample, LinkFit, fit  # noqa: E402
-from jigsaw_opt.executor.profiling.rounds import flushed_denormals  # noqa: E402
-from jigsaw_opt.executor.profiling.side_by_side import _mean_spread  # noqa: E402
-from jigsaw_opt.executor.worker import TrainingRecipe  # noqa: E402
-from jigsaw_opt.system.children import start_deaf  # noqa: E402
-from tests.refusals import ends  # noqa: E402
-
-
-def run(*arguments: object) -> int:
-    return main([str(argument) for argument in arguments])
+import jigsaw_opt.executor as room
+from jigsaw_opt.documents import schema
+from jigsaw_opt.executor import processes
+from jigsaw_opt.executor.devices import Spread, fit_two, isotonic, spread
+from jigsaw_opt.executor.models.building import build, build_network, replica
+from jigsaw_opt.executor.models.leveled_model import saved_bytes
+from jigsaw_opt.executor.processes import run_group
+from jigsaw_opt.executor.profiling import LevelProfile, ModelProfile, SegmentProfile, profile_replica
+from jigsaw_opt.executor.profiling.links import AllReduceSample, LinkFit, fit
+from jigsaw_opt.executor.profiling.rounds import flushed_denormals
+from jigsaw_opt.executor.profiling.side_by_side import _mean_spread
+from jigsaw_opt.executor.worker import TrainingRecipe
+from jigsaw_opt.system.children import start_deaf
+from tests.refusals import ends
 
 
 @pytest.mark.parametrize(("optimiser", "state_factor"), [("sgd", 3), ("adam", 4)])
@@ -151,23 +144,8 @@ def test_profile_writes_a_model_that_an_instance_takes(tmp_path: Path, capsys: p
     whole = schema("instance")
     jsonschema.validate(document, {"$ref": "#/$defs/model", "$defs": whole["$defs"]})
     assert document["executor"] == {"zoo": "gpt", "arguments": {"layers": 1, "data": "text"}, "batch_size": 2}
-    instance = decode_instance(
-        json.dumps(
-            {
-                "format": "jigsaw-instance/1",
-                "name": "measured",
-                "cluster": {
-                    "servers": [
-                        {"name": "s", "gpu_type": "box", "gpus": 1, "gpu_memory": 10**9, "fabric_bandwidth": 10**9}
-                    ]
-                },
-                "models": {"net": document},
-                "jobs": [{"name": "a", "model": "net", "workers": 1, "iterations": 1}],
-                "objective": "makespan",
-            }
-        )
-    )
-    assert build("net", instance.models["net"]).model.names == tuple(s.name for s in instance.models["net"].segments)
+    taken = instance(models={"net": document}, jobs=[{"name": "a", "model": "net", "workers": 1, "iterations": 1}])
+    assert build("net", taken.models["net"]).model.names == tuple(s.name for s in taken.models["net"].segments)
     assert [s["name"] for s in printed["profile"]["segments"]] == [s["name"] for s in document["segments"]]
 
 
@@ -178,12 +156,6 @@ def test_profile_of_an_all_reduce(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(found["alone"]) >= 5 and {row["workers"] for row in found["alone"]} == {2}
     assert found["bandwidth"] >= 1 and found["latency_us"] >= 0
     assert all("residual" in row and row["time_us"]["median"] > 0 for row in found["alone"])
-
-
-def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("profile", "mlp", "--repeats", 1, "--batch", 2) == 0
-    printed = capsys.readouterr().out
-    assert "dense1" in printed and "state_factor 3" in printed and "parts us" in printed
 
 
 @pytest.mark.parametrize(
@@ -223,36 +195,20 @@ def test_an_exception_in_one_process_ends_all_and_reaches_the_caller() -> None:
         run_group(failing, 2)
 
 
-def _interrupted_before(process: Any) -> None:
-    signal.raise_signal(signal.SIGINT)
-    start_deaf(process)
+@pytest.mark.parametrize("moment", ["before", "after", "while the server imports"])
+def test_an_interrupt_while_processes_start_leaves_none_behind(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(process: Any) -> None:
+        if moment == "after":
+            start_deaf(process)
+        signal.raise_signal(signal.SIGINT)
+        if moment == "before":
+            start_deaf(process)
+        elif moment == "while the server imports":
+            raise EOFError
 
-
-def _interrupted_after(process: Any) -> None:
-    start_deaf(process)
-    signal.raise_signal(signal.SIGINT)
-
-
-def _interrupted_while_the_server_imports(process: Any) -> None:
-    signal.raise_signal(signal.SIGINT)
-    raise EOFError
-
-
-@pytest.mark.parametrize(
-    "start",
-    [_interrupted_before, _interrupted_after, _interrupted_while_the_server_imports],
-    ids=lambda each: each.__name__,
-)
-def test_an_interrupt_while_processes_start_leaves_none_behind(
-    start: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr(processes, "start_deaf", start)
-    try:
-        with pytest.raises(processes.InterruptedGroupError):
-            run_group(failing, 2)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(processes.InterruptedGroupError):
+        run_group(failing, 2)
     assert multiprocessing.active_children() == []
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
 import jsonschema
 import pytest
+from replayed import instance, replayed, written
 
-torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-from replayed import instance, replayed, written  # noqa: E402
-
-from jigsaw_opt.documents import encode_instance, load_plan, schema  # noqa: E402
-from jigsaw_opt.documents.replay import decode_replay, encode_replay, plan_sha256  # noqa: E402
-from jigsaw_opt.problem.measured.replay import Replay  # noqa: E402
-from jigsaw_opt.problem.measured.times import Timeline  # noqa: E402
-from jigsaw_opt.problem.plan import Plan  # noqa: E402
-from tests.refusals import ends  # noqa: E402
+from jigsaw_opt.documents import encode_instance, load_plan, load_replay, schema
+from jigsaw_opt.documents.replay import decode_replay, encode_replay, plan_sha256
+from jigsaw_opt.problem.measured.replay import Replay
+from jigsaw_opt.problem.measured.times import Timeline
+from jigsaw_opt.problem.plan import Plan
+from tests.refusals import ends
 
 CYCLIC = {"horizon": "cyclic", "objective": "period"}
 
@@ -41,19 +42,24 @@ def on_gpu(timeline: Timeline, gpu: str) -> list[tuple[int, int, int, int]]:
     )
 
 
+def planned_on(plan: Plan, gpu: str, turns: int, length_us: int) -> list[tuple[int, int, int]]:
+    """Starts of blocks of a GPU, with job and iteration, where the plan is carried out so many times."""
+    return sorted(
+        (block.start_us + turn * length_us, number, turn * len(job.iterations) + k)
+        for turn in range(turns)
+        for number, job in enumerate(plan.jobs)
+        for k, iteration in enumerate(job.iterations)
+        for name, block in zip(job.gpus, iteration.blocks, strict=True)
+        if name == gpu
+    )
+
+
 def test_every_block_runs_alone_on_its_gpu_in_the_order_of_the_plan(finite: tuple[Replay, Plan, Path]) -> None:
     replay, plan, _ = finite
     for gpu in ("h0/0", "h1/0"):
         measured = on_gpu(replay.timeline, gpu)
         assert all(first[1] <= second[0] for first, second in pairwise(measured))
-        planned = sorted(
-            (block.start_us + turn * plan.objective, number, turn * len(job.iterations) + k)
-            for turn in range(2)
-            for number, job in enumerate(plan.jobs)
-            for k, iteration in enumerate(job.iterations)
-            for name, block in zip(job.gpus, iteration.blocks, strict=True)
-            if name == gpu
-        )
+        planned = planned_on(plan, gpu, 2, plan.objective)
         assert [entry[2:] for entry in measured] == [entry[1:] for entry in planned]
 
 
@@ -92,14 +98,8 @@ def test_the_document_says_what_it_is_and_reads_back(finite: tuple[Replay, Plan,
         assert held < gpu.memory_bytes < held + 10_000 < gpu.planned_memory_bytes
     assert len(replay.timeline.origins_us) == 2
     assert [len(job.iterations) for job in replay.timeline.jobs] == [4, 4, 6]
-
-
-def test_workers_of_a_job_agree_and_jobs_differ(finite: tuple[Replay, Plan, Path]) -> None:
-    replay, _, _ = finite
-    for job in replay.timeline.jobs:
-        assert len(set(job.parameters_sha256)) == 1
-    digests = {job.parameters_sha256[0] for job in replay.timeline.jobs}
-    assert len(digests) == 3
+    digests = [set(job.parameters_sha256) for job in replay.timeline.jobs]
+    assert all(len(own) == 1 for own in digests) and len(set.union(*digests)) == 3
 
 
 def test_a_model_that_cannot_be_built_is_one_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,16 +151,43 @@ def test_periods_overlap_until_the_time_is_up(tmp_path: Path) -> None:
         assert len(set(measured.parameters_sha256)) == 1
     for gpu in ("h0/0", "h1/0"):
         blocks = on_gpu(replay.timeline, gpu)
-        planned = sorted(
-            (block.start_us + turn * plan.period_us, number, turn * len(job.iterations) + k)
-            for turn in range(replay.timeline.passes)
-            for number, job in enumerate(plan.jobs)
-            for k, iteration in enumerate(job.iterations)
-            for name, block in zip(job.gpus, iteration.blocks, strict=True)
-            if name == gpu
-        )
+        planned = planned_on(plan, gpu, replay.timeline.passes, plan.period_us)
         assert [entry[2:] for entry in blocks] == [entry[1:] for entry in planned]
         # Paced: nothing begins before its time, counted from the same moment for all.
         assert all(block[0] >= expected[0] for block, expected in zip(blocks, planned, strict=True))
     assert replay.summary.objective == "period" and replay.summary.measured_us is not None
     assert replay.summary.measured_us >= plan.period_us * 0.99
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_two_agents_end_with_the_parameters_of_one_host(tmp_path: Path) -> None:
+    problem = instance()
+    alone = replayed(tmp_path, problem, "--iterations", 2)
+    output, port = tmp_path / "two.json", free_port()
+    run = ["run", tmp_path / "plan.json", "--instance", tmp_path / "instance.json", "--iterations", 2, "-o", output]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", 2, "--nproc-per-node", 1]
+    meeting = ["--master-addr", "127.0.0.1", "--master-port", port]
+    agents = [
+        subprocess.Popen(
+            [str(part) for part in (*launcher, *meeting, "--node-rank", node, "-m", "jigsaw_opt", *run)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+            text=True,
+        )
+        for node in range(2)
+    ]
+    printed = [agent.communicate(timeout=240)[0] for agent in agents]
+    assert [agent.returncode for agent in agents] == [0, 0], printed
+    assert "makespan predicted" in printed[0] and "makespan predicted" not in printed[1]
+    two = load_replay(output)
+    assert [job.parameters_sha256 for job in two.timeline.jobs] == [
+        job.parameters_sha256 for job in alone.timeline.jobs
+    ]
+    losses = [[[b.loss for b in i.blocks] for job in r.timeline.jobs for i in job.iterations] for r in (alone, two)]
+    assert losses[0] == losses[1]

@@ -1,4 +1,4 @@
-"""One call carries a plan out; what is wrong with its request is told before anything starts."""
+"""One call carries a plan out; what is wrong with its request, and what to know first, is told before it starts."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from replayed import instance, written
 
 from jigsaw_opt import InvalidInputError, ReplayRequest, UsageError, run_plan, solve
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import save_plan
 from jigsaw_opt.errors import CheckFailedError
-
-pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
-
-from replayed import instance
+from jigsaw_opt.instances import load
+from jigsaw_opt.problem.depth import chosen_depth
 
 
 def request() -> ReplayRequest:
@@ -51,3 +52,44 @@ def test_a_wrong_plan_and_a_model_that_cannot_be_built_are_refused(tmp_path: Pat
     assert plan is not None
     with pytest.raises(InvalidInputError, match="executor"):
         run_plan(replace(asked, instance=unbuilt, plan=plan))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "server/plain",
+            "warning: estimated, not measured, are the times of {}; jigsaw profile measures them\n",
+        ),
+        ("tiny/000", ""),
+    ],
+)
+def test_a_run_warns_of_estimated_models_in_one_line(
+    name: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    instance = load(name)
+    plan = solve(instance, "greedy").plan
+    assert plan is not None
+    save_plan(plan, tmp_path / "plan.json")
+    monkeypatch.setattr("jigsaw_opt.executor.run_plan.run_plan", lambda request: None)
+    assert main(["run", name, str(tmp_path / "plan.json")]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines(keepends=True) if line.startswith("warning")]
+    assert "".join(said) == told.format(", ".join(sorted({job.model for job in instance.data_parallel})))
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("full", ""),
+        ("staircase", "levels below the deepest of job a, b: workers stop backward passes early, so accuracy may fall"),
+    ],
+)
+def test_a_run_with_levels_below_the_deepest_says_once_what_it_may_cost(
+    rule: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = instance()
+    jobs = tuple(replace(job, depth=chosen_depth(rule, 2, 3, 2)) for job in problem.data_parallel)
+    source, plan = written(tmp_path, replace(problem, jobs=jobs))
+    monkeypatch.setattr("jigsaw_opt.executor.run_plan.run_plan", lambda request: None)
+    assert main(["run", str(source), str(plan)]) == 0
+    assert capsys.readouterr().err == (f"{told}; see docs/training-loop.md\n" if told else "")

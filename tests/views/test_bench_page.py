@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from jigsaw_opt.sweeps.bench.against import against
 from jigsaw_opt.views.bench_page import bench_html, verdicts
+from tests.views.test_views import embedded
 
 EVIL = "</script><script>alert(1)</script>"
 
@@ -19,13 +19,6 @@ def row(solver: str, seed: int, **more: Any) -> dict[str, Any]:
     return {"key": f"{solver} {seed}", "solver": solver, "seed": seed, **known, **more}
 
 
-def data_of(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data: dict[str, Any] = json.loads(found[1])
-    return data
-
-
 def test_profile_and_curve() -> None:
     steps = [[1.0, 100, 50], [2.0, 100, 90]]
     good = row("a", 1, status="feasible", objective=100, gap=0.1, trajectory=steps, primal_dual_integral=2.3)
@@ -33,7 +26,7 @@ def test_profile_and_curve() -> None:
         [good, row("a", 2, error=EVIL), row("b", 1, status="optimal", objective=90, gap=0.0, seconds=0.5)]
     )
     assert EVIL not in page and "<script>alert" not in page
-    data = data_of(page)
+    data = embedded(page)
     first, second = data["lines"]
     assert data["gaps"] == [0.01, 10.0, 100.0]
     assert (first["profile"], second["profile"]) == ([0, 50, 50], [100, 100, 100])
@@ -49,7 +42,7 @@ def test_profile_and_curve() -> None:
 def test_older_runs_have_a_section() -> None:
     old = {f"a {k}": row("a", k, objective=100, primal_dual_integral=1.0, instance_sha256=str(k)) for k in range(9)}
     new = [{**each, "objective": 120} for each in old.values()]
-    told = data_of(bench_html(new, (EVIL, against(old, new))))["against"]
+    told = embedded(bench_html(new, (EVIL, against(old, new))))["against"]
     assert (told["folder"], told["pairs"], [change["verdict"] for change in told["changes"]]) == (
         EVIL,
         9,
@@ -59,11 +52,7 @@ def test_older_runs_have_a_section() -> None:
         ("a 10 s", "objective"),
         ("a 10 s", "gap × s"),
     ]
-    assert data_of(bench_html(new))["against"] is None
-
-
-def test_no_rows() -> None:
-    assert data_of(bench_html([]))["runs"] == 0
+    assert embedded(bench_html(new))["against"] is None and embedded(bench_html([]))["runs"] == 0
 
 
 def runs(solver: str, objectives: list[int | None], **more: Any) -> list[dict[str, Any]]:
@@ -83,7 +72,7 @@ def test_the_best_solver_is_said_with_what_chance_would_do() -> None:
         " better on 10, worse on 0, equal on 0, which is beyond chance (sign test, p = 0.0039)."
     )
     assert second == "By the gap over time, gap × s, after 10 s, a and b and c are alike on all of 10 instances."
-    assert data_of(bench_html(rows))["verdicts"] == [first, second]
+    assert embedded(bench_html(rows))["verdicts"] == [first, second]
 
 
 def test_a_solver_without_plans_is_not_best() -> None:

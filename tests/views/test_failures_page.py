@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -19,13 +18,7 @@ from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.views.failures_page import FailureDescription, failures_html, positions, severity
 from tests.solvers.test_failures import chained
-
-
-def data_of(page: str) -> dict[str, object]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data: dict[str, object] = json.loads(found[1])
-    return data
+from tests.views.test_views import embedded
 
 
 def test_servers_are_below_their_switches() -> None:
@@ -51,8 +44,8 @@ def test_the_page_has_all_effects_as_data() -> None:
     assert [severity(effect) for effect in effects] == [3, 0, 0, 0, 3, 3]
     page = failures_html(instance, plan.objective, [(effect, None) for effect in effects])
     assert "<b>" not in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
-    data = data_of(page)
-    told = {each["failed"]: each for each in data["effects"]}  # type: ignore[attr-defined]
+    data = embedded(page)
+    told = {each["failed"]: each for each in data["effects"]}
     assert list(told)[:3] == ["server a", "server b", "link fast"]
     assert told["link fast"]["objective"] == "16 µs (+33.3 %)"
     assert told["link fast"]["broken"] == told["link fast"]["rerouted"] == ["<!--<b>"]
@@ -110,6 +103,6 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
     for path, content in zip(files, (encode_instance(instance), encode_plan(plan)), strict=False):
         path.write_bytes(content)
     assert main(["failures", *map(str, files[:2]), "--pairs", "-o", str(files[2])]) == 0
-    data = data_of(files[2].read_text(encoding="utf-8"))
-    assert any(len(effect["parts"]) == 2 for effect in data["effects"])  # type: ignore[attr-defined]
+    data = embedded(files[2].read_text(encoding="utf-8"))
+    assert any(len(effect["parts"]) == 2 for effect in data["effects"])
     assert main(["failures", *map(str, files[:2]), "-o", str(files[1])]) == 2

@@ -18,7 +18,6 @@ from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.lanes import picture
 from tests.views.test_task_graph_views import pipe
-from tests.views.test_views import exchanging
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -87,18 +86,20 @@ def centre(browser: Chrome, lane: int, moment: float) -> tuple[float, float]:
     return found
 
 
-def test_hover_names_job_iteration_worker_and_level(
+def test_hover_names_job_iteration_worker_and_level_and_holes_look_otherwise(
     browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan
 ) -> None:
     show(browser, tmp_path, timeline_html(picture(pair, pair_plan)))
     move_to(browser, *centre(browser, 1, 300))
     tip = browser.execute_script("return document.getElementById('tip').textContent")
     assert tip.splitlines()[:2] == ["a  (net)", "iteration 0 · worker 1 · level 1 of 2"]
-    move_to(browser, *centre(browser, 0, 1500))
+    hole = centre(browser, 0, 1500)
+    move_to(browser, *hole)
     assert browser.execute_script("return document.getElementById('tip').style.display") == "none"
+    assert browser.execute_script(PIXEL, *centre(browser, 0, 300)) != browser.execute_script(PIXEL, *hole)
 
 
-def test_zoom_and_highlight(browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan) -> None:
+def test_zoom_highlight_and_help(browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan) -> None:
     show(browser, tmp_path, timeline_html(picture(pair, pair_plan)))
     browser.find_element("id", "in").click()
     assert browser.execute_script("return view.to - view.from") == pytest.approx(0.6 * 1800)
@@ -106,6 +107,8 @@ def test_zoom_and_highlight(browser: Chrome, tmp_path: Path, pair: Instance, pai
     assert browser.execute_script("return [view.from, view.to]") == [0, 1800]
     browser.find_element("css selector", "#jobs li").click()
     assert browser.execute_script("return view.job") == 0
+    browser.find_element("id", "help").click()
+    assert browser.execute_script("return document.getElementById('keys').open") is True
 
 
 def test_chain_goes_back_to_the_start(browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan) -> None:
@@ -131,8 +134,13 @@ def said(browser: Chrome) -> str:
 
 
 def test_an_explained_job_says_what_its_chain_waits_for(browser: Chrome, tmp_path: Path) -> None:
-    page = timeline_html(explained_picture(picture(*racks())))
-    show(browser, tmp_path, page)
+    instance, plan = racks()
+    jobs = (instance.jobs[0], replace(instance.jobs[1], release_us=20), instance.jobs[2])
+    show(browser, tmp_path, timeline_html(explained_picture(picture(replace(instance, jobs=jobs), plan))))
+    short = browser.find_element("id", "short").text
+    shares = re.findall(r"compute (\d+) %, exchange (\d+) %, waiting (\d+) %", short)
+    assert {("75", "0", "25"), ("90", "0", "10")} <= {*shares}, "time before its release is no wait"
+    show(browser, tmp_path, timeline_html(explained_picture(picture(instance, plan))))
     short = browser.find_element("id", "short").text
     assert "Waits most" in short and re.search(r"a GPU: a0/0, .* first", short)
     assert "Kind of bound:" in short
@@ -158,17 +166,6 @@ def racks() -> tuple[Instance, Plan]:
         for job, (gpu, start) in zip(jobs, places, strict=True)
     )
     return Instance("racks", cluster, {"m": model}, jobs), Plan.of_jobs("racks", "", "feasible", 60, 1, None, plans)
-
-
-def test_time_before_its_release_is_no_wait_and_exchange_has_its_share(browser: Chrome, tmp_path: Path) -> None:
-    instance, plan = racks()
-    jobs = (instance.jobs[0], replace(instance.jobs[1], release_us=20), instance.jobs[2])
-    page = timeline_html(explained_picture(picture(replace(instance, jobs=jobs), plan)))
-    show(browser, tmp_path, page)
-    short = browser.find_element("id", "short").text
-    shares = re.findall(r"compute (\d+) %, exchange (\d+) %, waiting (\d+) %", short)
-    assert {("75", "0", "25"), ("90", "0", "10")} <= {*shares}
-    assert re.search(r"second: compute 75 %", short)
 
 
 ROWS = "return rows.map(it => it.group ? it.group.name : it.lane.name)"
@@ -227,23 +224,6 @@ def test_the_picture_as_svg(browser: Chrome, tmp_path: Path) -> None:
     assert not any(element.tag.endswith("}script") for element in root.iter())
 
 
-def test_lines_come_from_what_an_interval_waits_for(browser: Chrome, tmp_path: Path) -> None:
-    model = Model((Segment("s", {"v": 10}, {"v": 20}, 1, 1),))
-    instance = Instance("two", Cluster((Server("a", "v", 2, 100, 1),)), {"m": model}, (Job("j", "m", 2, 2),))
-    rounds = (Iteration((Block(1, 0, 30), Block(1, 0, 30)), ()), Iteration((Block(1, 30, 60), Block(1, 30, 60)), ()))
-    plan = Plan.of_jobs("two", "", "feasible", 60, 1, None, (JobPlan("j", ("a/0", "a/1"), rounds),))
-    show(browser, tmp_path, timeline_html(picture(instance, plan)))
-    found = browser.execute_script("return needs(data.lanes[1].intervals[1]).map(([lane, i]) => [lane.name, i[END]])")
-    assert found == [["a/0", 30], ["a/1", 30]]
-    assert browser.execute_script("return needs(data.lanes[1].intervals[0])") == []
-
-
-def test_a_transfer_waits_for_blocks_that_still_run(browser: Chrome, tmp_path: Path) -> None:
-    show(browser, tmp_path, timeline_html(picture(*exchanging())))
-    script = "return needs(data.lanes[2].intervals[0]).map(([lane, i]) => [lane.name, i[ITERATION]])"
-    assert browser.execute_script(script) == [["a/0", 0], ["b/0", 0]]
-
-
 def test_jobs_are_sorted_and_thousands_are_found_by_name(browser: Chrome, tmp_path: Path) -> None:
     show(browser, tmp_path, timeline_html(picture(*many_blocks(400, 2))))
     assert browser.execute_script("return [document.querySelectorAll('#jobs li').length, rows.length]") == [300, 401]
@@ -251,13 +231,6 @@ def test_jobs_are_sorted_and_thousands_are_found_by_name(browser: Chrome, tmp_pa
     browser.find_element("id", "find").send_keys("job39")
     names = browser.execute_script("return [...document.querySelectorAll('#jobs li')].map(it => it.textContent)")
     assert names == ["job39", *(f"job39{k}" for k in range(10))]
-
-
-def test_holes_are_drawn_unlike_blocks(browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan) -> None:
-    show(browser, tmp_path, timeline_html(picture(pair, pair_plan)))
-    block = browser.execute_script(PIXEL, *centre(browser, 0, 300))
-    hole = browser.execute_script(PIXEL, *centre(browser, 0, 1500))
-    assert block != hole
 
 
 def many_blocks(lanes: int, blocks: int) -> tuple[Instance, Plan]:
@@ -284,12 +257,6 @@ def test_fifty_thousand_blocks_stay_usable(browser: Chrome, tmp_path: Path) -> N
     assert "job0" in browser.execute_script("return document.getElementById('tip').textContent")
 
 
-def test_a_hover_looks_for_its_own_job_alone(browser: Chrome, tmp_path: Path) -> None:
-    show(browser, tmp_path, timeline_html(picture(*racks())))
-    browser.execute_script("describe(data.lanes[0], data.lanes[0].intervals[1])")
-    assert browser.execute_script("return [...pairs].map(([job, found]) => [job, found.length])") == [[1, 1]]
-
-
 def test_find_jumps_and_the_address_keeps_what_is_shown(
     browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan
 ) -> None:
@@ -302,12 +269,6 @@ def test_find_jumps_and_the_address_keeps_what_is_shown(
     browser.get((tmp_path / "plan.html").as_uri() + "#550,750,0,1")
     browser.refresh()
     assert browser.execute_script("return [view.from, view.to, view.job]") == [*shown, 1]
-
-
-def test_keys_are_told(browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan) -> None:
-    show(browser, tmp_path, timeline_html(picture(pair, pair_plan)))
-    browser.find_element("id", "help").click()
-    assert browser.execute_script("return document.getElementById('keys').open") is True
 
 
 def test_blocks_of_a_shape_are_shaded_by_kind_and_steps_are_counted_once(browser: Chrome, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What all pages share: colours that text can be read on, and files that are put into each page."""
+"""What all pages share: colours that text can be read on, files that are put into each page, and words of proofs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ import re
 
 import pytest
 
+from jigsaw_opt.errors import MissingEngineError
+from jigsaw_opt.instances import load
+from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.solvers.bounds.driver import lower_bound
+from jigsaw_opt.solvers.bounds.proof import Proof, Term
+from jigsaw_opt.solvers.bounds.relaxation import Bound
 from jigsaw_opt.views.colour import GREY, job_colour, luminance
+from jigsaw_opt.views.explained import bound_text, calculation
+from jigsaw_opt.views.image import _steps, gap_profile_png
 from jigsaw_opt.views.page import template
+from tests.extras import needs_plot
 
 PAGES = ("timeline.html", "phases.html", "simulation.html", "failures.html", "advice.html", "sweep.html", "bench.html")
 
@@ -37,3 +46,56 @@ def test_a_page_has_the_look_and_readable_text(page: str) -> None:
     for theme in (theme for theme in themes if "paper" in theme):
         for ink in ("ink", "dim", "accent"):
             assert min(contrast(theme[ink], theme[ground]) for ground in ("paper", "panel")) >= 4.5
+
+
+def test_work_that_is_shared_out_is_divided_among_those_that_share_it() -> None:
+    terms = (Term("head", 0), Term("work", 10_000, jobs=("a",)), Term("work", 14_699, jobs=("b",)))
+    proof = Proof("GPU work on v100", "0 + ceil((10000 + 14699) / 2) + 0 = 12350", (*terms, Term("capacity", 2, "")))
+    bound = Bound(12_350, Proof(proof.sentence, proof.arithmetic, proof.terms, relaxation="gpu_work"))
+    assert bound_text("makespan", bound) == (
+        "No plan ends before 12.35 ms. Kind of bound: GPU work. GPU work on v100: it may begin at once;"
+        " it takes 12.35 ms for 2 jobs even if it is shared out evenly."
+    )
+    assert "at once" not in bound_text("period", bound)
+    assert bound_text("makespan", bound, 13_000).startswith(
+        "No plan ends before 13 ms: its solver proved that by search. What adds up proves less: no plan ends before"
+    )
+    assert bound_text("makespan", bound, 12_350) == bound_text("makespan", bound)
+
+
+def test_an_equation_of_one_number_is_that_number() -> None:
+    assert calculation("makespan", Proof("a", "12349789 = 12349789")) == "12349789 µs"
+    assert calculation("weighted_completion", Proof("a", "1 + 2 = 3")) == "1 + 2 = 3 weight·µs"
+    assert calculation("makespan", Proof("a", "9 <= 8")).endswith("9 <= 8, which is false")
+    assert calculation("makespan", Proof("search by cpsat")) == ""
+
+
+def test_every_bound_of_bundled_pipelines_says_what_it_adds_up() -> None:
+    for name in ("pipeline/plain", "pipeline/sharded", "pipeline/split-backward"):
+        instance = load(name)
+        text = bound_text(instance.objective, lower_bound(compile_instance(instance)))
+        assert ": " in text.split("Kind of bound: ")[1] and " take" in text
+
+
+def test_a_line_rises_by_a_run_at_each_gap_and_never_for_one_without_a_plan() -> None:
+    percents, shares = _steps([0.0, 0.01, 0.02, 1.0])
+    assert percents == [0.01, 0.01, 1.0, 2.0, 100.0, 100.0]
+    assert shares == [0.0, 0.25, 0.5, 0.75, 0.75, 0.75]
+
+
+def test_a_line_of_proven_runs_is_at_the_top_from_the_left_edge() -> None:
+    assert _steps([0.0, 0.00005]) == ([0.01, 0.01, 0.01, 100.0], [0.0, 0.5, 1.0, 1.0])
+
+
+@needs_plot
+def test_the_picture_is_a_png_and_more_lines_make_another() -> None:
+    one = gap_profile_png({"a 10 s": [0.0, 0.1]})
+    two = gap_profile_png({"a 10 s": [0.0, 0.1], "b 10 s": [0.02, 1.0]})
+    assert one.startswith(b"\x89PNG") and two.startswith(b"\x89PNG") and one != two
+    assert gap_profile_png({}).startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jigsaw_opt.views.image.find_spec", lambda name: None)
+    with pytest.raises(MissingEngineError, match=r"jigsaw-opt\[plot\]"):
+        gap_profile_png({"a": [0.0]})

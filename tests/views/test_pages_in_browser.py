@@ -65,11 +65,6 @@ def test_an_interval_of_no_width_proves_nothing(browser: Chrome, tmp_path: Path)
     assert [each[1] for each in told(browser).values()] == ["best", "+45.7 %, beyond chance", "+57.1 %, may be chance"]
 
 
-def test_a_narrow_window_shows_figures_and_verdicts_of_a_sweep(narrow: Chrome, tmp_path: Path) -> None:
-    show(narrow, tmp_path, sweep_html([*runs("las:placement=consolidated", [2, 2.5]), *runs("b", [3, 3])]))
-    assert narrow.execute_script(SEEN, "#workloads table") == [400, 400, 3]
-
-
 def advice(*changes: MeanInterval) -> str:
     """Advice on a policy of each of some changes from today's, `fifo`."""
     measures = {"mean_completion_h": MeanInterval(2.0, 0.0), "makespan_h": MeanInterval(9.0, 1.0)}
@@ -114,10 +109,13 @@ def test_advice_says_how_sure_a_change_is(browser: Chrome, tmp_path: Path) -> No
     assert "Tiresias" in browser.find_element("id", "described").text
 
 
-def test_a_narrow_window_shows_figures_and_verdicts_of_advice(narrow: Chrome, tmp_path: Path) -> None:
-    show(narrow, tmp_path, advice(MeanInterval(-9.0, 2.0)))
-    width, whole, inside = narrow.execute_script(SEEN, "#policies")
-    assert width == whole == 400 and inside >= 3
+def test_a_narrow_window_shows_figures_and_verdicts(narrow: Chrome, tmp_path: Path) -> None:
+    compared = sweep_html([*runs("las:placement=consolidated", [2, 2.5]), *runs("b", [3, 3])])
+    advised = advice(MeanInterval(-9.0, 2.0))
+    for page, table in ((compared, "#workloads table"), (advised, "#policies")):
+        show(narrow, tmp_path, page)
+        width, whole, inside = narrow.execute_script(SEEN, table)
+        assert width == whole == 400 and inside >= 3
 
 
 def test_a_narrow_window_shows_what_a_failure_does(narrow: Chrome, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ return [title, chosen.join(), document.getElementById("before").disabled, docume
 PERIOD_IS_READY = "return document.body && document.body.dataset.ready"
 
 
-def test_a_phase_is_chosen_by_its_bar_or_in_turn(browser: Chrome, tmp_path: Path) -> None:
+def test_a_phase_is_chosen_by_its_bar_by_keys_or_by_the_address(browser: Chrome, tmp_path: Path) -> None:
     show(browser, tmp_path, page_of(*staged()))
     assert browser.execute_script("return document.querySelectorAll('.axis button').length") == PHASES + 1
     assert browser.execute_script("return document.querySelector('.row span').textContent") == "<i>staged<i>"
@@ -83,6 +83,10 @@ def test_a_phase_is_chosen_by_its_bar_or_in_turn(browser: Chrome, tmp_path: Path
     browser.find_element("css selector", f".axis button[data-phase='{PHASES}']").click()
     title, *state = browser.execute_script(SHOWN)
     assert title.startswith("group 1 phase 0: 0 s to 90 µs") and state == [str(PHASES), False, True]
+    browser.get((tmp_path / "plan.html").as_uri() + "#phase=7")
+    browser.refresh()
+    browser.execute_script("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}))")
+    assert browser.execute_script("return [shown, location.hash]") == [8, "#phase=8"]
 
 
 def test_the_chosen_period_is_a_timeline_that_is_in_sight(browser: Chrome, tmp_path: Path) -> None:
@@ -160,15 +164,6 @@ def test_what_was_measured_stands_below_and_changes_nothing_that_is_said_of_the_
         ["lone measured", "1", "0"],
         ["0 µs", "180 µs", "180 µs"],
     ]
-
-
-def test_keys_choose_phases_and_the_address_keeps_the_choice(browser: Chrome, tmp_path: Path) -> None:
-    show(browser, tmp_path, page_of(*staged()))
-    browser.execute_script("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}))")
-    assert browser.execute_script("return [shown, location.hash]") == [1, "#phase=1"]
-    browser.get((tmp_path / "plan.html").as_uri() + "#phase=7")
-    browser.refresh()
-    assert browser.execute_script("return shown") == 7
 
 
 def test_a_period_without_a_bound_shows_none_and_an_explained_one_its_own(browser: Chrome, tmp_path: Path) -> None:

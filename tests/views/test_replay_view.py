@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.lanes import Interval
 from jigsaw_opt.views.perfetto import perfetto_trace
 from jigsaw_opt.views.replay import replay_picture
+from tests.refusals import refuses
 from tests.views.test_views import crossing, embedded
 
 SUMMARY = ReplaySummary("makespan", 1800, 1980, 0.1, 0.2, 0.05, 3, 0.8, 0.7)
@@ -81,7 +83,7 @@ def test_page_and_trace_tell_planned_from_measured(pair: Instance, pair_plan: Pl
     replay = carried_out(pair_plan, 1, (0,))
     usual = replace(SUMMARY, predicted_us=2400, measured_us=2772)
     shown = replay_picture(pair, pair_plan, replace(replay, baseline=Baseline("gang", usual, replay.timeline)))
-    facts = dict(embedded(timeline_html(shown))["facts"])  # type: ignore[call-overload]
+    facts = dict(embedded(timeline_html(shown))["facts"])
     assert facts["measured makespan"] == "1.980 ms (+10.0 %)"
     assert facts["GPUs busy"] == "70.0 % (80.0 % planned)"
     assert facts["speed-up over gang"] == "1.400 (1.333 predicted)"
@@ -108,38 +110,28 @@ def test_the_commands_take_a_replay_of_this_plan_only(
     assert "another plan" in capsys.readouterr().err
 
 
-def test_an_incomplete_replay_is_refused_with_everything_that_is_missing(
-    pair_path: Path, pair_plan_path: Path, pair_plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "replay.json"
-    first, second = carried_out(pair_plan, 1, (0,)).timeline.jobs
-    iteration = first.iterations[0]
+def test_an_incomplete_replay_is_refused_with_everything_that_is_missing(pair_plan: Plan) -> None:
+    replay = carried_out(pair_plan, 1, (0,))
+    first, second = replay.timeline.jobs
+    [iteration] = first.iterations
     raised = tuple(replace(block, level=9) for block in iteration.blocks)
 
-    def with_jobs(*jobs: MeasuredJob) -> Replay:
-        replay = carried_out(pair_plan, 1, (0,))
-        return with_timeline(replay, replace(replay.timeline, jobs=jobs))
+    def alone(**changes: Any) -> tuple[MeasuredJob, ...]:
+        return replace(first, iterations=(replace(iteration, **changes),)), second
 
-    def alone(changed: MeasuredIteration) -> Replay:
-        return with_jobs(replace(first, iterations=(changed,)), second)
-
-    wrong = {
-        "timeline.jobs[0].iterations[0].blocks": alone(replace(iteration, blocks=iteration.blocks[:1])),
-        "jobs[0].iterations[0].blocks: need the 2 levels": alone(replace(iteration, blocks=raised)),
-        "jobs[0].iterations[0].transfers": alone(replace(iteration, transfers=iteration.transfers[:1])),
-        "jobs[1].iterations: 0 iterations from number 0": with_jobs(first, replace(second, iterations=())),
-        "jobs[1].iterations: 1 iterations from number 7": with_jobs(first, replace(second, first_iteration=7)),
-        "timeline.jobs: are others": with_jobs(first),
-        "timeline.jobs: are others than the plan's": with_jobs(replace(first, gpus=("s0/0", "s9/1")), second),
-        "timeline.origins_us: more than": carried_out(pair_plan, 1, (0,)),
-    }
-    found = wrong["timeline.origins_us: more than"]
-    wrong["timeline.origins_us: more than"] = with_timeline(found, replace(found.timeline, origins_us=(0, 1)))
-    for message, replay in wrong.items():
-        file.write_bytes(encode_replay(replay))
-        assert main(["plot", str(pair_path), str(pair_plan_path), "--replay", str(file)]) == 3
-        printed = capsys.readouterr()
-        assert message in printed.err and "1 problem\n" in printed.err and printed.out == ""
+    where = "r.timeline.jobs"
+    for refused, named, changes in (
+        (f"wrong-count {where}[0].iterations[0].blocks", "", {"jobs": alone(blocks=iteration.blocks[:1])}),
+        (f"wrong-count {where}[0].iterations[0].blocks", "2 levels", {"jobs": alone(blocks=raised)}),
+        (f"wrong-count {where}[0].iterations[0].transfers", "", {"jobs": alone(transfers=iteration.transfers[:1])}),
+        (f"wrong-count {where}[1].iterations", "0 iterations", {"jobs": (first, replace(second, iterations=()))}),
+        (f"wrong-count {where}[1].iterations", "number 7", {"jobs": (first, replace(second, first_iteration=7))}),
+        (f"mismatch {where}", "", {"jobs": (first,)}),
+        (f"mismatch {where}", "", {"jobs": (replace(first, gpus=("s0/0", "s9/1")), second)}),
+        ("wrong-count r.timeline.origins_us", "", {"origins_us": (0, 1)}),
+    ):
+        with refuses(refused, naming=[named]):
+            require_replay_of(pair_plan, with_timeline(replay, replace(replay.timeline, **changes)), "r")
 
 
 def test_a_resumed_replay_of_which_nothing_was_left_is_shown(pair: Instance, pair_plan: Plan) -> None:

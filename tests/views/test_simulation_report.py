@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import fields, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from jigsaw_opt.views.simulation_report import findings, job_times, simulation_h
 from tests.simulation.cases import SECOND, job, random_jobs, run, setting
 from tests.views.test_html_in_browser import browser, show
 from tests.views.test_pages_in_browser import narrow
+from tests.views.test_views import embedded
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -41,19 +41,12 @@ def page_of(made: Setting, outcome: SimulationOutcome) -> str:
     return simulation_html(made, outcome, summarise(made, outcome), "fifo")
 
 
-def data_of(page: str) -> dict[str, object]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data: dict[str, object] = json.loads(found[1])
-    return data
-
-
 def test_jobs_without_a_model_have_a_stated_duration() -> None:
     jobs = TraceJob.lasting("a", 0, 1, 7 * SECOND), TraceJob.lasting("b", 0, 1, 1), TraceJob("c", 0, "bert", 1, 5)
     made = setting(*jobs)
-    data = data_of(page_of(made, run(made, FIFO)))
-    assert [model["name"] for model in data["models"]] == ["bert", "stated duration"]  # type: ignore[attr-defined]
-    assert [line[1] for line in data["jobs"]] == [1, 1, 0]  # type: ignore[attr-defined]
+    data = embedded(page_of(made, run(made, FIFO)))
+    assert [model["name"] for model in data["models"]] == ["bert", "stated duration"]
+    assert [line[1] for line in data["jobs"]] == [1, 1, 0]
 
 
 def test_a_simulation_that_ends_before_any_job_comes_has_a_page() -> None:
@@ -67,18 +60,18 @@ def test_a_simulation_that_ends_before_any_job_comes_has_a_page() -> None:
 
 def test_gpus_that_are_down_have_a_chart_where_anything_fails(simulated: tuple[Setting, SimulationOutcome]) -> None:
     made, outcome = simulated
-    assert "GPUs down" not in {chart["name"] for chart in data_of(page_of(made, outcome))["charts"]}  # type: ignore[attr-defined]
+    assert "GPUs down" not in {chart["name"] for chart in embedded(page_of(made, outcome))["charts"]}
     events = (OutageEvent(200 * SECOND, "server", 1, True), OutageEvent(700 * SECOND, "server", 1, False))
     failing = replace(made, failures=Failures(ListedEvents(events)))
     ended = run(failing, FIFO)
-    (chart,) = (one for one in data_of(page_of(failing, ended))["charts"] if one["name"] == "GPUs down")  # type: ignore[attr-defined]
+    (chart,) = (one for one in embedded(page_of(failing, ended))["charts"] if one["name"] == "GPUs down")
     assert sum(chart["values"]) / len(chart["values"]) * ended.end_us == pytest.approx(4 * 500 * SECOND, rel=1e-3)
 
 
 def test_the_charts_are_integrals_of_what_happened(simulated: tuple[Setting, SimulationOutcome]) -> None:
     made, outcome = simulated
-    data = data_of(page_of(made, outcome))
-    charts = {chart["name"]: chart["values"] for chart in data["charts"]}  # type: ignore[attr-defined]
+    data = embedded(page_of(made, outcome))
+    charts = {chart["name"]: chart["values"] for chart in data["charts"]}
     bins = len(charts["GPUs in use"])
     held = sum(record.gpu_us for record in outcome.jobs)
     assert sum(charts["GPUs in use"]) / bins * outcome.end_us == pytest.approx(held, rel=1e-4)
@@ -88,13 +81,17 @@ def test_the_charts_are_integrals_of_what_happened(simulated: tuple[Setting, Sim
     )
     assert sum(charts["jobs waiting"]) / bins * outcome.end_us == pytest.approx(waited, rel=1e-3)
     assert max(charts["restarts so far"]) == sum(record.restarts for record in outcome.jobs)
-    assert data["completion"] == sorted(data["completion"])  # type: ignore[type-var]
-    assert len(data["stints"]) == len(outcome.stints)  # type: ignore[arg-type]
+    assert data["completion"] == sorted(data["completion"])
+    assert len(data["stints"]) == len(outcome.stints)
+    page = page_of(made, outcome)
+    assert "var uPlot=" in page and "Copyright (c) 2022 Leon Sorokin" in page
+    assert not re.search(r"<script[^>]*src|<link|@import|url\(", page)
+    assert "</script><b>" not in page and "<!--m" not in page
 
 
 def test_each_server_has_the_gpu_time_that_is_held_of_it(simulated: tuple[Setting, SimulationOutcome]) -> None:
     made, outcome = simulated
-    servers: list[Any] = data_of(page_of(made, outcome))["servers"]  # type: ignore[assignment]
+    servers: list[Any] = embedded(page_of(made, outcome))["servers"]
     assert [(server["name"], server["gpus"]) for server in servers] == [("s0", 4), ("s1", 4)]
     held = sum(sum(server["values"]) / len(server["values"]) for server in servers) * outcome.end_us
     assert held == pytest.approx(sum(record.gpu_us for record in outcome.jobs), rel=1e-3)
@@ -120,33 +117,16 @@ def test_sentences_say_which_job_is_late_which_waits_and_which_server_idles() ->
         "Most unfair: job c, 1.5 times as long as on a fair share.",
         "Idles most: server s1, 66.7 % of its GPU time; that of all servers is 33.3 %.",
     ]
-
-
-def test_time_that_a_server_is_down_is_not_idle() -> None:
-    made = setting(job("a", 0, 4, 100), job("b", 0, 4, 100), job("c", 0, 4, 200), round_us=0)
-    events = (OutageEvent(200 * SECOND, "server", 1, True),)
-    failing = replace(made, failures=Failures(ListedEvents(events)))
-    assert findings(failing, run(failing, FIFO))[-1].startswith("Idles most: server s1, 33.3 % of its GPU time")
+    down = replace(made, failures=Failures(ListedEvents((OutageEvent(200 * SECOND, "server", 1, True),))))
+    assert findings(down, run(down, FIFO))[-1].startswith("Idles most: server s1, 33.3 % of its GPU time")
 
 
 def test_each_measure_has_a_name_a_unit_and_a_meaning(simulated: tuple[Setting, SimulationOutcome]) -> None:
     assert list(MEASURES) == [field.name for field in fields(SimulationSummary)]
     assert {measure.unit for measure in MEASURES.values()} == {"", "h", "ms", "share"}
     assert all(measure.name and measure.meaning for measure in MEASURES.values())
-    summary = data_of(page_of(*simulated))["summary"]
-    assert summary[0] == ["jobs", "", "submitted in all", 31]  # type: ignore[index]
-
-
-def test_the_charting_library_is_in_the_page_with_its_licence(simulated: tuple[Setting, SimulationOutcome]) -> None:
-    page = page_of(*simulated)
-    assert "var uPlot=" in page and "Copyright (c) 2022 Leon Sorokin" in page
-    assert not re.search(r"<script[^>]*src|<link|@import|url\(", page)
-
-
-def test_names_are_never_markup(simulated: tuple[Setting, SimulationOutcome]) -> None:
-    page = page_of(*simulated)
-    assert "</script><b>" not in page
-    assert "<!--m" not in page
+    summary = embedded(page_of(*simulated))["summary"]
+    assert summary[0] == ["jobs", "", "submitted in all", 31]
 
 
 def test_it_draws_and_answers(browser: Chrome, tmp_path: Path, simulated: tuple[Setting, SimulationOutcome]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from jigsaw_opt.scheduling.policy import find
 from jigsaw_opt.views.sweep_page import sweep_html
+from tests.views.test_views import embedded
 
 EVIL = "</script><script>alert(1)</script>"
 
@@ -16,19 +16,12 @@ def row(policy: str, seed: int, **more: Any) -> dict[str, Any]:
     return {"workload": EVIL, "policy": policy, "seed": seed, "error": None, **more}
 
 
-def data_of(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data: dict[str, Any] = json.loads(found[1])
-    return data
-
-
 def test_means_and_intervals() -> None:
     rows = [row("las", seed, mean_completion_h=float(seed), utilisation=0.5) for seed in (1, 2, 3)]
     rows += [row("fifo", 1, mean_completion_h=4.0, utilisation=None), {**row("bad", 1), "error": EVIL}]
     page = sweep_html(rows)
     assert EVIL not in page and "<script>alert" not in page
-    data = data_of(page)
+    data = embedded(page)
     (workload,) = data["workloads"]
     las, fifo, bad = workload["policies"]
     mean = las["figures"]["mean_completion_h"]
@@ -51,7 +44,7 @@ def test_means_and_intervals() -> None:
 
 def test_policies_and_what_was_assumed_are_told() -> None:
     rows = [row("las:threshold=8", 0, makespan_h=1.0), row("nobody's", 0, makespan_h=1.0)]
-    data = data_of(sweep_html(rows, [("round", EVIL)]))
+    data = embedded(sweep_html(rows, [("round", EVIL)]))
     assert data["policies"] == [["las", find("las").display_name]]
     assert data["assumed"] == [["round", EVIL]] and re.findall(r"\d+ \w+", data["about"]) == [
         "2 simulations",
@@ -59,13 +52,8 @@ def test_policies_and_what_was_assumed_are_told() -> None:
     ]
 
 
-def test_no_rows() -> None:
-    data = data_of(sweep_html([]))
-    assert (data["about"], data["workloads"]) == ("0 simulations of 0 workloads", [])
-
-
 def verdicts_of(*rows: dict[str, Any]) -> list[str]:
-    verdicts: list[str] = data_of(sweep_html(rows))["verdicts"]
+    verdicts: list[str] = embedded(sweep_html(rows))["verdicts"]
     return verdicts
 
 

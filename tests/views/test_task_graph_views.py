@@ -25,12 +25,9 @@ from jigsaw_opt.problem import (
     TaskGraphTransfer,
 )
 from jigsaw_opt.views.html import timeline_html
-from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import Interval, picture
 from jigsaw_opt.views.memory import MemoryStep, memory_use
 from jigsaw_opt.views.perfetto import perfetto_trace
-from jigsaw_opt.views.text import timeline_text
-from tests.extras import needs_plot
 from tests.random_task_graphs import one_after_another, random_task_graph_instance
 from tests.views.test_views import embedded
 
@@ -50,7 +47,7 @@ def pipe(period: int | None = None) -> tuple[Instance, Plan]:
     cluster = Cluster((Server("a", "v", 1, 100, 1), Server("b", "v", 1, 100, 1)), (), (Link("ab", ("a", "b"), 10**6),))
     horizon, objective = ("cyclic", "period") if period else ("finite", "makespan")
     job = TaskGraphJob("pipe", shape, 1)
-    instance = Instance("pipe", cluster, {}, (job,), horizon, objective)  # type: ignore[arg-type]
+    instance = Instance("pipe", cluster, {}, (job,), horizon, objective)
     blocks, transfers = (Execution(3, 5), Execution(8, 12), Execution(12, 13)), (Execution(5, 8),)
     done = TaskGraphJobPlan("pipe", ("a/0", "b/0"), (TaskGraphIteration(blocks, transfers),))
     return instance, Plan.of_jobs("pipe", "", "feasible", period or 13, 1, period, (done,))
@@ -88,12 +85,12 @@ def test_a_hold_of_whole_periods_is_there_all_the_time() -> None:
 
 def test_html_has_names_of_operations_and_a_lane_of_memory() -> None:
     data = embedded(timeline_html(picture(*pipe())))
-    (job,) = data["jobs"]  # type: ignore[misc]
-    assert job["operations"] == ["F", "B", "both", "act"]  # type: ignore[has-type]
-    lanes = [(lane["name"], lane["kind"]) for lane in data["lanes"]]  # type: ignore[attr-defined]
+    (job,) = data["jobs"]
+    assert job["operations"] == ["F", "B", "both", "act"]
+    lanes = [(lane["name"], lane["kind"]) for lane in data["lanes"]]
     assert lanes == [("a/0", "gpu"), ("a/0 memory", "memory"), ("b/0", "gpu"), ("ab", "link")]
-    assert data["lanes"][1]["intervals"][1] == [3, 12, 12, 1]  # type: ignore[index]
-    assert data["lanes"][1]["holders"] == ["", "pipe"]  # type: ignore[index]
+    assert data["lanes"][1]["intervals"][1] == [3, 12, 12, 1]
+    assert data["lanes"][1]["holders"] == ["", "pipe"]
 
 
 def test_perfetto_names_operations_and_counts_memory() -> None:
@@ -104,20 +101,11 @@ def test_perfetto_names_operations_and_counts_memory() -> None:
     assert counted == [(0, 0), (3, 12), (12, 10), (13, 0)]
 
 
-def test_text_shows_the_job() -> None:
-    assert timeline_text(picture(*pipe()), 13).splitlines()[0] == "a/0 |···AA···AAAAA|  54 % busy"
-
-
-@needs_plot
-def test_png_is_a_png() -> None:
-    assert timeline_image(picture(*pipe())).startswith(b"\x89PNG\r\n\x1a\n")
-
-
 @pytest.mark.parametrize("horizon", ["finite", "cyclic"])
 def test_memory_shown_is_never_more_than_there_is_in_a_correct_plan(horizon: str) -> None:
     shown = 0
     for seed in range(60):
-        instance = random_task_graph_instance(seed, horizon)  # type: ignore[arg-type]
+        instance = random_task_graph_instance(seed, horizon)
         plan = one_after_another(instance, Random(seed))
         if plan is None or any(v.rule != "memory" for v in check(instance, plan)):
             continue
