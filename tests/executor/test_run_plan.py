@@ -23,14 +23,6 @@ def request() -> ReplayRequest:
     return ReplayRequest(problem, plan, warm_up=0)
 
 
-def test_a_plan_is_carried_out_and_measured() -> None:
-    asked = request()
-    replay = run_plan(asked)
-    assert replay is not None
-    assert [job.name for job in replay.timeline.jobs] == ["a", "b", "c"]
-    assert replay.summary.predicted_us == asked.plan.objective
-
-
 def test_everything_out_of_range_is_told_at_once() -> None:
     wrong = replace(
         request(), passes=0, threads=0, warm_up=-1, every=0, seed=-1, minutes=0.0, options={"lr": -1.0}, backend="nccl"
