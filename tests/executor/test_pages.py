@@ -18,6 +18,7 @@ from types import ModuleType
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from jigsaw_opt.cli import main
@@ -77,7 +78,11 @@ def jigsaw(
     ids=["worker", "profile", "loop"],
 )
 def test_an_example_runs(example: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    exec(example, {"__name__": "__main__"})
+    try:
+        exec(example, {"__name__": "__main__"})
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
     assert re.fullmatch(printed, capsys.readouterr().out)
 
 
