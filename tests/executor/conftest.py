@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
@@ -15,3 +16,12 @@ def one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def no_group_is_left() -> Iterator[None]:
+    """Fail the test that leaves a process group behind, on which others would run."""
+    yield
+    import torch.distributed as dist
+
+    assert not dist.is_initialized()
