@@ -1,4 +1,4 @@
-"""Task-graph jobs as job shops of JSPLIB, where they are such problems."""
+"""Job shops of JSPLIB: reading them as instances, and writing task-graph jobs that are such problems."""
 
 from __future__ import annotations
 

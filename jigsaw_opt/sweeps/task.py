@@ -1,4 +1,4 @@
-"""What a sweep is made of: named tasks, and what came of each."""
+"""Tasks of a sweep: what they are, what came of each, and running those that have no row yet."""
 
 from __future__ import annotations
 

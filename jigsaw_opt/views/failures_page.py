@@ -1,4 +1,4 @@
-"""Effects of failures as one interactive HTML page that needs no network: the cluster, and what each part does."""
+"""Effects of failures in words, and as one interactive HTML page: the cluster, and what each part does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans as still pictures, PNG or SVG, through matplotlib (extra ``plot``)."""
+"""Plans and profiles of gaps as still pictures, PNG or SVG, through matplotlib (extra ``plot``)."""
 
 from __future__ import annotations
 

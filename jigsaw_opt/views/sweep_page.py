@@ -1,4 +1,4 @@
-"""A sweep of simulations as one HTML page that needs no network: policies side by side, a measure at a time."""
+"""Sweeps of simulations, and advice that is made of one, as HTML pages that need no network."""
 
 from __future__ import annotations
 

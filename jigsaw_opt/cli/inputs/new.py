@@ -17,7 +17,6 @@ from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, malformed,
 from jigsaw_opt.text import named, readable
 
 if TYPE_CHECKING:
-    from jigsaw_opt.errors import Problem
     from jigsaw_opt.problem.cluster import Cluster
     from jigsaw_opt.problem.rules.report import Report
     from jigsaw_opt.problem.workload import TraceJob

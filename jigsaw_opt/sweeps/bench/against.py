@@ -1,4 +1,4 @@
-"""Runs of the same tasks before and after a change: what is worse, and whether chance alone would do the same."""
+"""Runs of the same tasks compared, before and after a change or by solver, and whether chance alone would do it."""
 
 from __future__ import annotations
 

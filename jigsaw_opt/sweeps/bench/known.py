@@ -1,4 +1,4 @@
-"""Compare measured runs with the best known values of bundled instances."""
+"""Measured runs beside the best known values of bundled instances, and beside each other: what contradicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rows say together; every figure is defined in docs/bench.md."""
+"""Rows as CSV, and what they say together; every figure is defined in docs/bench.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of a Kubernetes job beyond GPUs: their types, a queue, a priority, and whether it may be stopped."""
+"""Requests of a Kubernetes job: its GPUs and their types, a queue, a priority, and whether it may be stopped."""
 
 from __future__ import annotations
 
