@@ -70,8 +70,8 @@ class Books:
 
 @pytest.mark.parametrize("text", CASES)
 def test_killed_and_restored_at_random_moments_it_decides_the_same_and_what_runs_is_valid(text: str) -> None:
-    whole, books, started = run(made(text), Happening(text, 3), 15), Books(), 0
-    live, happening, draw = made(text), Happening(text, 3), random.Random(5)
+    whole, books, started = run(made(text), Happening(text, 7), 15), Books(), 0
+    live, happening, draw = made(text), Happening(text, 7), random.Random(5)
     for change in whole:
         for event in happening.events():
             live.handle(event)

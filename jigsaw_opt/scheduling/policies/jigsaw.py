@@ -155,9 +155,14 @@ class JigsawScheduler:
         if not all(tree["model"] in self.empty.models for tree in trees):
             raise ValueError("a kind is of a model that there is not")
         kinds = [self._kind_of(tree["model"], tree["gpus"]) for tree in trees]
-        known = {self._kind(observation.jobs[index].job) for index in observation.known & observation.jobs.keys()}
-        if len(set(kinds)) < len(kinds) or not known <= set(kinds) or len(busy_shares(self.empty, kinds)) < len(kinds):
-            raise ValueError("the kinds are not those of the jobs so far, each once")
+        # A job that has never fitted on what was up is known, and its kind is not.
+        running = {self._kind(active.job) for active in observation.jobs.values() if active.share is not None}
+        if (
+            len(set(kinds)) < len(kinds)
+            or not running <= set(kinds)
+            or len(busy_shares(self.empty, kinds)) < len(kinds)
+        ):
+            raise ValueError("the kinds are not those of jobs that run or have fitted, each once")
         self._learn(kinds)
 
     def _learn(self, kinds: Iterable[JobKind]) -> None:
