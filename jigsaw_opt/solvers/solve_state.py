@@ -28,7 +28,7 @@ from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.stoppable import run_all_stoppable
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.proofs import NO_BOUND, Proofs, first_bound, searched_part
+from jigsaw_opt.solvers.proofs import Proofs, searched_part
 from jigsaw_opt.solvers.result import (
     Accepted,
     Conflict,
@@ -43,7 +43,7 @@ from jigsaw_opt.solvers.result import (
 )
 from jigsaw_opt.solvers.stop import no_plan, stop_rules
 
-__all__ = ["NO_BOUND", "SolveState", "first_bound"]
+__all__ = ["SolveState"]
 
 T = TypeVar("T")
 _SECONDS_OF_BLOCK = 3e-5
@@ -303,10 +303,8 @@ class SolveState:
             This solve has ended before.
         """
         if self.ended:
-            raise UsageError(
-                f"this solve_state of {self.name!r} has ended and takes nothing any more; make a new one",
-                code="wrong-order",
-            )
+            told = f"this solve_state of {self.name!r} has ended and takes nothing any more; make a new one"
+            raise UsageError(told, code="wrong-order")
         try:
             ended = run()
         except OutOfTimeError:

@@ -26,7 +26,7 @@ _EXACT = 1e-9
 """Sums of excess that differ by less are taken for equal: it is rounding of floats."""
 _STARTS = 8
 """Random starts of the coordinate search before branch and bound, for which a good solution will do."""
-MOST_NODES = 1_000
+_MOST_NODES = 1_000
 """Nodes of the branch and bound that are expanded."""
 
 
@@ -124,11 +124,10 @@ class RotationProblem:
         return math.gcd(self.demands[job].cells, math.lcm(*(self.demands[k].cells for k in others)))
 
 
-def best_rotations(problem: RotationProblem, seed: int = 0, most_nodes: int = MOST_NODES) -> Rotations:
+def best_rotations(problem: RotationProblem, seed: int = 0) -> Rotations:
     """Return the least excess that coordinate search and branch and bound find, with its bound.
 
-    `most_nodes`: nodes of the branch and bound that are expanded; where they do not suffice, the bound is the least
-    open one.
+    Where `_MOST_NODES` nodes do not suffice, the bound is the least open one.
     """
     least, rng = sum(problem.least), random.Random(seed)
     best = _descend(problem, dict.fromkeys(problem.jobs, 0))
@@ -137,7 +136,7 @@ def best_rotations(problem: RotationProblem, seed: int = 0, most_nodes: int = MO
             return Rotations(best[1], best[0], least)
         start = {j: rng.randrange(problem.choices[j]) for j in problem.jobs}
         best = min(best, _descend(problem, start), key=lambda solution: solution[0])
-    return _branch(problem, best, most_nodes)
+    return _branch(problem, best)
 
 
 def _descend(problem: RotationProblem, rotations: dict[int, int]) -> tuple[float, dict[int, int]]:
@@ -157,7 +156,7 @@ def _descend(problem: RotationProblem, rotations: dict[int, int]) -> tuple[float
             return value, rotations
 
 
-def _branch(problem: RotationProblem, best: tuple[float, dict[int, int]], most_nodes: int) -> Rotations:
+def _branch(problem: RotationProblem, best: tuple[float, dict[int, int]]) -> Rotations:
     """Expand the node of the least bound; its children enter one at a time, in the order of their bounds."""
     root = sum(problem.least)
     children: list[tuple[list[float], list[int], dict[int, int]]] = []
@@ -181,7 +180,7 @@ def _branch(problem: RotationProblem, best: tuple[float, dict[int, int]], most_n
 
     expand({})
     nodes = 1
-    while heap and heap[0][0] < best[0] - _EXACT and nodes < most_nodes and clock.left() > 0:
+    while heap and heap[0][0] < best[0] - _EXACT and nodes < _MOST_NODES and clock.left() > 0:
         _, family, at = heapq.heappop(heap)
         bounds, order, above = children[family]
         if at + 1 < len(order):

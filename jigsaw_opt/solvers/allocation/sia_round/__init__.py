@@ -22,6 +22,8 @@ __all__ = ["RoundSolution", "solve_round"]
 
 _NOISE = 1e-6
 """Largest noise that breaks ties between configurations, as a share of the mean cost."""
+_TARGET_GAP = 2e-5
+"""Relative gap at which a round is good enough."""
 _TO_THE_OPTIMUM = {"mip_rel_gap": 0.0}
 _WINDOWS = ((2**12, 32), (2**15, 64), (2**17, 96))
 """Cells and jobs of the exact search, one attempt after the other."""
@@ -45,7 +47,7 @@ class RoundSolution:
         return (self.objective - self.bound) / max(abs(self.objective), 1e-12)
 
 
-def solve_round(problem: SiaRound, *, seed: int = 0, target: float = 2e-5) -> RoundSolution | None:
+def solve_round(problem: SiaRound, *, seed: int = 0) -> RoundSolution | None:
     """Choose a configuration for every job.
 
     None if some job that must not be idle finds no GPUs.
@@ -62,7 +64,7 @@ def solve_round(problem: SiaRound, *, seed: int = 0, target: float = 2e-5) -> Ro
         return _by_integer_program(problem, bound, prices)
     solution = _solution(problem, picked, bound, prices)
     for cells, jobs in _WINDOWS:
-        if solution.gap <= target:
+        if solution.gap <= _TARGET_GAP:
             break
         picked = best_exchange(base, picked, cells, jobs)
         found = _solution(problem, picked, bound, prices)
