@@ -34,7 +34,7 @@ from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.solvers.bounds.registry import relaxations
 from jigsaw_opt.solvers.search import moves
 from jigsaw_opt.solvers.search.param_file import from_toml
-from jigsaw_opt.system.plugins import nearest
+from jigsaw_opt.text import nearest
 
 EVERYTHING, CONTROL = "everything", "control"
 SPECIAL_CASES = {

@@ -24,7 +24,7 @@ from jigsaw_opt.instances import best_known, generate, load, names
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem import Instance, Job, Model, Operations, Plan, Segment, Server, StaircaseDepth, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
-from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth
+from jigsaw_opt.problem.depth import Depth, FreeDepth, FullDepth
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options

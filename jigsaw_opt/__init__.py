@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.replay.request import ReplayRequest
     from jigsaw_opt.executor.run_plan import run_plan
     from jigsaw_opt.problem.cluster import Cluster, Link, Server
+    from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
     from jigsaw_opt.problem.instance import Instance
-    from jigsaw_opt.problem.job import FreeDepth, FullDepth, Job, StaircaseDepth
+    from jigsaw_opt.problem.job import Job
     from jigsaw_opt.problem.measured.replay import Replay
     from jigsaw_opt.problem.model import Model, Segment
     from jigsaw_opt.problem.plan import Plan
@@ -74,7 +75,8 @@ _NAMES = {
     "executor.run_plan": ("run_plan",),
     "problem.cluster": ("Cluster", "Link", "Server"),
     "problem.instance": ("Instance",),
-    "problem.job": ("FreeDepth", "FullDepth", "Job", "StaircaseDepth"),
+    "problem.job": ("Job",),
+    "problem.depth": ("FreeDepth", "FullDepth", "StaircaseDepth"),
     "problem.measured.replay": ("Replay",),
     "problem.model": ("Model", "Segment"),
     "problem.plan": ("Plan",),

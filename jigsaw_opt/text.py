@@ -8,21 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "agreeing",
-    "called",
-    "counted",
-    "duration",
-    "html_table",
-    "json_text",
-    "named",
-    "nearest",
-    "printable",
-    "readable",
-    "similar",
-    "suggestion",
-]
-
 _LONGEST_WORD = 60
 _UNITS = ((86_400_000_000, "days"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1000, "ms"))
 

@@ -10,9 +10,6 @@ import pytest
 
 from jigsaw_opt.solvers.engines.compiled import library
 
-__all__ = ["HAS_COMPILER", "needs_fast", "needs_plot", "needs_ray"]
-
-
 HAS_COMPILER = "CC" in os.environ or any(map(shutil.which, ("cc", "gcc", "clang")))
 
 

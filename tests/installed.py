@@ -8,8 +8,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["installed", "jigsaw"]
-
 ROOT = Path(__file__).parents[1]
 
 

@@ -6,8 +6,6 @@ import ast
 from functools import cache
 from pathlib import Path
 
-__all__ = ["PACKAGE", "sources", "trees"]
-
 PACKAGE = Path(__file__).parents[1] / "jigsaw_opt"
 
 

@@ -23,8 +23,6 @@ from jigsaw_opt.problem import Cluster, Instance, OperationGraph, Operations, co
 from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.costs import contributors
 
-__all__ = ["optimum"]
-
 MOST_OPERATIONS = 12
 Levels = tuple[tuple[int, ...], ...]
 

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["alive", "run_python", "wait_for"]
-
 ROOT = Path(__file__).parents[1]
 
 

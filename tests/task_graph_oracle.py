@@ -35,8 +35,6 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.problem.cluster import Routes
 
-__all__ = ["task_graph_optimum"]
-
 Gpu = tuple[int, int]
 Key = tuple[int, int, str]
 """Job, iteration and name of an operation."""

@@ -14,7 +14,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.documents import decode_instance, decode_plan, instance_sha256
 from jigsaw_opt.problem import Block, Instance, Job, Plan, Transfer, compile_instance
 from jigsaw_opt.problem.costs import contributors, transfer_us
-from jigsaw_opt.problem.job import FullDepth
+from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.solvers.bounds import lower_bound
 from tests.oracle import optimum
 from tests.pages import SPECIFICATION, equations, holds, prose, section

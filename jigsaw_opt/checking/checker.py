@@ -8,8 +8,6 @@ from jigsaw_opt.errors import require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 
-__all__ = ["check", "violations"]
-
 
 def check(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
     """List every broken rule (specification: correct-plan).

@@ -9,8 +9,6 @@ from jigsaw_opt.checking.jobs import CheckedJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.depth import DepthPlugin, FreeDepth, FullDepth
 
-__all__ = ["balance", "depth"]
-
 
 def depth(job: CheckedJob) -> Iterator[Violation]:
     """Check the levels of one job; a rule that counts over what is missing or unknown is left out."""

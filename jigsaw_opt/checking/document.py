@@ -12,8 +12,6 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
-__all__ = ["belonging", "bound", "contents", "objective", "of_the_instance", "of_the_other_kind", "period"]
-
 
 def of_the_instance(instance: Instance, plan: Plan) -> Iterator[Violation]:
     """Compare name and hash with those of the instance (specification: document)."""

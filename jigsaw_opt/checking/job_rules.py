@@ -13,8 +13,6 @@ from jigsaw_opt.checking.timing import overlaps, timing, wrap
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
 
-__all__ = ["of_jobs", "placement"]
-
 
 def placement(job: CheckedJob, cluster: Cluster) -> Iterator[Violation]:
     """Check that GPUs exist, differ, and run the model, and servers reach each other (specification: placement)."""

@@ -15,8 +15,6 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Iteration, JobPlan, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
-__all__ = ["CheckedJob", "Pairing", "iteration_end", "of_kind"]
-
 # Leading zeros would give one GPU several names, and exclusive use could then be evaded. The limit of digits keeps
 # `int` cheap.
 _GPU = re.compile(r"(?P<server>[^/]+)/(?P<number>0|[1-9][0-9]{0,15})", re.DOTALL)

@@ -11,8 +11,6 @@ from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
 
-__all__ = ["activation_bytes", "memory", "most_at_once"]
-
 _Job = CheckedJob | CheckedTaskGraphJob
 _Amount = tuple[int, int, int]
 """Start, end and amount of what is taken from a start up to an end."""

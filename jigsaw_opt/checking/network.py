@@ -10,8 +10,6 @@ from itertools import combinations
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 
-__all__ = ["ExchangeTerms", "RouteFinder"]
-
 
 @dataclass(frozen=True, slots=True)
 class ExchangeTerms:

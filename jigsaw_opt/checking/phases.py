@@ -25,8 +25,6 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
-__all__ = ["guarantees", "of_phases"]
-
 
 def guarantees(job: Job | TaskGraphJob, path: str, end_us: int, period_us: int | None) -> Iterator[Violation]:
     """Check the deadline of a job, and its guarantee of the mean time an iteration.

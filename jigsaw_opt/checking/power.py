@@ -11,8 +11,6 @@ from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.plan import Block, Execution
 
-__all__ = ["caps_of", "power"]
-
 _Draw = tuple[int, int, int, str]
 """Start, end and watts of a block on one GPU, and its path."""
 

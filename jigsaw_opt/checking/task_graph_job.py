@@ -13,8 +13,6 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.plan import Execution, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import Edge, TaskGraph, TaskGraphBlock, TaskGraphJob, TaskGraphTransfer
 
-__all__ = ["CheckedTaskGraphJob", "OperationTerms", "checked_task_graph", "task_graph_violations"]
-
 
 @dataclass(frozen=True, slots=True)
 class OperationTerms:

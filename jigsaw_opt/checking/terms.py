@@ -10,8 +10,6 @@ from math import ceil
 
 from jigsaw_opt.problem.model import Model, Segment
 
-__all__ = ["ModelTerms", "model_terms", "transfer_duration"]
-
 
 @dataclass(frozen=True, slots=True)
 class ModelTerms:

@@ -15,8 +15,6 @@ from jigsaw_opt.checking.violation import Rule, Violation
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.plan import Iteration
 
-__all__ = ["overlaps", "timing", "wrap"]
-
 
 def timing(job: CheckedJob) -> Iterator[Violation]:
     """Check what one iteration asks of its own blocks and transfers, and of the next one's blocks."""

@@ -12,8 +12,6 @@ from jigsaw_opt.problem.instance import FORMAT, Horizon, Objective
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.keyed import plain
 
-__all__ = ["InstanceBuilder"]
-
 Json = dict[str, Any]
 
 

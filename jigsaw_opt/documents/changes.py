@@ -13,8 +13,6 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.text import suggestion
 
-__all__ = ["add_job", "change_bandwidth", "remove_job"]
-
 
 def add_job(instance: Instance, job: Job | TaskGraphJob, models: Mapping[str, Model] | None = None) -> Instance:
     """Return the instance with one more job, the last one.

@@ -6,8 +6,6 @@ import csv
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["csv_text", "restored"]
-
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 _RESTORED = re.compile(r"'+[=+\-@\t\r\n]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")

@@ -17,15 +17,6 @@ from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.rules.structure import structure
 from jigsaw_opt.text import json_text
 
-__all__ = [
-    "canonical_json",
-    "encode_instance",
-    "encode_layers",
-    "encode_model",
-    "encode_plan",
-    "instance_sha256",
-]
-
 Json = dict[str, Any]
 
 

@@ -13,8 +13,6 @@ from typing import BinaryIO
 
 from jigsaw_opt.errors import InvalidInputError, Problem, reason_of
 
-__all__ = ["MEMORY_FOR_ANY", "MOST_BYTES", "MOST_MEMORY_A_BYTE", "read_file", "read_text", "unpacked", "unpacked_head"]
-
 MOST_BYTES = 2 * 2**30
 """Of a regular file: a plan of 20 million blocks, the most that a solver writes, takes half of it."""
 MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE = 64 * 2**20, 10

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.measured.layers import LayerGraph
     from jigsaw_opt.problem.measured.replay import Replay
 
-__all__ = [
-    "decode_document",
-    "exists",
-    "load_document",
-    "load_instance",
-    "load_plan",
-    "load_replay",
-    "save_instance",
-    "save_plan",
-]
-
 
 def exists(path: str | os.PathLike[str]) -> bool:
     """Return whether there is such a file or folder; never one whose name is too long for the file system."""

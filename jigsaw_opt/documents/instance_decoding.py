@@ -27,8 +27,6 @@ from jigsaw_opt.problem.task_graph import (
     TaskGraphTransfer,
 )
 
-__all__ = ["decode_depth", "decode_instance", "decode_instance_tree", "decode_model"]
-
 
 def decode_task_graph(tree: Json) -> TaskGraph:
     """Return a task graph from what stands under ``shape``, known to be right."""

@@ -14,8 +14,6 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.text import counted, printable
 
-__all__ = ["jsplib_text", "read_jsplib"]
-
 _TYPE = "machine"
 _LONGEST_US = 10**12
 """Longest operation, in microseconds: sums over all lines of a file stay below 2^53."""

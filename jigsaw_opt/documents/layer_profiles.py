@@ -15,8 +15,6 @@ from jigsaw_opt.problem.rules.model import check_layers
 from jigsaw_opt.problem.rules.report import Report, quoted
 from jigsaw_opt.problem.rules.structure import structure
 
-__all__ = ["decode_layers", "layers_of_model", "read_layers"]
-
 Json = dict[str, Any]
 
 

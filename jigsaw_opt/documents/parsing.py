@@ -15,8 +15,6 @@ from jigsaw_opt.documents.file_bytes import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.rules.report import Repeats, Report, quoted, report_oddities
 
-__all__ = ["checked", "collection_paused", "parse", "parsed"]
-
 _KEY = re.compile(r"(?:---\s*\n)?[A-Za-z]\w*:(?:\s|$)")
 _YAML = "YAML is not read: print JSON, as kubectl get ... -o json does"
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")

@@ -14,8 +14,6 @@ from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.schemas import Kind
 from jigsaw_opt.problem.rules.structure import structure
 
-__all__ = ["decode_plan"]
-
 
 def decode_plan(data: bytes | str, source: str = "$") -> Plan:
     """Read a plan document; whether it is right for an instance is for `checking` to say.

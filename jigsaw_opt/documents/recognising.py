@@ -12,8 +12,6 @@ from jigsaw_opt.documents.file_bytes import unpacked_head
 from jigsaw_opt.documents.readers.traces.registry import READERS
 from jigsaw_opt.errors import InvalidInputError, Problem
 
-__all__ = ["FORMS", "Form", "expecting", "likely_form", "stated_kind"]
-
 _HEAD = 65_536
 _TOPOLOGY = re.compile(r"(?:\s|\x1b\[[0-9;]*m)*GPU0\s")
 _MODEL = re.compile(r'\s*\{.*"segments"\s*:', re.DOTALL)

@@ -36,8 +36,6 @@ from jigsaw_opt.problem.rules.schemas import Kind
 from jigsaw_opt.problem.rules.structure import structure
 from jigsaw_opt.text import json_text
 
-__all__ = ["decode_replay", "encode_replay", "plan_sha256", "require_replay_of"]
-
 Json = dict[str, Any]
 
 

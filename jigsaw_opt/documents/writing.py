@@ -15,8 +15,6 @@ from pathlib import Path
 from jigsaw_opt.errors import JigsawError, UsageError, reason_of
 from jigsaw_opt.system.interrupts import held, keeps
 
-__all__ = ["make_folder", "remove_abandoned", "require_alone", "require_writable", "unwritable", "write_atomically"]
-
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 """Faults of the disk, which no other call would avoid."""
 

@@ -13,8 +13,6 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
-__all__ = ["FAMILIES", "KNOWN", "check_trust", "resolve", "stages_entry"]
-
 Value = int | str | tuple[int, ...]
 Arguments = Mapping[str, Value]
 

@@ -11,8 +11,6 @@ import torch
 
 from jigsaw_opt.errors import unsupported
 
-__all__ = ["Spread", "device_name", "device_of", "fit_two", "isotonic", "spread", "wall_us", "work_us"]
-
 
 def device_of(kind: str) -> torch.device:
     """Return the device of a kind, ``cpu`` or ``cuda``."""

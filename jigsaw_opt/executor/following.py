@@ -26,8 +26,6 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.text import counted
 
-__all__ = ["following"]
-
 _PAUSE_S = 2e-4
 _BEAT_S = 1.0
 """How often a process tells that it lives."""

@@ -10,8 +10,6 @@ from typing import Literal
 from jigsaw_opt.errors import UsageError, out_of_range
 from jigsaw_opt.problem.costs import ceil_fraction, staircase
 
-__all__ = ["Assignment", "LevelSchedule", "Rule"]
-
 Assignment = Literal["fixed", "rotation", "permutation"]
 Rule = Literal["full", "staircase", "free"]
 

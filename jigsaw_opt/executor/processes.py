@@ -27,8 +27,6 @@ from jigsaw_opt.errors import JigsawError, RunFailedError
 from jigsaw_opt.system.children import Keeper, end_server, hear_signals, start_deaf
 from jigsaw_opt.system.interrupts import on_interrupt
 
-__all__ = ["InterruptedGroupError", "LostProcessError", "keep_to_share", "report_so_far", "run_group"]
-
 T = TypeVar("T")
 
 _TIMEOUT = timedelta(minutes=2)

@@ -16,8 +16,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["begin_draws", "draw_number", "generator_states", "own_draws", "set_generators"]
-
 
 def draw_number(seed: int, worker: int, iteration: int) -> int:
     """Return the number from which the draws of a worker in an iteration begin."""

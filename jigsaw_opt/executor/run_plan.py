@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.problem.measured.replay import Replay
 
-__all__ = ["run_plan"]
-
 
 def run_plan(request: ReplayRequest) -> Replay | None:
     """Carry a plan out with PyTorch, one process a GPU: groups side by side, each phase after the one before it.

@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["TorchSettings"]
-
 
 class TorchSettings:
     """The settings of torch by one job's code; at first those that hold when it is made."""

@@ -22,17 +22,6 @@ from jigsaw_opt.executor.models.leveled_model import saved_bytes
 from jigsaw_opt.executor.models.zoo.network import moved
 from jigsaw_opt.executor.user_code.training import OwnRecipe, OwnReplica
 
-__all__ = [
-    "OPTIMISERS",
-    "TrainingRecipe",
-    "Worker",
-    "block_and_send",
-    "copied",
-    "launch",
-    "parameters_sha256",
-    "train_iteration",
-]
-
 OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = MappingProxyType(
     {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 )

@@ -15,8 +15,6 @@ from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["AlgebraicModel", "Expression", "ProgramTooLargeError"]
-
 Expression: TypeAlias = Any
 """A variable, a linear expression or a number; PuLP's operators take and return any of them, and state no types."""
 

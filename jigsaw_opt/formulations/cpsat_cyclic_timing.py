@@ -16,8 +16,6 @@ from jigsaw_opt.formulations.disjoint import LINKS, Busy, User, add_no_overlaps,
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Busy", "CpSatCyclicTiming", "CyclicIteration", "CyclicTask", "CyclicTiming", "build"]
-
 
 @dataclass(frozen=True, slots=True)
 class CyclicIteration:

@@ -19,8 +19,6 @@ from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["CpSatHoles", "HoleProblem", "Parts", "Pieces", "block_orders"]
-
 
 @dataclass(frozen=True, slots=True)
 class Pieces:

@@ -12,8 +12,6 @@ from jigsaw_opt.problem.power import PowerCap
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["PowerUse", "add_gpu_memory"]
-
 
 class PowerUse:
     """The watts that blocks draw under each cap of a cluster.

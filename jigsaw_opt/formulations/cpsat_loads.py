@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Terms = list[cp_model.LinearExprT]
 
-__all__ = ["LoadsModel", "ServerGroups", "build", "fits"]
-
 _MOST_VARIABLES = 20_000
 """In a larger model, by about its number of variables, the engine decides nothing in time."""
 _LARGEST_NUMBER = 2**26

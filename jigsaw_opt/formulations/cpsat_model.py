@@ -12,8 +12,6 @@ from jigsaw_opt.problem.compiled.timetable import Timetable
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["CpSatModel", "add_apart", "new_model"]
-
 
 class CpSatModel(Protocol):
     """All plans of an instance as variables and constraints; `build` of a formulation makes it.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     Literals = dict[tuple[int, int], cp_model.IntVar]
     """Literal that a worker sits on a GPU with a largest level, by (GPU, level)."""
 
-__all__ = ["build", "literal_count"]
-
 
 def literal_count(operations: Operations) -> int:
     """Return an upper limit of the number of literals of the model, a measure of its size."""

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     Expression = cp_model.LinearExpr | int
 
-__all__ = ["LINKS", "Busy", "User", "add_no_overlaps", "operation_intervals"]
-
 Busy = Mapping[int, Sequence[tuple[int, int]]]
 """Disjoint intervals by number of a resource; on the cyclic horizon within one period."""
 User = tuple[int, int]

@@ -14,8 +14,6 @@ from jigsaw_opt.formulations.linear import Entries, Floats, Integers, LinearProg
 if TYPE_CHECKING:
     pass
 
-__all__ = ["OBJECTIVES", "SharedCluster", "max_min_fairness", "max_sum_throughput", "min_total_duration"]
-
 
 @dataclass(frozen=True, slots=True)
 class SharedCluster:

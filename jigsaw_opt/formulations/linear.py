@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["NO_ENTRIES", "Entries", "Floats", "Integers", "LinearProgram", "ProgramBuilder"]
-
 Floats: TypeAlias = "NDArray[np.float64]"
 Integers: TypeAlias = "NDArray[np.int64]"
 Flags: TypeAlias = "NDArray[np.bool_]"

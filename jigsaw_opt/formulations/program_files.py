@@ -9,8 +9,6 @@ from typing import Literal
 
 from jigsaw_opt.formulations.linear import LinearProgram
 
-__all__ = ["FileKind", "NamedProgram"]
-
 FileKind = Literal["mps", "lp"]
 _TERMS_OF_LINE = 6
 """Lines stay short: readers take from 255 characters on."""

@@ -11,8 +11,6 @@ from jigsaw_opt.formulations.linear import LinearProgram
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats
 
-__all__ = ["ScaledProgram"]
-
 _LARGEST = 10**7
 """Continuous columns are scaled to at most this: far from where floats lose digits, with an engine's tolerance of 1e-6
 a tiny share of any horizon."""

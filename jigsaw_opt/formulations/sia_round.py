@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["NO_ALLOCATION", "SiaRound", "build", "configurations", "normalised", "restart_factors"]
-
 NO_ALLOCATION = -1
 """The entry of a choice for a job without GPUs."""
 

@@ -18,8 +18,6 @@ from jigsaw_opt.instances.layers import (
     pool,
 )
 
-__all__ = ["ARCHITECTURES", "Unit", "transformer"]
-
 
 @dataclass(frozen=True, slots=True)
 class Unit:

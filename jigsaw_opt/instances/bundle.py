@@ -15,8 +15,6 @@ from jigsaw_opt.instances.pipelines import PIPELINES, pipeline_instance
 from jigsaw_opt.instances.recipes import FAMILIES
 from jigsaw_opt.instances.shops import SHOPS, shop_instance
 
-__all__ = ["main", "rendered"]
-
 
 def rendered() -> Iterator[tuple[str, bytes]]:
     """Yield name and document of every bundled instance; in a family its place is its seed."""

@@ -18,22 +18,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.plan import Plan
 
-__all__ = [
-    "BEST_KNOWN",
-    "DATA",
-    "BestKnown",
-    "RecordedRun",
-    "best_known",
-    "best_plan",
-    "load",
-    "names",
-    "path_of",
-    "plan_path",
-    "read_best_known",
-    "resolve",
-    "sets",
-]
-
 DATA = Path(__file__).parent / "data"
 """Directory of the bundled files, one directory a set."""
 BEST_KNOWN = DATA / "best_known.json"

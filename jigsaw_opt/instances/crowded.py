@@ -19,8 +19,6 @@ from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.instance import Instance, Objective
 
-__all__ = ["crowded", "shortened"]
-
 _OBJECTIVES: tuple[tuple[str, Objective], ...] = (
     ("makespan", "makespan"),
     ("weighted", "weighted_completion"),

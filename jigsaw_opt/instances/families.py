@@ -20,12 +20,11 @@ from jigsaw_opt.instances.topologies import TOPOLOGIES, require_size
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.costs import needed_bytes, staircase
+from jigsaw_opt.problem.depth import FreeDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.text import nearest
-
-__all__ = ["Draft", "HiddenPlace", "draft", "families", "generate"]
 
 _DRAWN: Mapping[str, Callable[[int, Mapping[str, Any]], Recipe]] = {"crowded": crowded}
 """Families without fixed recipes: each makes one from a seed and the fields that are set otherwise."""

@@ -10,8 +10,6 @@ from fractions import Fraction
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.gpu_types import is_part, matching_types
 
-__all__ = ["GPU_TYPES", "GpuType", "data_sheet", "memory_in", "nvlink_bandwidth", "server", "type_name"]
-
 
 @dataclass(frozen=True, slots=True)
 class GpuType:

@@ -9,19 +9,6 @@ from dataclasses import dataclass
 
 from jigsaw_opt.problem.costs import ceil_div
 
-__all__ = [
-    "Layer",
-    "attention",
-    "batch_norm",
-    "conv",
-    "elementwise",
-    "embedding",
-    "layer_norm",
-    "linear",
-    "pool",
-    "rms_norm",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Layer:

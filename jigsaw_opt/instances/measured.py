@@ -15,8 +15,6 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 from jigsaw_opt.text import nearest
 
-__all__ = ["MeasuredSetting", "instance_of", "instance_of_task_graph"]
-
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSetting:

@@ -20,8 +20,6 @@ from jigsaw_opt.problem.task_graph import (
     TaskGraphTransfer,
 )
 
-__all__ = ["PIPELINES", "Pipeline", "pipeline_instance", "pipeline_task_graph"]
-
 _GB = 10**9
 _ACTIVATIONS = 64 * 10**6
 """Bytes that go from one stage to the next, and that a stage keeps of a micro-batch for its backward pass, times 32."""

@@ -28,8 +28,6 @@ from jigsaw_opt.problem.measured.layers import MeasuredLayer
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.text import nearest
 
-__all__ = ["estimate", "estimate_layers", "estimate_name", "even_bounds", "is_estimate", "profile"]
-
 _COMPUTE_BYTES, _PARAMETER_BYTES = 2, 4
 _ESTIMATED = "-estimate"
 

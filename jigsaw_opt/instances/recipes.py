@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from jigsaw_opt.problem.depth import Depth, FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Objective
-from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, StaircaseDepth
-
-__all__ = ["BALANCED", "BATCHES", "COVERED", "FAMILIES", "FREE", "FULL", "GBIT", "SHALLOW", "STAIRCASE", "Recipe"]
 
 GBIT = 125_000_000
 """Bytes per second of a gigabit per second."""

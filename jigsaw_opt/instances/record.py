@@ -42,8 +42,6 @@ from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.system.hardware import hardware
 from jigsaw_opt.text import counted
 
-__all__ = ["main", "merge", "of_plan", "of_result", "record", "store", "submit"]
-
 _LOGGER = logging.getLogger(__name__)
 
 

@@ -11,8 +11,6 @@ from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.task_graph import Barrier, Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 
-__all__ = ["SHOPS", "Shop", "shop_instance"]
-
 
 @dataclass(frozen=True, slots=True)
 class Shop:

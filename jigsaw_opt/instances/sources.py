@@ -18,9 +18,6 @@ from jigsaw_opt.instances.families import families, generate
 from jigsaw_opt.problem.instance import Instance, Objective
 from jigsaw_opt.text import nearest, similar, suggestion
 
-__all__ = ["OBJECTIVES", "SIZES", "bundled_workload", "generated", "instance_from", "workload_names", "workload_path"]
-
-
 _FOLDER = Path(__file__).parent / "data" / "workloads"
 
 

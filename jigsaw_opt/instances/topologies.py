@@ -9,9 +9,6 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.workload import MOST_GPUS
 
-__all__ = ["TOPOLOGIES", "Topology", "require_size"]
-
-
 Topology = Callable[[Sequence[Server], int, int], Cluster]
 """Servers, bandwidth of a server's link in bytes per second, and its latency in microseconds."""
 

@@ -26,8 +26,6 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.activities.flat import network_of
 
-__all__ = ["ChakraTraces", "chakra_traces"]
-
 
 @dataclass(frozen=True, slots=True)
 class ChakraTraces:

@@ -2,8 +2,9 @@
 
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Routes, Server
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
+from jigsaw_opt.problem.depth import Depth, FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.plan import (
     Block,

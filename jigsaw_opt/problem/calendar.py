@@ -5,8 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-__all__ = ["Calendar", "union"]
-
 
 class Calendar:
     """Disjoint busy intervals in order.

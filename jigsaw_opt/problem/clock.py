@@ -16,8 +16,6 @@ from typing import TypeVar
 
 from jigsaw_opt.errors import OutOfTimeError
 
-__all__ = ["Clock", "check_deadline", "checking_deadline", "current", "halting", "in_context", "left", "limited"]
-
 T = TypeVar("T")
 _POLL_SECONDS = 0.02
 

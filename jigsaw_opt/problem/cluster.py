@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 from jigsaw_opt.problem.rules.part import CheckedPart
 
-__all__ = ["Channel", "Cluster", "GpuIndex", "Link", "Routes", "Server", "joined_parts"]
-
 
 @dataclass(frozen=True, slots=True)
 class Server(CheckedPart, definition="server"):

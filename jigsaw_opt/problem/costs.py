@@ -9,21 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jigsaw_opt.problem.compiled.operations import OperationGraph
 
-__all__ = [
-    "EXACT_IN_64_BITS",
-    "ceil_div",
-    "ceil_fraction",
-    "contributors",
-    "deepest_level",
-    "levels_within",
-    "lower_hull",
-    "most_bytes",
-    "needed_bytes",
-    "staircase",
-    "transfer_us",
-]
-
-
 EXACT_IN_64_BITS = 2**62
 """Numbers up to this, and sums of two of them, are integers of 64 bits."""
 

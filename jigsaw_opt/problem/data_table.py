@@ -8,8 +8,6 @@ from typing import Any
 from jigsaw_opt.errors import MissingEngineError, UsageError
 from jigsaw_opt.text import counted, nearest
 
-__all__ = ["DataTable"]
-
 _SHOWN = 20
 
 

@@ -19,20 +19,6 @@ from jigsaw_opt.problem.costs import ceil_fraction, staircase
 from jigsaw_opt.problem.rules.keyed import Keyed
 from jigsaw_opt.system.plugins import load, registered
 
-__all__ = [
-    "CHOICES",
-    "GROUP",
-    "Depth",
-    "DepthPlugin",
-    "FreeDepth",
-    "FullDepth",
-    "LevelRule",
-    "StaircaseDepth",
-    "chosen_depth",
-    "depth_class",
-    "plugins",
-]
-
 GROUP = "jigsaw_opt.depth_rules"
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["is_part", "matching_types"]
-
 _WORD = re.compile(r"[a-z0-9.]+")
 _PART = re.compile(r"[0-9]+g\.[0-9]+gb")
 """The word of a part of a GPU (MIG), by its slices and its memory."""

@@ -15,8 +15,6 @@ from jigsaw_opt.problem.rules.keyed import altered, hash_of
 from jigsaw_opt.problem.rules.part import CheckedPart
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
-__all__ = ["FORMAT", "Horizon", "Instance", "Objective", "in_a_period"]
-
 Horizon = Literal["finite", "cyclic"]
 Objective = Literal["makespan", "weighted_completion", "period"]
 FORMAT = "jigsaw-instance/1"

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jigsaw_opt.problem.depth import Depth, FreeDepth, FullDepth, StaircaseDepth
+from jigsaw_opt.problem.depth import Depth, FullDepth
 from jigsaw_opt.problem.rules.part import CheckedPart
-
-__all__ = ["Depth", "FreeDepth", "FullDepth", "Job", "StaircaseDepth"]
-
 
 _FULL = FullDepth()
 

@@ -10,8 +10,6 @@ from typing import Any
 from jigsaw_opt.problem.gpu_types import is_part, matching_types
 from jigsaw_opt.problem.rules.part import CheckedPart
 
-__all__ = ["Model", "Segment"]
-
 
 @dataclass(frozen=True, slots=True)
 class Segment(CheckedPart, definition="segment"):

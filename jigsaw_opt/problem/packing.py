@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
-from jigsaw_opt.problem.job import Depth, FullDepth
+from jigsaw_opt.problem.depth import Depth, FullDepth
 from jigsaw_opt.problem.model import Model
-
-__all__ = ["PackingProblem", "QueuedJobs", "ServerType", "ValueStep"]
 
 
 @dataclass(frozen=True, slots=True)

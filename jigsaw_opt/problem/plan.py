@@ -11,21 +11,6 @@ from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.text import counted
 
-__all__ = [
-    "Block",
-    "Execution",
-    "Iteration",
-    "JobPlan",
-    "Phase",
-    "PhaseGroup",
-    "Plan",
-    "PlanStatus",
-    "TaskGraphIteration",
-    "TaskGraphJobPlan",
-    "Transfer",
-    "retimed",
-]
-
 PlanStatus = Literal["optimal", "feasible"]
 
 

@@ -9,8 +9,6 @@ from jigsaw_opt.errors import unsupported
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.rules.part import CheckedPart
 
-__all__ = ["PowerCap", "caps_without", "most_watts", "require_no_caps"]
-
 
 @dataclass(frozen=True, slots=True)
 class PowerCap(CheckedPart, definition="power_cap"):

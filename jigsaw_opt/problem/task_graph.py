@@ -8,17 +8,6 @@ from typing import Any, Literal
 
 from jigsaw_opt.problem.rules.part import CheckedPart
 
-__all__ = [
-    "Barrier",
-    "Edge",
-    "MemoryInterval",
-    "Slot",
-    "TaskGraph",
-    "TaskGraphBlock",
-    "TaskGraphJob",
-    "TaskGraphTransfer",
-]
-
 Barrier = Literal["none", "slot", "job"]
 
 

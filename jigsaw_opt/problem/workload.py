@@ -9,21 +9,6 @@ from numbers import Integral
 from jigsaw_opt.errors import Code, InvalidInputError, Problem
 from jigsaw_opt.text import printable
 
-__all__ = [
-    "DURATION_UNITS_US",
-    "LARGEST",
-    "LONGEST_NAME",
-    "MOST_GPUS",
-    "STATED",
-    "STATED_LISTS",
-    "StageTimes",
-    "TraceJob",
-    "Workload",
-    "is_name",
-    "job_problems",
-    "left_out_told",
-]
-
 LARGEST = 2**53 - 1
 """The largest time, count or size of an input, which every reader of JSON keeps exactly."""
 MOST_GPUS = 10**6

@@ -13,8 +13,6 @@ from jigsaw_opt.problem.network.walks import LinkGraph, least_walk
 from jigsaw_opt.routing.mechanisms import Mechanism
 from jigsaw_opt.routing.traffic import LinkChange, Packet, RoutedFlow, TrafficFlow, routed
 
-__all__ = ["HOP_LIMIT", "Fabric", "ReroutingOutcome", "fabric_of", "simulate_rerouting"]
-
 
 @dataclass(frozen=True)
 class Fabric:

@@ -8,8 +8,6 @@ from typing import Literal
 from jigsaw_opt.problem.network.route_policy import FREE, RoutePolicy
 from jigsaw_opt.problem.network.walks import LinkGraph, PolicyAutomaton
 
-__all__ = ["LinkChange", "Packet", "RoutedFlow", "TrafficFlow", "routed"]
-
 
 @dataclass(frozen=True, slots=True)
 class TrafficFlow:

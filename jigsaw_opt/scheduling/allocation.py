@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from jigsaw_opt.documents.instance_decoding import decode_depth
-from jigsaw_opt.problem.job import Depth, FullDepth
+from jigsaw_opt.problem.depth import Depth, FullDepth
 from jigsaw_opt.scheduling.plain import DEPTH, NumberLimits, Plain, Shape, fields, listed, number, optional
-
-__all__ = ["MOST_SLOWDOWN", "Decision", "Share"]
 
 MOST_SLOWDOWN = 100
 """Of a foreground job, which is kept in the foreground for less."""

@@ -9,8 +9,6 @@ from dataclasses import replace
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
 from jigsaw_opt.problem.rules.keyed import altered
 
-__all__ = ["LinkRoutes"]
-
 _NONE: frozenset[int] = frozenset()
 
 

@@ -8,8 +8,6 @@ from fractions import Fraction
 
 from jigsaw_opt.documents.readers.times import slurm_time_s
 
-__all__ = ["OpenValues", "file_names", "hours", "hours_us", "slurm_times", "whole_numbers"]
-
 _WHOLE = re.compile(r"[0-9]{1,10}")
 _MOST_WEIGHT = 2**32 - 1
 _HOURS = re.compile(r"(?P<amount>[0-9]{1,6}(?:\.[0-9]{1,6})?)(?P<unit>h|min)?")

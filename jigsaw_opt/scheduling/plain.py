@@ -16,27 +16,6 @@ from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.schemas import shipped
 from jigsaw_opt.problem.rules.structure import compiled
 
-__all__ = [
-    "ANYTHING",
-    "DEPTH",
-    "MOST",
-    "TRUTH",
-    "NumberLimits",
-    "Plain",
-    "Shape",
-    "check_arguments",
-    "checked",
-    "conforms",
-    "fields",
-    "keyed",
-    "listed",
-    "number",
-    "optional",
-    "require_newest",
-    "rows",
-    "whole",
-]
-
 Plain = Any
 """None, a truth value, a number, a text, or a list or object of such."""
 

@@ -19,30 +19,6 @@ from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fie
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
 from jigsaw_opt.text import nearest
 
-__all__ = [
-    "GROUP",
-    "JOB_FIELDS",
-    "NEVER_STOPS",
-    "ClusterSetting",
-    "JobState",
-    "Learning",
-    "Observation",
-    "Policy",
-    "PolicySetting",
-    "Resumable",
-    "Scheduler",
-    "Selective",
-    "Stateless",
-    "choose",
-    "find",
-    "loadable_policies",
-    "names",
-    "refusal",
-    "require_stated",
-    "stated_options",
-    "unread_fields",
-]
-
 GROUP = "jigsaw_opt.policies"
 _OWN = {"recorded": "jigsaw_opt.scheduling.policies:RECORDED"}
 """What is found by name without being registered; ``recorded`` stands where a policy does and is none."""

@@ -12,8 +12,6 @@ from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import ClusterSetting, Learning, Observation, Policy, Resumable, refusal
 from jigsaw_opt.scheduling.share_rules import check_shares, check_up
 
-__all__ = ["PolicyAtWork"]
-
 
 class PolicyAtWork:
     """A policy on a setting, at its beginning.

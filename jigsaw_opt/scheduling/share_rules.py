@@ -8,8 +8,6 @@ from itertools import pairwise
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState
 
-__all__ = ["InvariantError", "check_shares", "check_up", "require"]
-
 
 class InvariantError(RuntimeError):
     """A bug: a policy or a performance model broke a rule. The message names the round and the job."""

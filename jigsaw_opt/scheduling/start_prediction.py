@@ -23,19 +23,6 @@ from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.text import called, counted, duration, printable
 
-__all__ = [
-    "FEWEST_ANSWERS",
-    "FEWEST_SAMPLES",
-    "MOST_DAYS",
-    "ClusterQueue",
-    "Foretold",
-    "PastAnswer",
-    "PastJobs",
-    "StartPrediction",
-    "corrected",
-    "predicted",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:

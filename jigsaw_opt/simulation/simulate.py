@@ -25,8 +25,6 @@ from jigsaw_opt.simulation.results.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.results.tables import jobs_of, rounds_of
 from jigsaw_opt.text import html_table
 
-__all__ = ["SimulationResult", "result_of", "simulate"]
-
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:

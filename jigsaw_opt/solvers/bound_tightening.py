@@ -8,8 +8,6 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bounds import stronger_bounds
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["BOUND_WORK", "raise_bounds"]
-
 BOUND_WORK = 2.0
 """Seconds of a usual core for bounds before the exact model begins."""
 

@@ -8,8 +8,6 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.text import counted
 
-__all__ = ["require_correct"]
-
 _SHOWN = 5
 """Broken rules that an error shows: more would hide the first, which mostly causes the others."""
 

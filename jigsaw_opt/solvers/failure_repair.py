@@ -19,8 +19,6 @@ from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, l
 from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
 from jigsaw_opt.solvers.result import Result, Status
 
-__all__ = ["FailureRepair", "repaired"]
-
 
 @dataclass(frozen=True, slots=True)
 class FailureRepair:

@@ -22,8 +22,6 @@ from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, S
 from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.system.interrupts import on_interrupt
 
-__all__ = ["Opening", "acting", "find_solver", "offering", "solve_listed"]
-
 _LOGGER = logging.getLogger(__name__)
 
 Opening = Callable[[SolveState], None]

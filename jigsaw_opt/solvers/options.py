@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.compiled.timetable import Timetable
     from jigsaw_opt.solvers.params import SearchParams
 
-__all__ = ["LIMITS", "MOST_THREADS", "GivenOptions", "Options", "options_of", "required_options"]
-
 MOST_THREADS = 1_000
 """More threads than this no machine has cores for, and engines would try to start them all."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeVar
 
-__all__ = ["SearchParams"]
-
 T = TypeVar("T")
 
 

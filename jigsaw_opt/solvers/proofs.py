@@ -11,8 +11,6 @@ from jigsaw_opt.solvers.infeasibility import broken_together, exceeded_guarantee
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict, StoppedBy
 
-__all__ = ["NO_BOUND", "Proofs", "first_bound", "searched_part"]
-
 NO_BOUND = Bound(0, Proof("no time is less than 0; the limit left no time for a bound"))
 """Bound, and what proves it, where the time was over before there was any."""
 

@@ -16,21 +16,6 @@ from jigsaw_opt.text import agreeing
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = [
-    "GROUP",
-    "CallableSolver",
-    "ControlledSolver",
-    "Solver",
-    "find",
-    "ignored",
-    "loadable_solvers",
-    "names",
-    "refusal",
-    "require_options",
-    "require_solver",
-    "require_taken",
-]
-
 GROUP = "jigsaw_opt.solvers"
 _OWN = {"phased": "jigsaw_opt.solvers.phased:PHASED"}
 """What makes plans of another kind, and is no entry point."""

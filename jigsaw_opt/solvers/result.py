@@ -12,20 +12,6 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.text import html_table
 
-__all__ = [
-    "Accepted",
-    "Conflict",
-    "Event",
-    "ExactModel",
-    "LiveEvent",
-    "MoveRecord",
-    "Report",
-    "Result",
-    "Status",
-    "StoppedBy",
-    "relative_gap",
-]
-
 
 class Status(StrEnum):
     """How much is known. Never better than the truth."""

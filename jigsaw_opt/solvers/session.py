@@ -21,8 +21,6 @@ from jigsaw_opt.solvers.resolve.remaining import in_progress_at, shifted_jobs
 from jigsaw_opt.solvers.result import Report, Result
 from jigsaw_opt.solvers.solve import solve
 
-__all__ = ["Session"]
-
 
 class Session:
     """An instance whose jobs come and go, and the plan that is carried out.

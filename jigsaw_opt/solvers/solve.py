@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.resolve import Fix
     from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["solve"]
-
 _MOST_OFFERED = 200_000
 """Operations up to which a listed solve begins with the iterations of a phased plan, one by one."""
 

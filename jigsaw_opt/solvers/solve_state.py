@@ -43,8 +43,6 @@ from jigsaw_opt.solvers.result import (
 )
 from jigsaw_opt.solvers.stop import no_plan, stop_rules
 
-__all__ = ["SolveState"]
-
 T = TypeVar("T")
 _SECONDS_OF_BLOCK = 3e-5
 """Seconds that a slow core needs to check and write a block of a plan."""

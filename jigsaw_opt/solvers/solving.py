@@ -20,8 +20,6 @@ from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.result import Event, Report, Result
 from jigsaw_opt.solvers.solve import solve
 
-__all__ = ["Solving", "solve_async", "solving"]
-
 
 def solving(
     instance: Instance,

@@ -14,8 +14,6 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy, relative_gap
 from jigsaw_opt.system.interrupts import on_interrupt
 
-__all__ = ["SolveProgress", "StopRule", "interruptible", "no_plan", "stop_rules"]
-
 
 class SolveProgress(Protocol):
     """What a stop rule may ask for."""

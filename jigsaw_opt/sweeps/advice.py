@@ -21,8 +21,6 @@ from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never, sweep
 from jigsaw_opt.sweeps.variants import Variant, limit_variants, reads_limits, variants
 from jigsaw_opt.text import nearest
 
-__all__ = ["MEASURES", "Advice", "Advisor", "Effect", "PolicyFigures"]
-
 MEASURES = {
     "mean_completion_h": "mean completion, h",
     "p95_completion_h": "95th percentile of completion, h",

@@ -16,19 +16,6 @@ from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.job_times import JobChanges
 from jigsaw_opt.text import agreeing, counted
 
-__all__ = [
-    "advice_document",
-    "assumed",
-    "calibration",
-    "doubt",
-    "headline",
-    "in_percent",
-    "longest_waits",
-    "settings_that_matter",
-    "who_loses",
-    "with_knowledge",
-]
-
 _SHOWN = 3
 _WAITING = ("mean_waiting_h", "median_waiting_h")
 _IN_USE = ("fifo", "backfill", "multifactor", "priority", "kueue")

@@ -16,8 +16,6 @@ from jigsaw_opt.sweeps.task import SweepTask
 from jigsaw_opt.sweeps.variants import reads_limits
 from jigsaw_opt.text import agreeing, counted
 
-__all__ = ["assumed_in_sweep", "assumptions", "knows_lengths", "seeds_told"]
-
 _PERFORMANCE = {
     "seconds": "a job runs as long as the trace says, on any GPUs that it asks for",
     "profiled": "speeds follow from the models' segments and the exchange over their servers' links",

@@ -21,8 +21,6 @@ from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never
 from jigsaw_opt.system.children import hear_signals, start_deaf
 from jigsaw_opt.system.interrupts import held
 
-__all__ = ["LocalEngine"]
-
 _CONTEXT = multiprocessing.get_context("forkserver")
 _GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1

@@ -13,8 +13,6 @@ from typing import Any
 from jigsaw_opt.errors import MissingEngineError, UsageError
 from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never
 
-__all__ = ["RayEngine"]
-
 _IN_FLIGHT = 1000
 """Tasks handed to Ray at once: enough to keep a cluster busy, and their arguments still fit in memory."""
 _CONNECT_SECONDS = 5.0

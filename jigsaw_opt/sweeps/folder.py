@@ -13,8 +13,6 @@ from jigsaw_opt.problem.data_table import DataTable
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never, rows_of, sweep
 
-__all__ = ["ROWS", "TABLES", "SweepKind", "SweepTables", "require_own", "rows_path", "sweep_into"]
-
 ROWS = "rows.jsonl"
 """The file of the rows, which a sweep goes on from."""
 TABLES = ("rows.csv", "summary.json")

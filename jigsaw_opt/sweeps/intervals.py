@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 from statistics import fmean, stdev
 
-__all__ = ["MeanInterval"]
-
 _T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Quantiles of Student's t at 0.975 for 1, 2, ... degrees of freedom; the last one serves for all above, too wide."""
 

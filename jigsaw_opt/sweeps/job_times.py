@@ -13,8 +13,6 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.engine.records import SimulationOutcome
 from jigsaw_opt.simulation.results.metrics import quantile
 
-__all__ = ["Group", "JobChanges", "JobTimes", "Waits", "are_job_times", "job_changes", "job_times", "size_class"]
-
 _HOUR_US = 3_600_000_000
 _TENTH, _LONGEST = 0.1, 0.99
 JobTimes: TypeAlias = Sequence[Sequence[int | None]]

@@ -18,8 +18,6 @@ from jigsaw_opt.documents.writing import require_alone, unwritable
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.problem.rules.report import Report
 
-__all__ = ["Record", "is_number", "read_rows"]
-
 IsRow: TypeAlias = Callable[[Mapping[str, Any]], bool]
 _START = b'{"key"'
 _HINT = "take another folder, or delete the line, and its task runs again"

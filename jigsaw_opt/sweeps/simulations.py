@@ -25,8 +25,6 @@ from jigsaw_opt.sweeps.job_times import are_job_times, job_times
 from jigsaw_opt.sweeps.record import is_number
 from jigsaw_opt.sweeps.task import SweepTask
 
-__all__ = ["SIMULATIONS", "cells", "is_row", "measure", "rows_csv", "simulations", "task_of"]
-
 _LABELS = ("workload", "policy", "seed")
 _HIDDEN = ("key",)
 _MEASURES = frozenset(field.name for field in fields(SimulationSummary))

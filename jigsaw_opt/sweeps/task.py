@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 from jigsaw_opt.sweeps.record import Record
 
-__all__ = ["SweepEngine", "SweepTask", "TaskOutcome", "never", "rows_of", "sweep", "unfinished"]
-
 
 def never() -> bool:
     """Return False: nobody stops a sweep."""

@@ -11,8 +11,6 @@ from jigsaw_opt.simulation.engine.setting import told
 from jigsaw_opt.simulation.inputs.contention import CONTENTIONS
 from jigsaw_opt.simulation.inputs.workload_changes import AS_STATED, TIME_LIMITS
 
-__all__ = ["Variant", "limit_variants", "policy_words", "reads_limits", "variants"]
-
 _FACTORS = (0.25, 4.0)
 _ROUND_S, _RESTART_S = 60.0, 30.0
 

@@ -19,8 +19,6 @@ from threading import Thread
 from types import TracebackType
 from typing import Generic, TypeVar
 
-__all__ = ["Background"]
-
 T = TypeVar("T")
 
 

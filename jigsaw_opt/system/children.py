@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
-__all__ = ["Keeper", "end_server", "hear_signals", "start_deaf"]
-
 
 class Keeper(AbstractContextManager["Keeper"]):
     """A small process that keeps a temporary folder for as long as this process lives.

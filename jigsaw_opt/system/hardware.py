@@ -6,8 +6,6 @@ import os
 import platform
 from pathlib import Path
 
-__all__ = ["hardware"]
-
 
 def hardware() -> str:
     """Return the name of the processor, where Linux tells it, else its architecture; and the number of cores."""

@@ -18,19 +18,6 @@ from time import monotonic
 from types import FrameType
 from typing import Any, TypeAlias
 
-__all__ = [
-    "INTERRUPTED",
-    "SIGNALS",
-    "as_program",
-    "end_at_once",
-    "held",
-    "interrupt_flag",
-    "interrupted_line",
-    "keeps",
-    "on_interrupt",
-    "settled",
-]
-
 INTERRUPTED = 130
 """Exit code of a program that was asked to end, by whichever signal."""
 SIGNALS = tuple(signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if name in signal.Signals.__members__)

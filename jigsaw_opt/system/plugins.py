@@ -15,8 +15,6 @@ from jigsaw_opt.text import nearest
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["load", "loadable", "registered", "require_members"]
-
 _LOGGER = logging.getLogger(__name__)
 Found = TypeVar("Found")
 

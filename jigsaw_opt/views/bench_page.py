@@ -24,8 +24,6 @@ from jigsaw_opt.sweeps.bench.summary import (
 from jigsaw_opt.text import counted, printable
 from jigsaw_opt.views.page import filled
 
-__all__ = ["bench_html", "verdicts"]
-
 _CALLED = {"objective": "the objective", "primal_dual_integral": "the gap over time, gap × s,"}
 _MOST_RIVALS = 3
 Row = Mapping[str, Any]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import colorsys
 
-__all__ = ["GREY", "job_colour", "luminance"]
-
 _FIRST = ("#4094d8", "#e69f00", "#00a67a", "#cc79a7", "#f0e442", "#e06a1a", "#56c4ef")
 """After Okabe and Ito (2008), https://jfly.uni-koeln.de/color/, the dark ones lighter."""
 _GOLDEN = 0.61803398875

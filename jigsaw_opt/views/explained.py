@@ -16,8 +16,6 @@ from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.text import duration, printable
 from jigsaw_opt.views.lanes import Picture
 
-__all__ = ["TITLES", "bound_text", "calculation", "explained_picture", "told_proof", "told_story", "wait_text"]
-
 _SUM = "weighted_completion"
 _LEADS = {
     "makespan": "No plan ends before {}",

@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.resolve.failures import FailureEffect
 from jigsaw_opt.text import agreeing, counted, named, printable
 from jigsaw_opt.views.page import filled
 
-__all__ = ["OBJECTIVES", "FailureDescription", "failures_html", "positions", "rank", "severity", "worst_first"]
-
 OBJECTIVES = {
     "makespan": ("µs", "when the last job ends"),
     "weighted_completion": ("weight × µs", "the ends of all jobs, each times the weight of its job, added up"),

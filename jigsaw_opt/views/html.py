@@ -18,8 +18,6 @@ from jigsaw_opt.views.lanes import MemoryLane, Picture, period_picture
 from jigsaw_opt.views.page import filled, template
 from jigsaw_opt.views.text import phase_text
 
-__all__ = ["NotebookPicture", "picture", "timeline_data", "timeline_html"]
-
 _MOST_EXPLAINED = 20
 """Periods of so many phases are explained; of more, that would take longer than to draw them."""
 

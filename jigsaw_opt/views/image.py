@@ -16,8 +16,6 @@ from jigsaw_opt.views.lanes import Lane, MemoryLane, Picture
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ImageForm", "draw_lanes", "drawn_image", "gap_profile_png", "label", "timeline_image"]
-
 ImageForm: TypeAlias = Literal["png", "svg"]
 _LEGEND_JOBS = 24
 _LETTERS = 160

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.bounds.relaxation import Bound
     from jigsaw_opt.solvers.explanation import JobExplanation
 
-__all__ = ["ClusterLanes", "Interval", "Lane", "MemoryLane", "Picture", "period_picture", "picture"]
-
 _MOST_LANES = 1_000_000
 _Job = JobPlan | TaskGraphJobPlan | MeasuredJob
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["MEASURES", "MeasureName"]
-
 
 class MeasureName(NamedTuple):
     """A measure as people read it; its unit is ``h``, ``ms``, ``share`` or nothing."""

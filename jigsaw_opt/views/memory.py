@@ -14,8 +14,6 @@ from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 
-__all__ = ["MemoryStep", "MemoryUse", "memory_use"]
-
 
 class MemoryStep(NamedTuple):
     """So many bytes are taken between two times in microseconds, by the jobs of these names."""

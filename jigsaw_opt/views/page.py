@@ -9,8 +9,6 @@ from importlib.resources import files
 
 from jigsaw_opt.text import printable
 
-__all__ = ["filled", "template"]
-
 _PLACE = re.compile(r"\{\{(title|data)\}\}")
 _PART = re.compile(r"\{\{([\w./]+\.(?:css|js|txt))\}\}")
 

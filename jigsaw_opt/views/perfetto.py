@@ -12,8 +12,6 @@ from jigsaw_opt.problem.measured.replay import MeasuredPhase
 from jigsaw_opt.problem.plan import Phase
 from jigsaw_opt.views.lanes import Interval, Lane, Picture
 
-__all__ = ["perfetto_trace"]
-
 _Edges = list[tuple[int, int, int]]
 
 

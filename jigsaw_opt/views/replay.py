@@ -13,8 +13,6 @@ from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.text import duration
 from jigsaw_opt.views.lanes import ClusterLanes, Interval, Lane, Picture, picture
 
-__all__ = ["replay_picture"]
-
 
 def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:
     """Return lanes of a plan, as often as it was carried out, each with one below it for what was measured.

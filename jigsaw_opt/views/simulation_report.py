@@ -16,8 +16,6 @@ from jigsaw_opt.views.colour import job_colour
 from jigsaw_opt.views.measures import MEASURES
 from jigsaw_opt.views.page import filled
 
-__all__ = ["findings", "job_times", "simulation_html", "waits"]
-
 
 class JobTimes(NamedTuple):
     """The time of a job, in microseconds, from its submission to its end or that of the simulation, by what it did.

@@ -14,8 +14,6 @@ from jigsaw_opt.text import counted, named, printable
 from jigsaw_opt.views.measures import MEASURES
 from jigsaw_opt.views.page import filled
 
-__all__ = ["Standing", "advice_html", "compared", "described", "sweep_html", "verdicts"]
-
 Row: TypeAlias = Mapping[str, Any]
 _FIRST = ("mean_completion_h", "p95_completion_h", "mean_waiting_h", "makespan_h", "cluster_efficiency")
 """Measures that stand first in the list; the first of them that there is ranks the policies."""

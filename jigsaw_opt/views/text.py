@@ -8,8 +8,6 @@ from jigsaw_opt.problem.plan import Phase
 from jigsaw_opt.text import counted, duration, printable
 from jigsaw_opt.views.lanes import Lane, Picture
 
-__all__ = ["phase_text", "timeline_text"]
-
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
 """What stands for a job in a row of text, by its number; from the 63rd on they come again."""
 _HOLE = "·"

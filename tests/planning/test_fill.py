@@ -17,8 +17,9 @@ from jigsaw_opt.planning.fill.alone import alone
 from jigsaw_opt.planning.fill.loads import Loads, restricted
 from jigsaw_opt.planning.fill.neighbourhoods import PackingSearch
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.depth import StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job, StaircaseDepth
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.task_graph import Barrier, Edge, MemoryInterval, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.options import Options

@@ -16,8 +16,9 @@ from jigsaw_opt.planning.fill.neighbourhoods import PackingSearch
 from jigsaw_opt.planning.fill.stretching import KeptPlan
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.problem.depth import FreeDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.task_graph import Barrier, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob

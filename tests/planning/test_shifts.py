@@ -22,8 +22,9 @@ from jigsaw_opt.planning.shifts.ratios import _RatioSearch, best_ratios, with_ra
 from jigsaw_opt.planning.shifts.rotations import RotationProblem, best_rotations
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Server
 from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.problem.depth import StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job, StaircaseDepth
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve

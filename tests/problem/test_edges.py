@@ -38,7 +38,8 @@ from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.task_graph import Precedence, compile_task_graph
 from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, lateness_us, objective_of
-from jigsaw_opt.problem.depth import chosen_depth, depth_class, staircase
+from jigsaw_opt.problem.costs import staircase
+from jigsaw_opt.problem.depth import chosen_depth, depth_class
 from jigsaw_opt.problem.measured.layers import MeasuredLayer
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.power import PowerCap

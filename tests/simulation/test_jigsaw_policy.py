@@ -10,7 +10,7 @@ import pytest
 
 from jigsaw_opt.formulations.interleave import SLOWDOWN, group_round
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
-from jigsaw_opt.problem.job import FreeDepth, FullDepth, StaircaseDepth
+from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance import rate_of

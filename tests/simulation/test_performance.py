@@ -14,7 +14,7 @@ from jigsaw_opt.documents.readers.profiles.pollux import Application, Epoch, Pol
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import load, names
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
-from jigsaw_opt.problem.job import FullDepth
+from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance import UNITS, Speed, rate_of

@@ -16,7 +16,7 @@ from jigsaw_opt.documents.readers.traces.workload_csv import decode_workload
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances import load, profile
 from jigsaw_opt.problem import Instance
-from jigsaw_opt.problem.job import FullDepth
+from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.engine.setting import Setting

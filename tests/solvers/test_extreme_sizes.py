@@ -12,7 +12,7 @@ from jigsaw_opt.errors import OutOfTimeError, TooLargeError
 from jigsaw_opt.problem import Cluster, Instance, Job, clock
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.compiled.operations import compile_instance
-from jigsaw_opt.problem.job import FreeDepth
+from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.solvers.activities.flat import flatten, network_of
 from jigsaw_opt.solvers.activities.placing import placements

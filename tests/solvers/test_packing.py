@@ -22,8 +22,9 @@ from jigsaw_opt.formulations.packing import (
 )
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import FreeDepth, FullDepth, Job, StaircaseDepth
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType, ValueStep
 from jigsaw_opt.solvers.allocation.packing import Memory, PackedQueue, Timetables, fill, pack, rate_bound

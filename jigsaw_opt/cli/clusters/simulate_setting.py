@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.workload import TraceJob
     from jigsaw_opt.simulation.engine.setting import Setting
 
-__all__ = [
-    "add_cluster",
-    "add_columns",
-    "add_speeds",
-    "add_too_wide",
-    "configure_setting",
-    "inputs_of",
-    "parts_of",
-    "seeds_of",
-    "tell_reading",
-]
-
 
 def configure_setting(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of everything but workload, policy and seed."""

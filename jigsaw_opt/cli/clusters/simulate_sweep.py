@@ -17,8 +17,6 @@ from jigsaw_opt.errors import not_together
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.task import SweepTask
 
-__all__ = ["configure_sweep", "run_simulations"]
-
 _PAGE = "report.html"
 _SHOWN = ("mean_completion_h", "p99_completion_h", "makespan_h", "cluster_efficiency", "worst_fairness", "restarts")
 

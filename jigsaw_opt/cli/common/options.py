@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem import Instance, Plan
     from jigsaw_opt.solvers.options import Options
 
-__all__ = ["add_depth", "add_effort_of_all", "effort", "warn_of_levels", "warn_of_policies", "warn_of_spb"]
-
 _RULES = "full, staircase, rotation or free"
 """The names in `problem.depth.CHOICES`, which takes too long to load for the help of every command."""
 _MAY_FALL = "workers stop backward passes early, so accuracy may fall; see docs/training-loop.md"

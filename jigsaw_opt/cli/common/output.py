@@ -12,20 +12,6 @@ from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageErro
 from jigsaw_opt.system.interrupts import INTERRUPTED, keeps
 from jigsaw_opt.text import counted, json_text, printable
 
-__all__ = [
-    "answer",
-    "emit",
-    "ended",
-    "flush",
-    "goes_on_from",
-    "note",
-    "print_error",
-    "print_json",
-    "print_problems",
-    "print_table",
-    "require_output",
-]
-
 _SHOWN_PROBLEMS = 50
 
 

@@ -15,8 +15,6 @@ from jigsaw_opt import __version__
 from jigsaw_opt.errors import malformed, not_together
 from jigsaw_opt.text import nearest, printable, suggestion
 
-__all__ = ["Parser", "add_threads", "file_or_stdout", "option_of", "parser_of", "require_none", "whole_numbers"]
-
 _MEASURED = re.compile(r"[0-9.]+ ?[A-Za-z]+")
 
 

@@ -15,8 +15,6 @@ from jigsaw_opt.text import printable
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.result import Event, Report
 
-__all__ = ["add_progress", "logged_progress", "progress"]
-
 
 def add_progress(parser: argparse.ArgumentParser) -> None:
     """Add the options ``-q`` and ``-v``."""

@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.views.lanes import Picture
 
-__all__ = [
-    "checked_plan",
-    "layer_graph",
-    "model_parts_of",
-    "of_another",
-    "partition_of_pipeline",
-    "picture_of",
-    "replay_of",
-]
-
 
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
     """Return an instance, and a plan for it that passes the check."""

@@ -14,8 +14,6 @@ from typing import TextIO
 
 from jigsaw_opt.cli.common.output import note
 
-__all__ = ["prepare", "shown_logs"]
-
 _ESCAPE = "jigsaw.escape"
 
 

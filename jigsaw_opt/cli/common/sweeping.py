@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.sweeps.folder import SweepKind
     from jigsaw_opt.sweeps.task import SweepEngine, SweepTask
 
-__all__ = ["Rows", "configure_engine", "engine_of", "reporter", "run_sweep"]
-
 Rows: TypeAlias = "Sequence[Mapping[str, Any]]"
 
 

@@ -17,8 +17,6 @@ from jigsaw_opt.text import counted, named
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.bench.against import Against, Change
 
-__all__ = ["Gate", "configure_gate"]
-
 
 def configure_gate(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""

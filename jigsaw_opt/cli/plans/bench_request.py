@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.sweeps.bench.trials import Entry
     from jigsaw_opt.sweeps.task import SweepTask
 
-__all__ = ["tasks_of"]
-
 T = TypeVar("T")
 
 

@@ -22,16 +22,6 @@ from jigsaw_opt.solvers.explanation.stretches import JobStretches, PhaseTime, St
 from jigsaw_opt.text import called, counted, printable
 from jigsaw_opt.views.explained import TITLES, bound_text, calculation, wait_text
 
-__all__ = [
-    "as_json",
-    "phases_as_json",
-    "print_job",
-    "print_overview",
-    "print_phases_of_job",
-    "print_phases_overview",
-    "print_times",
-]
-
 _LINES = 40
 _MOST_WAITS = 10
 _WAITS = {"release": "not yet released", "before": "waits for its first phase", "seam": "waits between phases"}

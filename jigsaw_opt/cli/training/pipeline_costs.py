@@ -11,8 +11,6 @@ from jigsaw_opt.errors import UsageError
 if TYPE_CHECKING:
     from jigsaw_opt.planning.pipeline.stages import PipelineCosts
 
-__all__ = ["LISTS", "configure_costs", "costs_of_options"]
-
 LISTS = {
     "forward_us": "forward pass, as in 10,12,11,10",
     "backward_us": "backward pass; without its part for weights where --weight-us is given",

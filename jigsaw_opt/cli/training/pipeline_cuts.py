@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.joint import JointPlan, PipelineChoices
     from jigsaw_opt.problem.measured.layers import LayerGraph
 
-__all__ = ["CHOICES", "UNKNOWN_INPUT", "configure_cuts", "memory_of", "numbers_of", "run_cuts"]
-
 CHOICES = ("bandwidth", "latency_us", "virtual", "placement", "recompute", "batch", "profile_batch", "cuts", "baseline")
 """What is said only of a profile that is cut."""
 

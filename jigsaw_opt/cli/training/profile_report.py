@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.profiling.links import AllReduceSample, LinkFit, LinkProfile
     from jigsaw_opt.problem.model import Model
 
-__all__ = ["print_report"]
-
 
 def print_report(
     device: str, profile: ModelProfile | None, model: Model | None, links: LinkProfile | None, as_json: bool

@@ -10,8 +10,6 @@ from jigsaw_opt.cli.common.output import print_json, print_table
 from jigsaw_opt.problem.measured.replay import MeasuredGpu, MeasuredPhase, Replay, ReplaySummary
 from jigsaw_opt.text import named
 
-__all__ = ["print_replay"]
-
 _PERIOD = ("period predicted us", "measured us", "error", "block error")
 
 

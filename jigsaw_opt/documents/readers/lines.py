@@ -12,8 +12,6 @@ from jigsaw_opt.documents.file_bytes import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
 from jigsaw_opt.errors import Code, InvalidInputError, Problem
 from jigsaw_opt.problem.rules.report import Report
 
-__all__ = ["Lines", "whole"]
-
 _LARGEST = 2**53 - 1
 _MOST_LINES = 1_000_000
 _LONGEST_LINE = 100_000

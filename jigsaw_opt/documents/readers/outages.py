@@ -10,8 +10,6 @@ from jigsaw_opt.documents.readers.table import JobTable, Row
 from jigsaw_opt.errors import Code
 from jigsaw_opt.text import nearest
 
-__all__ = ["OutageLine", "read_outages"]
-
 _TIMES: Mapping[str, int] = {"time_us": 1, "time_ms": 1000, "time_s": 1_000_000, "time_h": 3_600_000_000}
 _REQUIRED = ("kind", "name", "state")
 _STATES = ("down", "up")

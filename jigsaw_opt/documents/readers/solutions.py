@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from jigsaw_opt.documents.readers.lines import Lines
 
-__all__ = ["EngineSolution", "read_solution"]
-
 _Line = tuple[int, str]
 _MOST_LINES = 50_000_000
 """HiGHS lists columns and rows, of which a program that may be written has more than a trace has jobs."""

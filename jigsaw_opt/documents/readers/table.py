@@ -19,8 +19,6 @@ from jigsaw_opt.errors import Code
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.text import printable
 
-__all__ = ["Accept", "JobTable", "Row", "anything", "from_first", "headed"]
-
 Accept = Callable[[TraceJob], Sequence[str]]
 """What is wrong with a job that is well written: larger than the cluster, say, or of an unknown model."""
 _Numbered = tuple[int, list[str]]

@@ -8,18 +8,6 @@ from typing import Any, NamedTuple
 
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 
-__all__ = [
-    "MOST_SPARED",
-    "NEVER_STARTED",
-    "NO_GPU",
-    "REPEATED",
-    "STILL_RUNNING",
-    "Tally",
-    "Unfinished",
-    "is_hopeless",
-    "wrong_record",
-]
-
 NO_GPU = "without a GPU"
 NEVER_STARTED = "never started"
 STILL_RUNNING = "not ended"

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import NamedTuple
 
-__all__ = ["PointInTime", "Zone", "duration_us", "is_missing", "moment_us", "slurm_time_s"]
-
 _MISSING = frozenset({"", "unknown", "none", "n/a", "na", "nan", "nat", "null"})
 _DURATION = re.compile(
     r"(?:(?P<days>[0-9]{1,6})(?:-| days?,? ))?(?P<hours>[0-9]{1,9}):(?P<minutes>[0-5][0-9]):"

@@ -14,8 +14,6 @@ from jigsaw_opt.errors import Code, Problem
 from jigsaw_opt.problem.rules.report import Place, Report, describe
 from jigsaw_opt.problem.workload import TraceJob
 
-__all__ = ["Tree", "accepted_jobs"]
-
 _MOST = 10**6
 _QUANTITY = re.compile(
     r"\+?(?P<number>[0-9]{1,12}(?:\.[0-9]{0,12})?)(?:(?P<unit>[num]|[kM]|Ki)|[eE](?P<ten>\+?[0-9]{1,2}))?"

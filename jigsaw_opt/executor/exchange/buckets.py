@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from jigsaw_opt.executor.models.leveled_model import LeveledModel
 
-__all__ = ["GradientBuckets", "Ready", "alike"]
-
 _AnyTensor = TypeVar("_AnyTensor", bound=Tensor)
 
 Ready = Callable[[int], None]

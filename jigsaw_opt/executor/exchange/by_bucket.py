@@ -18,8 +18,6 @@ from torch import Tensor
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.costs import contributors
 
-__all__ = ["Averaging", "GradientExchange", "require_full_depth"]
-
 
 class Averaging(Enum):
     """The divisor of the sum of the contributors' gradients (SPB's ``reduce_op``)."""

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["TransferStream", "transfer_stream"]
-
 
 class TransferStream:
     """The stream of a device in which transfers run; on a CPU a bucket that is announced is there."""

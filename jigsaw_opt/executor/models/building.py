@@ -28,8 +28,6 @@ from jigsaw_opt.executor.user_code.importing import blame_own_code, own_function
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.report import Place, Report, quoted
 
-__all__ = ["Replica", "SegmentedModel", "build", "build_network", "even_segments", "own_network", "replica", "run_name"]
-
 
 class SegmentedModel(LeveledModel):
     """Segments in a row with a loss.

@@ -16,8 +16,6 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
 
-__all__ = ["LeveledModel", "frozen", "saved_by_segment", "saved_bytes"]
-
 
 class LeveledModel(nn.Module, ABC):
     """A model that a worker trains, with a backward pass to any level.

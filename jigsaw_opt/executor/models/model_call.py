@@ -11,8 +11,6 @@ from torch.optim import Optimizer
 
 from jigsaw_opt.errors import UsageError, missing_option
 
-__all__ = ["arguments_of", "inputs_and_targets", "is_wrapped", "loss_of", "needs_closure", "require_scalar"]
-
 
 def inputs_and_targets(batch: Any, is_whole: bool) -> tuple[Any, Any]:
     """Return inputs and targets of a batch as a loader gives it.

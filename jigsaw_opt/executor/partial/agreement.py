@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from jigsaw_opt.errors import RunFailedError, UsageError
 
-__all__ = ["model_facts", "require_batches", "require_equal_parameters", "require_equal_passes", "require_equal_shapes"]
-
 _ENDED = -1
 """Stands for a fact of a process that has no batch left; digests are not negative."""
 _SHOWN = 160

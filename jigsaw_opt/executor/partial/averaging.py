@@ -21,8 +21,6 @@ from jigsaw_opt.executor.partial.communication_hook import CommunicationHook, Gr
 from jigsaw_opt.executor.partial.transfers import send
 from jigsaw_opt.problem.costs import contributors
 
-__all__ = ["GradientAverage", "ParameterRun", "Turn", "broadcast", "runs_of", "without"]
-
 Turn = Callable[[int, bool, bool], AbstractContextManager[None]]
 """Makes the turn of the exchange of a run: from its bucket, and whether it is the bucket's first and last one."""
 

@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["CommunicationHook", "GradientBucket"]
-
 
 class GradientBucket:
     """What a hook is given; it has the methods of `torch.distributed.GradBucket`.

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from jigsaw_opt.executor.partial.parts import ModelParts
 
-__all__ = ["Description", "LevelReach", "describe"]
-
 
 @dataclass(frozen=True, slots=True)
 class LevelReach:

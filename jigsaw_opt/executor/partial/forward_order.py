@@ -24,8 +24,6 @@ from jigsaw_opt.executor.models.leveled_model import frozen
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.randomness import own_draws
 
-__all__ = ["ForwardOrder", "eager", "first_calls", "is_raised", "observe", "undisturbed_outputs"]
-
 Key = TypeVar("Key", bound=Hashable)
 
 TIMED = 3

@@ -11,8 +11,6 @@ from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.plan import JobPlan
 
-__all__ = ["LevelRule", "Levels", "level_rule", "require_picklable"]
-
 Levels = (
     Literal["full", "staircase", "rotation", "permutation", "free"] | FreeDepth | Callable[[int, int], int] | JobPlan
 )

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from jigsaw_opt.errors import unsupported
 
-__all__ = ["ModuleWrapper", "WeakCall", "sharing"]
-
 
 class ModuleWrapper(nn.Module):
     """A wrapper in place of a module: its attributes, parameters and states are the module's."""

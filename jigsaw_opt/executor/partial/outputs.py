@@ -9,8 +9,6 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["mapped", "placed", "tensors"]
-
 
 def tensors(outputs: Any) -> Iterator[Tensor]:
     """Yield the tensors in nested outputs."""

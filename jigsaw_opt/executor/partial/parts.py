@@ -18,9 +18,6 @@ from jigsaw_opt.errors import Problem, UsageError, out_of_range, unsupported
 from jigsaw_opt.executor.partial.forward_order import ForwardOrder, eager, undisturbed_outputs
 from jigsaw_opt.executor.partial.outputs import mapped, placed
 
-__all__ = ["GradientNeeds", "ModelParts", "are_cuts", "require_modules", "split", "split_alike"]
-
-
 NEARLY = 1.25
 """How much longer the longest part may get by cuts between repeated blocks alone."""
 

@@ -12,8 +12,6 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.partial.averaging import GradientAverage
 
-__all__ = ["BackwardPass", "ForwardPass", "UpdateWatch", "of_unseen_outputs"]
-
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:

@@ -12,9 +12,6 @@ from torch.nn.parameter import UninitializedParameter
 
 from jigsaw_opt.errors import UsageError, unsupported
 
-__all__ = ["place_in", "require_outermost", "require_trainable"]
-
-
 _SHARDED = {"FSDPModule", "FullyShardedDataParallel"}
 """Classes of sharded modules, by name: who uses them has imported them, and nobody else needs to."""
 

@@ -17,8 +17,6 @@ import torch.distributed as dist
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.exchange.transfer_stream import TransferStream
 
-__all__ = ["next_number", "own_group", "send"]
-
 T = TypeVar("T")
 _Task = tuple[Future[Any], Callable[[], Any]]
 

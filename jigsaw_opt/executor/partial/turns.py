@@ -7,8 +7,6 @@ from typing import Protocol
 
 import torch
 
-__all__ = ["Turns", "set_turns", "turns_of"]
-
 
 class Turns(Protocol):
     """The turns in which a worker's blocks and exchanges may begin."""

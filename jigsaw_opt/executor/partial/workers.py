@@ -29,8 +29,6 @@ from jigsaw_opt.executor.partial.transfers import next_number, own_group, send
 from jigsaw_opt.executor.partial.turns import Turns
 from jigsaw_opt.problem.costs import contributors
 
-__all__ = ["Workers"]
-
 
 class Workers:
     """All workers of a model, as one of them sees them.

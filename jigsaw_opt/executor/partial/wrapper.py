@@ -33,8 +33,6 @@ from jigsaw_opt.executor.partial.requirements import require_outermost, require_
 from jigsaw_opt.executor.partial.turns import turns_of
 from jigsaw_opt.executor.partial.workers import Workers
 
-__all__ = ["PartialBackprop"]
-
 
 class PartialBackprop(ModuleWrapper):
     """A module that is trained by partial backpropagation, in one process or in all of a process group.

@@ -15,8 +15,6 @@ from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.planning.partition.result import Stage
 from jigsaw_opt.text import named
 
-__all__ = ["compare_modules", "compare_sent", "require_same_batch"]
-
 
 def compare_modules(name: str, modules: Sequence[nn.Module], parts: Sequence[Stage]) -> list[str]:
     """Compare the stages of a model with those of the partition that the pipeline was made of.

@@ -26,8 +26,6 @@ from jigsaw_opt.executor.replay.records import Action, Part, RankReport, StepRec
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule, planned_times
 
-__all__ = ["FlowProcess", "run_flow"]
-
 
 @dataclass(frozen=True, slots=True)
 class _InFlight:

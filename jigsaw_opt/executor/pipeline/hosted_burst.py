@@ -18,8 +18,6 @@ from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.burst.schedule import BurstSchedule
 
-__all__ = ["HostedBurst", "rows_of"]
-
 
 def rows_of(rank: int, processes: int, samples: int) -> range:
     """Return the samples of a layer that a process has; maybe none."""

@@ -16,8 +16,6 @@ from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedules
 
-__all__ = ["HostedPipeline"]
-
 
 class HostedPipeline(HostedStages):
     """Stages that PyTorch's runtime runs; fields as of the class that it extends."""

@@ -14,8 +14,6 @@ from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.records import StepRecord
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 
-__all__ = ["Groups", "HostedStages"]
-
 Groups = Mapping[int, dist.ProcessGroup]
 """Groups in which stages exchange, by their number of processes."""
 

@@ -23,8 +23,6 @@ from jigsaw_opt.executor.user_code.importing import blame_own_code, own_function
 from jigsaw_opt.executor.worker import OPTIMISERS
 from jigsaw_opt.problem.rules.report import Place
 
-__all__ = ["OwnStages", "own_stages", "stage_modules"]
-
 
 class ChainPart(nn.Module):
     """Modules that run one after the other, under the names that they have in the whole model."""

@@ -15,8 +15,6 @@ from torch.utils.checkpoint import get_device_states, set_device_states
 
 from jigsaw_opt.errors import RunFailedError
 
-__all__ = ["recomputed"]
-
 
 class _Saved:
     """A tensor that autograd saves; it is there from the second forward pass on."""

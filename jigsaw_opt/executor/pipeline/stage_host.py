@@ -22,8 +22,6 @@ from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.user_code.importing import told
 from jigsaw_opt.problem.rules.report import Place
 
-__all__ = ["StageHost", "blamed"]
-
 
 class StageHost:
     """The stages of one process, which has the rank of their slot in the plan.

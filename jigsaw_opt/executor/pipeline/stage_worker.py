@@ -17,8 +17,6 @@ from jigsaw_opt.executor.randomness import begin_draws, draw_number, own_draws
 from jigsaw_opt.executor.user_code.likeness import ANYTHING
 from jigsaw_opt.executor.worker import copied, parameters_sha256
 
-__all__ = ["StageWorker"]
-
 
 class StageWorker:
     """The part of a pipeline that one process trains.

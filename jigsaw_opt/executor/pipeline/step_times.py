@@ -13,8 +13,6 @@ from jigsaw_opt.problem.measured.times import MeasuredOperation, MeasuredStep
 from jigsaw_opt.problem.plan import TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
-__all__ = ["StepTimes"]
-
 _DIGITS = 4
 _WAITED_US = 50
 """A wait that is shorter says only that what was waited for had come before."""

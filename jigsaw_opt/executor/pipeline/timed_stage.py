@@ -27,8 +27,6 @@ try:
 except ImportError as error:
     raise MissingEngineError(f"the pipeline runtime of PyTorch {KNOWN_TORCH}", f"torch=={KNOWN_TORCH}.*") from error
 
-__all__ = ["ActionLog", "TimedStage", "pipeline_runtime"]
-
 _USED = ("_load_csv", "step")
 
 

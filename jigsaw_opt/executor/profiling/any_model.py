@@ -25,8 +25,6 @@ from jigsaw_opt.executor.profiling.rounds import LONGEST, flushed_denormals, mea
 from jigsaw_opt.executor.profiling.trainee import Trainee
 from jigsaw_opt.executor.user_code.batch_source import generators_kept, is_function, one_pass
 
-__all__ = ["measure_any", "profile", "told_wide"]
-
 _BATCHES = 8
 """How many batches of a loader are used, in turn."""
 _RATE = 1e-6

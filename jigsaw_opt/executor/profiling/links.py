@@ -15,8 +15,6 @@ import torch.distributed as dist
 from jigsaw_opt.executor.devices import Spread, fit_two, spread, wall_us
 from jigsaw_opt.executor.processes import run_group
 
-__all__ = ["AllReduceSample", "LinkFit", "LinkProfile", "fit", "link_profile"]
-
 _WARM_UP = 5
 _MOST = 2**53 - 1
 

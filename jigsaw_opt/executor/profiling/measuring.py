@@ -18,8 +18,6 @@ from jigsaw_opt.executor.user_code.importing import blame_own_code
 from jigsaw_opt.executor.user_code.subject import OwnSubject, call_own, subject_of
 from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe
 
-__all__ = ["measure_all_reduces", "measure_model"]
-
 _SIZES = tuple(2**k for k in range(12, 25, 2))
 _RATE = 1e-6
 """Steps so small that the loss stays finite, whatever the model; their time is that of any other."""

@@ -18,8 +18,6 @@ from jigsaw_opt.executor.profiling.rounds import LONGEST, flushed_denormals, mea
 from jigsaw_opt.executor.profiling.trainee import Trainee
 from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe
 
-__all__ = ["profile_replica"]
-
 
 def profile_replica(
     replica: Replica,

@@ -12,8 +12,6 @@ from torch.utils._pytree import tree_leaves
 
 from jigsaw_opt.executor.randomness import own_draws
 
-__all__ = ["moved_to", "restored"]
-
 
 @contextmanager
 def moved_to(device: torch.device, held: nn.Module) -> Iterator[None]:

@@ -17,8 +17,6 @@ from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.model import Model, Segment
 
-__all__ = ["LevelProfile", "ModelProfile", "SegmentProfile", "is_wide"]
-
 _WIDE = 0.2
 """Interquartile range over the median above which times differ much."""
 

@@ -24,8 +24,6 @@ from jigsaw_opt.executor.profiling.results import LevelProfile, ModelProfile, Se
 from jigsaw_opt.executor.profiling.segment_times import segment_times
 from jigsaw_opt.executor.profiling.trainee import Trainee, Training
 
-__all__ = ["LONGEST", "flushed_denormals", "measure", "warm"]
-
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:

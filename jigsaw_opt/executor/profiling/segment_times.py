@@ -21,8 +21,6 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.devices import work_us
 from jigsaw_opt.executor.profiling.trainee import Trainee
 
-__all__ = ["segment_times"]
-
 
 def segment_times(trainee: Trainee, turn: int) -> list[float]:
     """Return microseconds by segment, one list after the other.

@@ -20,8 +20,6 @@ from jigsaw_opt.executor.profiling import ModelProfile, profile_replica
 from jigsaw_opt.executor.user_code.importing import blame_own_code
 from jigsaw_opt.executor.worker import TrainingRecipe
 
-__all__ = ["profiles_side_by_side"]
-
 
 def profiles_side_by_side(
     entries: Sequence[Mapping[str, Any]],

@@ -18,8 +18,6 @@ from jigsaw_opt.executor.models.leveled_model import frozen
 from jigsaw_opt.executor.partial.forward_order import first_calls
 from jigsaw_opt.executor.partial.parts import ModelParts
 
-__all__ = ["Trainee", "Training"]
-
 
 @dataclass(frozen=True)
 class Trainee:

@@ -21,8 +21,8 @@ from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import JobDecision, assemble, job_end
+from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.measured.replay import Policy
 from jigsaw_opt.problem.plan import (
     Block,
@@ -37,9 +37,6 @@ from jigsaw_opt.problem.plan import (
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.activities.flat import Arc
 from jigsaw_opt.text import suggestion
-
-__all__ = ["alone_part", "at_full_depth", "baseline_part", "baseline_plan", "foreground_of"]
-
 
 _Timed = TypeVar("_Timed", Block, Transfer, Execution)
 

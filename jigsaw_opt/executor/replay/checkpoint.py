@@ -30,8 +30,6 @@ from jigsaw_opt.executor.user_code.likeness import ANYTHING, UNREADABLE, compare
 from jigsaw_opt.executor.worker import Worker
 from jigsaw_opt.problem.rules.report import Report, describe
 
-__all__ = ["Checkpoint"]
-
 _FILE = re.compile(r"job(\d{1,9})-worker(\d{1,9})-iteration([1-9]\d{0,15})\.pt")
 _KEPT = 2
 _CALLED = {"lr": "learning rate"}

@@ -10,8 +10,6 @@ from time import perf_counter_ns, sleep
 import torch
 import torch.distributed as dist
 
-__all__ = ["ReplayClock"]
-
 _ROUNDS = 32
 _LEAD_US = 3000
 """Time for the agreed moment to reach every process before it comes."""

@@ -29,8 +29,6 @@ from jigsaw_opt.problem.measured.times import MeasuredBlock, MeasuredIteration, 
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan, Transfer
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
-__all__ = ["replay_of", "timeline"]
-
 
 def timeline(
     plan: Plan,

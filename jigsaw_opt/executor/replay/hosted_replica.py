@@ -19,8 +19,6 @@ from jigsaw_opt.executor.replay.records import BlockRecord, TransferRecord
 from jigsaw_opt.executor.user_code.importing import told
 from jigsaw_opt.executor.worker import Worker, block_and_send, parameters_sha256
 
-__all__ = ["HostedReplica"]
-
 
 class HostedReplica:
     """A worker that stays in this process.

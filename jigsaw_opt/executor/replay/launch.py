@@ -31,8 +31,6 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.text import printable
 
-__all__ = ["in_processes", "machine_of", "replay", "replay_flow"]
-
 T = TypeVar("T")
 
 _LOGGER = logging.getLogger(__name__)

@@ -28,8 +28,6 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
-__all__ = ["BlockStep", "PassStep", "ReplayExtent", "ReplayOrder", "RowStep", "TransferKey", "used_gpus"]
-
 _EVERYWHERE = -1
 """A link that every transfer uses, where only one may run at a time."""
 

@@ -18,9 +18,6 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 
-__all__ = ["PhasePart", "Seam", "jobs_in_phases", "phase_parts", "planned_bytes", "restarts", "seams"]
-
-
 _Amount = tuple[int, int, int]
 """Start, end and bytes."""
 

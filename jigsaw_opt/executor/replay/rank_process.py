@@ -34,8 +34,6 @@ from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 
-__all__ = ["TIMEOUT", "device_of_process", "gathered", "hosted_stages", "run_rank", "stage_groups"]
-
 T = TypeVar("T")
 
 _LOGGER = logging.getLogger(__name__)

@@ -14,18 +14,6 @@ from typing import NamedTuple
 from jigsaw_opt.executor.replay.order import TransferKey
 from jigsaw_opt.problem.measured.replay import Replay
 
-__all__ = [
-    "Action",
-    "BlockRecord",
-    "InterruptedRunError",
-    "Part",
-    "RankReport",
-    "StepRecord",
-    "StoppingClock",
-    "TransferRecord",
-]
-
-
 Action = tuple[str, int, int]
 """What PyTorch calls it, and the moments of its begin and its end."""
 

@@ -16,8 +16,6 @@ from jigsaw_opt.problem.measured.replay import Policy
 from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.solvers.options import MOST_THREADS
 
-__all__ = ["ReplayRequest", "ReplaySettings", "StagedRun"]
-
 _MOST = 1e6
 _NUMBERS = (
     ("passes", "the number of times that the plan is carried out", 1, inf),

@@ -28,9 +28,6 @@ from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.rules.report import Place
 
-__all__ = ["AbsentWorkers", "Hosted", "Residents"]
-
-
 Hosted = HostedReplica | HostedStages
 
 _MOST_WARM = 16

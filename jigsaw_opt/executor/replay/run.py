@@ -20,8 +20,6 @@ from jigsaw_opt.executor.replay.presence import Seam
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, StepRecord, TransferRecord
 from jigsaw_opt.executor.torch_settings import TorchSettings
 
-__all__ = ["Run"]
-
 _LOGGER = logging.getLogger(__name__)
 _LOGGED_EVERY_S = 1.0
 _Records = tuple[list[BlockRecord], list[TransferRecord], list[StepRecord]]

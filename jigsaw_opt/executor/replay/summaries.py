@@ -12,8 +12,6 @@ from jigsaw_opt.problem.measured.replay import ReplaySummary
 from jigsaw_opt.problem.measured.times import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredStep, Timeline
 from jigsaw_opt.problem.plan import JobPlan, Plan, Transfer
 
-__all__ = ["compared", "cycle_us", "mean_distance", "repetitions", "summary"]
-
 _DIGITS = 4
 
 

@@ -16,8 +16,6 @@ from jigsaw_opt.errors import UsageError, unsupported
 from jigsaw_opt.executor.randomness import generator_states, set_generators
 from jigsaw_opt.executor.user_code.likeness import ANYTHING
 
-__all__ = ["BatchSource", "generators_kept", "is_function", "one_pass"]
-
 _PARTS = ("sampler", "batch_sampler", "dataset")
 
 

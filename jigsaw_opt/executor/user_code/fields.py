@@ -17,8 +17,6 @@ from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.executor.models.model_call import is_wrapped, needs_closure
 from jigsaw_opt.executor.user_code.likeness import UNREADABLE
 
-__all__ = ["checked_fields", "fields_of", "training_fields", "unknown_keys"]
-
 _SPELLINGS: dict[str, tuple[str, ...]] = {
     "model": ("model",),
     "optimiser": ("optimiser", "optimizer"),

@@ -17,8 +17,6 @@ import jigsaw_opt
 from jigsaw_opt.errors import JigsawError, PluginError, UsageError
 from jigsaw_opt.problem.rules.report import Place, Report
 
-__all__ = ["blame_own_code", "own_function", "own_line", "told"]
-
 _LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
 _OURS = tuple(Path(str(module.__file__)).parent for module in (jigsaw_opt, torch))
 _STANDARD = Path(sysconfig.get_path("stdlib"))

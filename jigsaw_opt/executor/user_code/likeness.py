@@ -10,8 +10,6 @@ from torch import Tensor
 
 from jigsaw_opt.problem.rules.report import Place, Report
 
-__all__ = ["ANYTHING", "UNREADABLE", "compare"]
-
 UNREADABLE = (
     ArithmeticError,
     AssertionError,

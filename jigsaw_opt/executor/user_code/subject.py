@@ -17,8 +17,6 @@ from jigsaw_opt.executor.user_code.fields import fields_of, training_fields, unk
 from jigsaw_opt.executor.user_code.importing import blame_own_code, own_function
 from jigsaw_opt.problem.rules.report import Report
 
-__all__ = ["OwnSubject", "call_own", "subject_of"]
-
 _SPELLINGS = {
     "model": ("model",),
     "batch": ("batch", "loader"),

@@ -28,8 +28,6 @@ from jigsaw_opt.executor.user_code.importing import blame_own_code, own_function
 from jigsaw_opt.executor.user_code.likeness import ANYTHING
 from jigsaw_opt.problem.rules.report import Place
 
-__all__ = ["OwnModel", "OwnRecipe", "OwnReplica", "WorkerPlace", "own_training"]
-
 
 class OwnModel(LeveledModel):
     """Any module and its loss, in the parts between its cuts.

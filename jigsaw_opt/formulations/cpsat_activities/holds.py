@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_activities.variables import Expression
 
-__all__ = ["add_memory"]
-
 _MOST_NUMBER = 2**60
 """The engine's sums stay below 2^63."""
 

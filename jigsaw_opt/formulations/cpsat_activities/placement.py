@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_activities.variables import Expression
 
-__all__ = ["add_order_of_gpus", "add_placement", "add_sizes"]
-
 
 def add_placement(model: cp_model.CpModel, gpus: Gpus, job_vars: TaskGraphVariables) -> None:
     """Place every slot on one GPU of a type that it may use, slots of a job on different GPUs that routes join.

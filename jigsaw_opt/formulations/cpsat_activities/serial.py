@@ -7,8 +7,6 @@ from jigsaw_opt.problem.cluster import Channel, Cluster
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 
-__all__ = ["serial_end", "serial_limit", "serial_us"]
-
 
 def serial_limit(operations: Operations) -> int:
     """Return an objective that some plan reaches if there is any: operations one after the other.

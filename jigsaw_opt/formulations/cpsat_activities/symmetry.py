@@ -12,8 +12,6 @@ from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["add_order_of_parts", "alike_parts", "sorted_starts"]
-
 
 def add_order_of_parts(model: cp_model.CpModel, job_vars: TaskGraphVariables) -> None:
     """Order parts that are alike: each operation of one starts no later than that of the next part.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_activities.variables import Expression
 
-__all__ = ["add_blocks_disjoint", "add_starts", "add_transfers_disjoint", "add_waits", "load_of"]
-
 
 def add_starts(model: cp_model.CpModel, job_vars: TaskGraphVariables, axis: TimeAxis) -> None:
     """Add a start for every operation of every iteration, not before the release.

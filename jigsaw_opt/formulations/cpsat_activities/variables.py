@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     Expression: TypeAlias = cp_model.LinearExpr | int
 
-__all__ = ["Gpus", "ModuloAxis", "SpanAxis", "Start", "TaskGraphVariables", "TimeAxis"]
-
 
 class Gpus:
     """The GPUs of a cluster by number, server by server."""

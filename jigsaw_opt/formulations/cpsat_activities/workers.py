@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_activities.variables import Expression
 
-__all__ = ["WorkerJobs"]
-
 
 class WorkerJobs:
     """The data-parallel jobs of an instance; none of them where all jobs have task graphs.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = ["ModuloClock", "add_blocks_disjoint", "add_transfers_disjoint", "blocks_on", "transfers_over"]
-
 
 class ModuloClock:
     """The period, and the offset of each job: the moment at which its own clock reads 0.

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_model import new_model
-from jigsaw_opt.formulations.cpsat_retiming.timing import Busy, add_disjoint, add_job
+from jigsaw_opt.formulations.cpsat_retiming.timing import add_disjoint, add_job
 from jigsaw_opt.formulations.cpsat_retiming.variables import Frame, RetimingTask, TaskVariables, add_depth_rule
+from jigsaw_opt.formulations.disjoint import Busy
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.disjoint import Expression
 
-__all__ = ["Busy", "add_disjoint", "add_job"]
-
 
 def add_job(model: cp_model.CpModel, job_vars: TaskVariables, frame: Frame) -> None:
     """Add all iterations of a job, whose barrier may wrap (specification: readiness, order, barrier, period).

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.disjoint import Expression
 
-__all__ = ["Frame", "RetimingTask", "TaskVariables", "add_depth_rule"]
-
 
 @dataclass(frozen=True, slots=True)
 class RetimingTask:

@@ -17,8 +17,6 @@ from jigsaw_opt.formulations.timetable.order_encoding import OrderEncoding
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["ChannelEncoding", "add_channel", "add_links", "encode_maximum"]
-
 
 def encode_maximum(
     model: cp_model.CpModel, uses: Sequence[tuple[int, cp_model.IntVar]]

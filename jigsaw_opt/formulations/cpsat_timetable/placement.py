@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = ["add_depth_rule", "add_job", "add_memory", "add_placement"]
-
 
 def add_placement(model: cp_model.CpModel, eligibility: GpuEligibility, job_vars: JobVariables) -> None:
     """Give the job as many GPUs as slots, all on servers that routes join (specification: placement)."""

@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.timetable.order_encoding import OrderEncoding
 
-__all__ = [
-    "Presence",
-    "PresentWorker",
-    "add_memory_in_time",
-    "add_presence",
-    "add_present_jobs",
-    "presence_of",
-    "worker_on",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Presence:

@@ -15,8 +15,6 @@ from jigsaw_opt.problem.plan import JobPlan
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Value", "add_hint", "decision_of"]
-
 Value = Callable[["cp_model.IntVar"], int]
 """Value of a variable in a solution."""
 

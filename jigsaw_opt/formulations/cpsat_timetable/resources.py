@@ -13,8 +13,6 @@ from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["add_blocks_disjoint", "add_transfers_disjoint", "blocks_on", "contended_links", "lasting", "transfers_over"]
-
 
 def add_blocks_disjoint(model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
     """Require that blocks on a GPU do not overlap, and that all that run keep to the power caps.

@@ -12,8 +12,6 @@ from jigsaw_opt.formulations.timetable.loads import Load, gpu_load, link_load, l
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["add_gpu_loads", "add_link_loads", "add_loads_of_period", "add_server_loads"]
-
 
 def add_gpu_loads(
     model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: cp_model.IntVar

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = ["add_order", "ordered_twin"]
-
 
 def add_order(model: cp_model.CpModel, network: RoutedNetwork, jobs: Sequence[JobVariables]) -> None:
     """Order identical jobs, identical servers, and the GPUs of a server."""

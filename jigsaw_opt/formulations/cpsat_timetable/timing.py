@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness"]
-
 
 def add_iterations(model: cp_model.CpModel, job_vars: JobVariables) -> None:
     """Let blocks start after the end of the iteration before (specification: barrier).

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     Expression = cp_model.LinearExpr | int
 
-__all__ = ["ExchangeVariables", "JobVariables", "add_any"]
-
 ExchangeVariables = variables.ExchangeVariables["cp_model.IntVar", "Expression"]
 JobVariables = variables.JobVariables["cp_model.IntVar", "Expression"]
 

@@ -15,8 +15,6 @@ from jigsaw_opt.formulations.timetable.order_encoding import OrderEncoding
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["ChannelEncoding", "add_channel", "add_links"]
-
 ChannelEncoding: TypeAlias = order_encoding.ChannelEncoding["pulp.LpVariable"]
 
 

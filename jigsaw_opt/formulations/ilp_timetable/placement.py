@@ -15,8 +15,6 @@ from jigsaw_opt.problem.compiled.critical import candidate_levels
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["DIGIT", "add_depth_rule", "add_exact_sum", "add_memory", "add_placement"]
-
 DIGIT = 10**5
 """Base in which sums of bytes are stated: small enough for an engine's tolerance to be far below one unit."""
 

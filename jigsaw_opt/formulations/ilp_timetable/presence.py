@@ -15,8 +15,6 @@ from jigsaw_opt.formulations.timetable.variables import tight_gpus
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["Following", "add_present_jobs"]
-
 Following = dict[tuple[int, int], "pulp.LpVariable"]
 """By two jobs: 1 if the first one has ended when the second one begins; only pairs whose memory may ask for it."""
 

@@ -18,8 +18,6 @@ from jigsaw_opt.problem.costs import contributors
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["Value", "decisions_of"]
-
 Value = Callable[["pulp.LpVariable"], float]
 """Value of a variable in a solution."""
 _Free = dict[tuple[str, int], int]

@@ -16,8 +16,6 @@ from jigsaw_opt.problem.compiled.critical import candidate_levels, tails_us
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["add_blocks_disjoint", "add_gpu_loads", "add_link_loads", "add_transfers_disjoint"]
-
 
 class _Operation(NamedTuple):
     """An operation that may occupy a resource; operations of one job on one resource follow each other in time.

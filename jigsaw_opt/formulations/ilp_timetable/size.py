@@ -8,8 +8,6 @@ from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled.operations import Operations
 
-__all__ = ["fewest_coefficients"]
-
 
 def fewest_coefficients(operations: Operations) -> int:
     """Return how many coefficients the program that `build` makes has at least, so that a huge one is not begun.

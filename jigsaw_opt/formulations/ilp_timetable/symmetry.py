@@ -9,8 +9,6 @@ from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs, identical_servers
 
-__all__ = ["add_order", "leading_digits"]
-
 _LARGEST_CODE = 2**12
 """A list of workers by job is read as one number up to this, from as many of the first jobs as fit into it."""
 

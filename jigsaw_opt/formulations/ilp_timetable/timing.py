@@ -16,8 +16,6 @@ from jigsaw_opt.problem.compiled.critical import fewest_contributors, shortest_t
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness"]
-
 
 def add_iterations(model: AlgebraicModel, job_vars: JobVariables) -> None:
     """Let blocks start after the end of the iteration before (specification: barrier).

@@ -14,9 +14,6 @@ from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["ExchangeVariables", "JobVariables", "add_any", "add_both", "objective_step", "time_step"]
-
-
 ExchangeVariables = variables.ExchangeVariables["pulp.LpVariable", Expression]
 JobVariables = variables.JobVariables["pulp.LpVariable", Expression]
 

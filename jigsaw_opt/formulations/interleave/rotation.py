@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     Times: TypeAlias = NDArray[np.int64]
 
-__all__ = ["MOST_JOBS", "SLOWDOWN", "Group", "Rotation", "StagedJob", "Timing", "rotation_periods"]
-
-
 MOST_JOBS = 4
 """Jobs of a group at most."""
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Round", "group_round", "normalised_throughput", "throughputs"]
-
 
 class Round(NamedTuple):
     """One round of a group on the same GPUs.

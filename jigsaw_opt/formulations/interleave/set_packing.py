@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["GroupPacking", "build"]
-
 _CHUNK = 20_000
 """Columns whose values are found at once; the arrays of more would not stay in the cache, and of all not in memory."""
 

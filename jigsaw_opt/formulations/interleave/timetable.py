@@ -21,8 +21,6 @@ from typing import NamedTuple
 
 from jigsaw_opt.formulations.interleave.rotation import Group, StagedJob
 
-__all__ = ["GroupTimetable", "saved_alone_us", "timetable"]
-
 _BACKWARD = Fraction(2, 3)
 """Share of the GPU stage that is the backward pass; traces do not split it."""
 _EXCHANGED = Fraction(3, 4)

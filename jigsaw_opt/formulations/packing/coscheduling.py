@@ -17,24 +17,11 @@ from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.critical import least_work_us, shortest_transfers, tails_us
 from jigsaw_opt.problem.compiled.operations import OperationGraph, compile_instance
 from jigsaw_opt.problem.costs import ceil_div, deepest_level, most_bytes
+from jigsaw_opt.problem.depth import Depth, FullDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Depth, FullDepth, Job
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.packing import PackingProblem, ServerType
-
-__all__ = [
-    "Coschedule",
-    "CoscheduleSite",
-    "JobKind",
-    "Needs",
-    "busy_shares",
-    "coschedule_instance",
-    "coschedules",
-    "kinds",
-    "needs",
-    "references_us",
-    "site",
-]
 
 _LONG = 64
 """Iterations over which the mean work of an iteration under a free depth rule is counted."""

@@ -20,8 +20,6 @@ from typing import NamedTuple
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs
 
-__all__ = ["Column", "CoscheduledClasses", "Master", "Rates", "ServerPattern", "column"]
-
 Rates = Sequence[Sequence[float]]
 """Rate of each job of a coschedule, by the number of the coschedule."""
 

@@ -19,8 +19,6 @@ from typing import NamedTuple
 from jigsaw_opt.formulations.packing.coscheduling import Coschedule, JobKind
 from jigsaw_opt.formulations.packing.master import CoscheduledClasses, Rates, ServerPattern
 
-__all__ = ["Priced", "Prices", "Pricing", "Valued"]
-
 _NEVER = float("-inf")
 
 

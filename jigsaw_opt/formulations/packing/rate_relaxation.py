@@ -28,8 +28,6 @@ from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.packing import PackingProblem
 
-__all__ = ["cheapest_levels", "rate_relaxation", "with_cheapest_levels"]
-
 
 class _Flow(NamedTuple):
     """Progress of a class on a type of servers, with what a unit of it takes."""

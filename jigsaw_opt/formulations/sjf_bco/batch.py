@@ -10,8 +10,6 @@ from typing import TypeAlias
 from jigsaw_opt.problem.costs import ceil_fraction
 from jigsaw_opt.problem.network.contention import Degraded, degradation
 
-__all__ = ["Batch", "BatchNetwork", "RingJob", "Spread", "estimate", "iteration_us", "overestimate", "sharing", "speed"]
-
 Spread: TypeAlias = tuple[int, ...]
 """Workers of a job on every server, ``y_js`` over ``s``."""
 

@@ -17,9 +17,6 @@ from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["ExchangeChain", "ScheduleChoice", "build", "conflict_free", "step"]
-
-
 Choice: TypeAlias = "tuple[tuple[pulp.LpVariable, ...], ...]"
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from jigsaw_opt.formulations.sjf_bco.batch import Batch, Spread, sharing, speed
 from jigsaw_opt.problem.costs import ceil_div
 
-__all__ = ["BatchProgress", "BatchSchedule", "completion"]
-
 
 @dataclass(frozen=True, slots=True)
 class BatchSchedule:

@@ -7,8 +7,6 @@ from jigsaw_opt.problem.compiled.critical import crossing_span_us, usable_gpus
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu
 
-__all__ = ["GpuEligibility", "block_us"]
-
 
 class GpuEligibility:
     """GPUs in one flat list, and which of them each job may use."""

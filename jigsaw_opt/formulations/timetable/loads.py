@@ -10,8 +10,6 @@ from jigsaw_opt.formulations.timetable.variables import JobVariables
 from jigsaw_opt.problem.cluster import Channel, Link
 from jigsaw_opt.problem.compiled.critical import candidate_levels, least_work_us, tails_us
 
-__all__ = ["Load", "gpu_load", "link_load", "load_rows", "server_load"]
-
 _Total = Callable[[Iterable[Any]], Any]
 """Sum of linear terms."""
 

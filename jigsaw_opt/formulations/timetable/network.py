@@ -12,8 +12,6 @@ from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.rules.keyed import altered
 
-__all__ = ["RoutedNetwork", "identical_jobs", "identical_servers"]
-
 
 class RoutedNetwork:
     """The routes of all jobs, and the links that are bridges."""

@@ -16,8 +16,6 @@ from jigsaw_opt.formulations.timetable.variables import Variable
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.operations import OperationGraph
 
-__all__ = ["ChannelEncoding", "OrderEncoding", "encoded_value", "transfer_expression"]
-
 
 @dataclass(frozen=True, slots=True)
 class OrderEncoding(Generic[Variable]):

@@ -12,8 +12,6 @@ from jigsaw_opt.problem.compiled.critical import candidate_levels
 from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.problem.costs import most_bytes
 
-__all__ = ["ExchangeVariables", "Expression", "JobVariables", "Variable", "tight_gpus"]
-
 Variable = TypeVar("Variable")
 Expression = TypeVar("Expression")
 

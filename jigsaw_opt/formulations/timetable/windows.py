@@ -10,8 +10,6 @@ from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.critical import candidate_levels, least_iteration_us, usable_gpus
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 
-__all__ = ["Window", "interval_count", "readiness_count", "readiness_of", "serial_end", "serial_limit", "windows"]
-
 _INTERVALS_OF_OPERATION = {"finite": 1, "cyclic": 2}
 """Modulo a period that is a variable, every operation is laid down twice (`cpsat_cycle.resources`)."""
 

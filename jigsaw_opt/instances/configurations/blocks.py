@@ -10,8 +10,6 @@ from jigsaw_opt.instances.configurations.describing import Dense, Head, LookupTa
 from jigsaw_opt.instances.configurations.fields import Fields
 from jigsaw_opt.instances.layers import Layer, attention, elementwise, embedding, layer_norm, linear
 
-__all__ = ["USUAL_TOKENS", "frozen_parameters", "units_of"]
-
 USUAL_TOKENS = 512
 
 

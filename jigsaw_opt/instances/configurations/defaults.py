@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["DEFAULTS"]
-
 Defaults = Mapping[str, int | str | None]
 
 _BERT: Defaults = {

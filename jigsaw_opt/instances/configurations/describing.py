@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.instances.layers import Layer, layer_norm
 
-__all__ = ["Dense", "Experts", "Head", "Input", "LookupTable", "ModelType", "Patches", "Sound", "Stack"]
-
 
 @dataclass(frozen=True, slots=True)
 class LookupTable:

@@ -9,9 +9,6 @@ from typing import Any
 from jigsaw_opt.errors import Code
 from jigsaw_opt.problem.rules.report import Report, describe, quoted
 
-__all__ = ["Fields", "refuse_others", "unread"]
-
-
 _MOST = 2**31
 _MOST_LAYERS = 10_000
 

@@ -17,8 +17,6 @@ from jigsaw_opt.instances.configurations.describing import (
 )
 from jigsaw_opt.instances.layers import rms_norm
 
-__all__ = ["MODEL_TYPES"]
-
 _WORDS = LookupTable("vocab_size")
 _OUTPUT: Head = (Dense("vocab_size", bias=False, tied=True),)
 _LABELS: Head = (Dense("labels"),)

@@ -10,9 +10,6 @@ from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstL
 from jigsaw_opt.errors import InfeasibleError
 from jigsaw_opt.planning.burst.plan import BurstPlan, amplification, layer_us, require_limit, within
 
-__all__ = ["budget_plan", "exact_plan", "released_plan"]
-
-
 _Label = tuple[float, float]
 """Time and GPU time up to a layer: of two, the smaller time is better, then the smaller GPU time."""
 _NEVER = (inf, inf)

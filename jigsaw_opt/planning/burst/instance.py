@@ -11,8 +11,6 @@ from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob, TaskGraphTransfer
 
-__all__ = ["burst_instance"]
-
 _TYPE = "gpu"
 _BYTES_PER_SECOND = 10**6
 """Rate of the fabric: a byte takes a microsecond, so a delay is stated as bytes."""

@@ -9,8 +9,6 @@ from math import inf
 from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer, LayerOption
 from jigsaw_opt.errors import out_of_range
 
-__all__ = ["BurstPlan", "amplification", "layer_us", "require_limit", "widest_plan", "within"]
-
 _SHORT_US = 300.0
 """Layers of at most so many microseconds on one GPU are under no limit, as in the released planner."""
 _TOLERANCE = 1e-9

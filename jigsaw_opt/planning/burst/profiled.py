@@ -12,8 +12,6 @@ from jigsaw_opt.documents.readers.profiles.deeppool import ProfiledLayer
 from jigsaw_opt.errors import Problem, UsageError, out_of_range
 from jigsaw_opt.problem.measured.layers import LayerGraph
 
-__all__ = ["BurstSetting", "measured_costs", "profiled_costs"]
-
 _BYTES = 4
 """Bytes of a number in DeepPool's profiles."""
 _LATENCY_US = 40

@@ -10,9 +10,6 @@ from itertools import pairwise
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 
-__all__ = ["BurstSchedule", "burst_schedule", "gpus_per_layer"]
-
-
 _PASS = re.compile(r"F(0|[1-9]\d{0,8})")
 
 

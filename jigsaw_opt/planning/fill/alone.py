@@ -21,8 +21,6 @@ from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status
 
-__all__ = ["Alone", "alone"]
-
 _MORE = 3.0
 """Where its share of the limits gives no plan, the foreground gets this multiple of it once more."""
 

@@ -27,8 +27,6 @@ from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 from jigsaw_opt.solvers.options import Options
 
-__all__ = ["ExactHoles"]
-
 _FOREVER = 1e9
 """Seconds, or deterministic ones, where there is no limit: the engine takes no infinite number."""
 _ROUNDING = 1e-3

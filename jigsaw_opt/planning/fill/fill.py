@@ -33,8 +33,6 @@ from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.stop import interruptible
 from jigsaw_opt.text import suggestion
 
-__all__ = ["FillResult", "fill"]
-
 
 @dataclass(frozen=True, slots=True)
 class FillResult:

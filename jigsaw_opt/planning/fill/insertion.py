@@ -25,13 +25,11 @@ from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, assemble
 from jigsaw_opt.problem.costs import ceil_div, ceil_fraction, most_bytes
+from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.correct import require_correct
-
-__all__ = ["insert"]
 
 _MOST_ITERATIONS = 32
 """Most iterations of the foreground in a period."""

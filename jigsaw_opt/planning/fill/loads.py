@@ -26,8 +26,6 @@ from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
 
-__all__ = ["Loads", "SharedResource", "Vector", "is_monotone", "restricted"]
-
 Vector = tuple[int, ...]
 """Iterations in a period, by background job."""
 

@@ -24,8 +24,6 @@ from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.plan import Plan
 
-__all__ = ["PackingSearch"]
-
 _OPENINGS = 3
 """Moments at which the whole of what is allowed is put in at first."""
 _REMOVALS, _GREEDY = 0.2, 0.5

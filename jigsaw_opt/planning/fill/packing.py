@@ -24,8 +24,6 @@ from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.costs import staircase
 from jigsaw_opt.problem.plan import Block, Execution, Iteration, JobPlan, TaskGraphIteration, TaskGraphJobPlan, Transfer
 
-__all__ = ["BackgroundJob", "FilledPeriod"]
-
 _MOST_PATTERNS = 24
 """Orders of levels among workers that are tried for each iteration."""
 

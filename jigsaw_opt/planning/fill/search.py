@@ -24,8 +24,6 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solving import solving
 
-__all__ = ["Filled", "Limits", "VectorSearch"]
-
 _MOST_VECTORS = 4096
 """Up to this number of vectors, each one that could still be best is tried."""
 _MOST_OPERATIONS = 1000

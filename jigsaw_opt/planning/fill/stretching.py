@@ -13,8 +13,6 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan, retimed
 
-__all__ = ["Gaps", "KeptPlan", "Resource", "gpu_numbers"]
-
 Resource = Gpu | int
 """A GPU, or the index of a link."""
 Gaps = Mapping[int, int]

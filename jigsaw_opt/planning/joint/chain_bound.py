@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
     Table = NDArray[np.int64]
 
-__all__ = ["ChainBound"]
-
-
 _MOST_STATES = 2_000_000
 """Most spans of stages times levels that one pass goes through."""
 _LEVELS, _SPREAD = 24, 3

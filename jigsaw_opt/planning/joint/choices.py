@@ -12,8 +12,6 @@ from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.workload import LARGEST
 
-__all__ = ["FirstStage", "PipelineChoices", "PipelineConfiguration", "Recompute", "StagePlacement", "configurations"]
-
 FirstStage = Literal["whole", "split"]
 """Whether the first stage has its whole backward pass in `W` where backward passes are split, or both parts."""
 StagePlacement = Literal["loop", "v", "any"]

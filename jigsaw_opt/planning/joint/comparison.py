@@ -14,8 +14,6 @@ from jigsaw_opt.planning.pipeline.search import names_of
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 from jigsaw_opt.problem.measured.layers import input_bytes_of
 
-__all__ = ["ScheduleRow", "baseline_us", "partition_of", "rows_of", "step_range_us"]
-
 _NO_TIME = 2**53 - 1
 """Bytes per second where sending takes no time."""
 

@@ -8,8 +8,6 @@ from itertools import accumulate
 from jigsaw_opt.planning.joint.stage_table import StageTable
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
-__all__ = ["NEVER", "cut_bound_us", "work_bound_us"]
-
 NEVER = 2**60
 """More than any time, and small enough to be added to itself."""
 

@@ -19,8 +19,6 @@ from jigsaw_opt.planning.pipeline.search import fitting
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 from jigsaw_opt.solvers.options import Options
 
-__all__ = ["LimitsLeft", "ScheduledCut", "balanced_cut", "schedule_balanced", "search_cuts"]
-
 
 def balanced_cut(table: StageTable) -> Cut | None:
     """Return the cut whose slowest stage takes least time; None where there is none within the memory.

@@ -12,8 +12,6 @@ from jigsaw_opt.planning.pipeline.schedule import held_bytes, makespan_us, peak_
 from jigsaw_opt.planning.pipeline.search import fitting
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
-__all__ = ["with_less_memory"]
-
 _CLOSE = 64
 """The least memory is searched for up to one part of so many."""
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 from jigsaw_opt.planning.pipeline.orders import Kind, Orders, Pass
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
-__all__ = ["RULES", "ListRule", "list_schedule", "rules_of"]
-
 _MORE = (4, 2, 1, 0)
 """Micro-batches in flight beside those that a stage needs so that the slowest device never waits."""
 

@@ -28,8 +28,6 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Status
 
-__all__ = ["JointPlan", "plan_pipeline"]
-
 _BOUNDS_UNTIL = 0.6
 """Share of the limits that is left once bounds are proven for the first time."""
 _CUTS_UNTIL = 0.5

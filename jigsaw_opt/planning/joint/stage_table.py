@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Sums = NDArray[np.int64]
 
-__all__ = ["Cut", "StageTable", "positions_of", "stage_table", "stage_tables"]
-
 
 @dataclass(frozen=True, slots=True)
 class CutPositions:

@@ -27,8 +27,6 @@ from jigsaw_opt.solvers.options import Options
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["VirtualBound"]
-
 _MOST_LITERALS = 2500
 """Most literals of the model with whole layers; with more, divisible layers lose little."""
 _UNITS = 1.0

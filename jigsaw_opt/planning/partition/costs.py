@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Times = NDArray[np.float64]
 
-__all__ = ["Level", "LevelCosts", "Variant"]
-
 Variant = Literal["released", "paper"]
 """``released``: gradients are sent after the compute, ``4 (m - 1) / m`` times their bytes. ``paper``: sent meanwhile,
 ``2 (m - 1)`` times; outputs between stages are always paid for."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Times = NDArray[np.float64]
 
-__all__ = ["LevelStage", "LevelTable", "partition_levels", "time_of_stages"]
-
 _BLOCK = 192
 """Columns that are gone through at once, so that they stay in the processor's cache."""
 _MOST_BYTES, _MOST_STEPS = 2 * 10**9, 10**8

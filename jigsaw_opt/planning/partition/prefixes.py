@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Prefixes", "prefixes_of"]
-
 _MOST_PREFIXES = 4000
 """The dynamic program takes their square."""
 

@@ -17,8 +17,6 @@ from jigsaw_opt.problem.measured.layers import LayerGraph, input_bytes_of
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.rules.structure import structure
 
-__all__ = ["OuterStage", "Partition", "Stage", "decode_partition", "partition", "partition_tree"]
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:

@@ -30,8 +30,6 @@ from jigsaw_opt.problem.task_graph import (
 )
 from jigsaw_opt.solvers.bounds.driver import lower_bound
 
-__all__ = ["AsyncSchedule", "AsyncStage", "asynchronous"]
-
 
 @dataclass(frozen=True, slots=True)
 class AsyncStage:

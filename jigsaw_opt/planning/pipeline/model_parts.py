@@ -21,18 +21,6 @@ from jigsaw_opt.problem.rules.report import Report, quoted
 from jigsaw_opt.problem.task_graph import TaskGraph
 from jigsaw_opt.text import json_text, named
 
-__all__ = [
-    "KNOWN_TORCHTITAN",
-    "MEGATRON_KINDS",
-    "MEGATRON_RECOMPUTES",
-    "ModelParts",
-    "megatron_layout",
-    "model_parts",
-    "torchtitan_configuration",
-    "torchtitan_names",
-]
-
-
 ModelParts = tuple[tuple[str, ...], ...]
 """By stage, names of its modules in the order of the forward pass."""
 

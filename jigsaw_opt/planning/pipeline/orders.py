@@ -14,8 +14,6 @@ from typing import Literal, NamedTuple
 
 from jigsaw_opt.errors import missing_option, out_of_range
 
-__all__ = ["ORDERS", "Orders", "Pass", "PipelineLayout"]
-
 Kind = Literal["F", "B", "W"]
 
 

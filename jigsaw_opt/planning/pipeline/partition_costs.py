@@ -9,8 +9,6 @@ from jigsaw_opt.planning.partition.result import Partition
 from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts
 
-__all__ = ["async_stages", "costs_of", "stages_of"]
-
 
 def costs_of(partition: Partition) -> PipelineCosts:
     """Return costs of a pipeline with a GPU a stage; weights and state are always held, activations until backward."""

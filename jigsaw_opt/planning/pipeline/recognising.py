@@ -14,8 +14,6 @@ from jigsaw_opt.problem.plan import Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 
-__all__ = ["flow_of", "layout_of", "only_pipeline", "orders_of", "pipeline_of", "recomputed_stages"]
-
 _BLOCK = re.compile(r"([FBW])(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})")
 """Kind, micro-batch and stage."""
 

@@ -20,17 +20,6 @@ from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timetables import timetable_of
 from jigsaw_opt.solvers.bounds.driver import lower_bound
 
-__all__ = [
-    "PipelineSchedule",
-    "held_bytes",
-    "makespan_us",
-    "peak_bytes",
-    "plan_of_orders",
-    "require_memory",
-    "schedule_of",
-    "timetable_of_orders",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PipelineSchedule:

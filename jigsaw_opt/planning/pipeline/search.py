@@ -16,8 +16,6 @@ from jigsaw_opt.solvers.listed import offering, solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result
 
-__all__ = ["add_pipeline", "fitting", "names_of", "search_schedule"]
-
 
 def search_schedule(
     pipeline: PipelineProblem,

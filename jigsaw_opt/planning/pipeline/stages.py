@@ -21,8 +21,6 @@ from jigsaw_opt.problem.task_graph import (
     TaskGraphTransfer,
 )
 
-__all__ = ["PipelineCosts", "PipelineProblem", "by_gpu", "pipeline_instance", "pipeline_task_graph"]
-
 _TYPE = "gpu"
 _BYTES_PER_SECOND = 10**6
 """Rate of the fabric: a byte takes a microsecond, so a delay is stated as bytes."""

@@ -18,18 +18,6 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Execution, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
-__all__ = [
-    "KNOWN_TORCH",
-    "CsvFormat",
-    "StageSchedule",
-    "TorchSchedule",
-    "TorchSchedules",
-    "flow_schedule",
-    "planned_times",
-    "torch_schedule",
-    "torch_schedules",
-]
-
 CsvFormat = Literal["compute_only", "compute_comms"]
 KNOWN_TORCH = "2.13"
 """Version of PyTorch whose reader and runtime these files were tried with; both are private to it."""

@@ -16,8 +16,6 @@ from jigsaw_opt.planning.shifts.demand import GridDemand, SharedLink, choose_gri
 from jigsaw_opt.planning.shifts.jobs import RepeatedJob
 from jigsaw_opt.planning.shifts.rotations import RotationProblem, Rotations, best_rotations
 
-__all__ = ["LinkCompatibility", "TimeShifts", "affinity_parts", "time_shifts", "traverse"]
-
 Method = Literal["traversal", "joint"]
 
 

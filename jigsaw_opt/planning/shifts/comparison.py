@@ -20,8 +20,6 @@ from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.stop import interruptible
 
-__all__ = ["Comparison", "ShiftedPlacement", "best_placement", "candidates", "compare", "shared_times"]
-
 _RANDOM_STARTS = 5
 """Simulations with random starts that are averaged; each takes as long as that with the time shifts."""
 _FIRST_PLAN = 0.2

@@ -20,8 +20,6 @@ from jigsaw_opt.problem.costs import ceil_div
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MOST_CELLS", "GridDemand", "SharedLink", "choose_grid", "compatibility", "shared_links"]
-
 MOST_CELLS = 20_000
 """A grid is chosen so that no circle has more cells."""
 

@@ -15,8 +15,6 @@ from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.plan import JobPlan, Plan
 
-__all__ = ["OwnIteration", "RepeatedJob", "WorkerGpus", "draw_placement", "placement_of", "repeated_jobs"]
-
 WorkerGpus = tuple[tuple[Gpu, ...], ...]
 """GPU of each worker, by job."""
 _TRIES = 100

@@ -15,8 +15,6 @@ from jigsaw_opt.planning.shifts.jobs import OwnIteration, RepeatedJob
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.network.contention import FairSharing, LinkSharing
 
-__all__ = ["SharedRun", "simulate_shared"]
-
 _SMALL = 1e-6
 """Microseconds that count as none: what rounding leaves of a transfer."""
 

@@ -24,8 +24,6 @@ from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
 
-__all__ = ["RatioPlan", "RatioResult", "best_ratios", "with_ratios"]
-
 Ratios = tuple[int, ...]
 _MOST_VECTORS = 4_096
 """Vectors of ratios above which it is refused: each needs a bound, and many of them a solve."""

@@ -20,8 +20,6 @@ from jigsaw_opt.problem import clock
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RotationProblem", "Rotations", "best_rotations"]
-
 _EXACT = 1e-9
 """Sums of excess that differ by less are taken for equal: it is rounding of floats."""
 _STARTS = 8

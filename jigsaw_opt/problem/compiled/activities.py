@@ -21,8 +21,6 @@ from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.plan import Execution, TaskGraphIteration, TaskGraphJobPlan
 
-__all__ = ["Activity", "ActivityNetwork", "MemoryHold", "Resident", "TaskGraphDecision", "Wait", "assemble_task_graphs"]
-
 
 @dataclass(frozen=True, slots=True)
 class Activity:

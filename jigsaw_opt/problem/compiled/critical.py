@@ -19,23 +19,6 @@ from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.costs import ceil_div, contributors, deepest_level, lower_hull
 from jigsaw_opt.problem.power import most_watts
 
-__all__ = [
-    "Exchange",
-    "Site",
-    "candidate_levels",
-    "exchange_over",
-    "fewest_contributors",
-    "least_iteration_us",
-    "least_levels",
-    "least_span_us",
-    "least_transfer_us",
-    "least_work_us",
-    "shortest_transfers",
-    "sites",
-    "tails_us",
-    "usable_gpus",
-]
-
 _SLOPE_UNIT = 2**16
 """Fractions of a microsecond are counted in parts of one over this, rounded down."""
 

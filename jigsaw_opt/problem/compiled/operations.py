@@ -29,16 +29,6 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.network.best_channel import BestChannel
 from jigsaw_opt.problem.rules.keyed import altered
 
-__all__ = [
-    "MOST_OPERATIONS",
-    "BlockOperation",
-    "LevelRule",
-    "OperationGraph",
-    "Operations",
-    "TransferOperation",
-    "compile_instance",
-]
-
 MOST_OPERATIONS = 20_000_000
 """Blocks and transfers that a plan is written for."""
 _HUGE_SERVER = 1 << 10

@@ -19,9 +19,6 @@ from jigsaw_opt.problem.costs import ceil_div, transfer_us
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.task_graph import Barrier, TaskGraph, TaskGraphJob
 
-__all__ = ["CompiledTaskGraph", "NumberedHold", "Precedence", "compile_task_graph"]
-
-
 _MOST_PAIRS = 10_000
 """Largest number of pairs of operations that state a barrier; above it, they wait for a milestone instead."""
 

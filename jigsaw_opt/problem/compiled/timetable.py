@@ -16,18 +16,6 @@ from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, TaskGraphJobPlan, Transfer
 
-__all__ = [
-    "Gpu",
-    "JobDecision",
-    "Timetable",
-    "assemble",
-    "decisions_of",
-    "job_end",
-    "lateness_us",
-    "objective_of",
-    "objective_of_ends",
-]
-
 Gpu = tuple[int, int]
 """A GPU as (index of the server, index in the server)."""
 

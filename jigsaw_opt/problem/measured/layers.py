@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-__all__ = ["LayerGraph", "MeasuredLayer", "chain_edges", "input_bytes_of", "parts_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLayer:

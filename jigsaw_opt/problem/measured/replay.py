@@ -12,18 +12,6 @@ from typing import Literal
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.measured.times import Timeline
 
-__all__ = [
-    "Baseline",
-    "JobCycle",
-    "KindError",
-    "MeasuredGpu",
-    "MeasuredPhase",
-    "MeasuredRestart",
-    "Policy",
-    "Replay",
-    "ReplaySummary",
-]
-
 Policy = Literal["fifo", "gang", "alone"]
 
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from jigsaw_opt.problem.plan import Transfer
 
-__all__ = ["MeasuredBlock", "MeasuredIteration", "MeasuredJob", "MeasuredOperation", "MeasuredStep", "Timeline"]
-
 
 @dataclass(frozen=True, slots=True)
 class MeasuredBlock:

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Server, joined_parts
 
-__all__ = ["BestChannel"]
-
 
 class _Grade(NamedTuple):
     """The part of the cluster that is left when everything worse than `value` is taken away.

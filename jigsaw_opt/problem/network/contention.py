@@ -9,8 +9,6 @@ from typing import Protocol, runtime_checkable
 
 from jigsaw_opt.problem.cluster import Channel
 
-__all__ = ["Degraded", "Exclusive", "FairSharing", "LinkSharing", "degradation", "users"]
-
 
 @runtime_checkable
 class LinkSharing(Protocol):

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from jigsaw_opt.problem.rules.keyed import altered, trusted
 from jigsaw_opt.problem.rules.part import CheckedPart
 
-__all__ = ["FREE", "RoutePolicy"]
-
 
 @dataclass(frozen=True, slots=True)
 class RoutePolicy(CheckedPart, definition="route_policy"):

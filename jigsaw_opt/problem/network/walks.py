@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 
-__all__ = ["Hop", "LinkGraph", "PolicyAutomaton", "least_walk", "walk_lengths"]
-
 
 @dataclass(frozen=True, slots=True)
 class Hop:

@@ -17,8 +17,6 @@ from jigsaw_opt.problem.rules.report import (
     quoted,
 )
 
-__all__ = ["check_cluster"]
-
 
 def check_policies(cluster: Json, points: Collection[str] | None, place: Place, report: Report) -> None:
     """Report names in policies that refer to nothing.

@@ -13,8 +13,6 @@ from jigsaw_opt.problem.rules.model import check_model
 from jigsaw_opt.problem.rules.report import Place, Report, check_unique, dict_at, list_at, names_of, quoted
 from jigsaw_opt.problem.rules.task_graph import check_task_graph
 
-__all__ = ["check_instance"]
-
 Json = dict[str, Any]
 _OF_HORIZON = {"cyclic": ("pace_us",), "finite": ("deadline_us", "restart_us")}
 """Keys of a job that only one horizon has."""

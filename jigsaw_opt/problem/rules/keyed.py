@@ -7,8 +7,6 @@ from dataclasses import fields
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
-__all__ = ["KINDS", "Keyed", "NoKey", "altered", "hash_of", "plain", "trusted"]
-
 KINDS: dict[str, list[str]] = {}
 """Names of the classes of a definition, in the order in which they were made."""
 _FIELDS: dict[type[Keyed], dict[str, Any]] = {}

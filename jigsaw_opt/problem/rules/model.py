@@ -9,9 +9,6 @@ from typing import Any
 from jigsaw_opt.problem.measured.layers import parts_of
 from jigsaw_opt.problem.rules.report import Place, Report, check_unique, dict_at, list_at, names_of, quoted
 
-__all__ = ["check_layers", "check_model"]
-
-
 Json = dict[str, Any]
 
 

@@ -15,8 +15,6 @@ from jigsaw_opt.problem.rules.report import Place, Report, quoted, report_odditi
 from jigsaw_opt.problem.rules.structure import structure_of_part
 from jigsaw_opt.problem.rules.task_graph import check_task_graph
 
-__all__ = ["CheckedPart"]
-
 _MEANING: Mapping[str, Callable[[Any, Place, Report], None]] = {
     "cluster": check_cluster,
     "model": check_model,

@@ -13,22 +13,6 @@ from jigsaw_opt.errors import Code, InvalidInputError, Problem
 from jigsaw_opt.problem.rules.keyed import Keyed, NoKey
 from jigsaw_opt.text import similar
 
-__all__ = [
-    "Names",
-    "Place",
-    "Repeats",
-    "Report",
-    "all_names",
-    "check_unique",
-    "describe",
-    "dict_at",
-    "list_at",
-    "names_of",
-    "quoted",
-    "report_oddities",
-]
-
-
 Place = str | tuple["Place", str | int]
 """The root as text, or a pair of the place of the parent and the key or index below it.
 

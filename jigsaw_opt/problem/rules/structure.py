@@ -21,8 +21,6 @@ from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
 from jigsaw_opt.problem.rules.schemas import Kind, depth_schema, shipped
 from jigsaw_opt.text import agreeing
 
-__all__ = ["Check", "compiled", "structure", "structure_of_part"]
-
 Check = Callable[[Any, Place, Report], None]
 Keywords = Mapping[str, Any]
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from jigsaw_opt.problem.rules.report import Names, Place, Report, all_names, check_unique, list_at, names_of, quoted
 
-__all__ = ["check_task_graph"]
-
 Json = dict[str, Any]
 _SHOWN_OF_A_CYCLE = 8
 

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from jigsaw_opt.problem.network.walks import Hop, LinkGraph, least_walk
 from jigsaw_opt.routing.traffic import Packet, RoutedFlow
 
-__all__ = ["D2R", "Controller", "RoutePlanner"]
-
 
 class RoutePlanner:
     """Compliant walks, as every switch of a fabric works them out from the same graph and the same failures.

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from jigsaw_opt.problem.network.walks import LinkGraph
 from jigsaw_opt.routing.traffic import Packet, RoutedFlow
 
-__all__ = ["Ecmp", "FastReroute", "Shortest", "TargetTable"]
-
 
 class TargetTable:
     """For every node and target, the links on shortest paths of the graph without failures."""

@@ -33,8 +33,6 @@ from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import JobState, Observation, PolicySetting
 from jigsaw_opt.scheduling.start_prediction import ClusterQueue
 
-__all__ = ["ClusterState"]
-
 
 class CountedProgress(NamedTuple):
     """What was counted at a time: run time, GPU time and work done of the jobs that run, by number."""

@@ -22,8 +22,6 @@ from jigsaw_opt.scheduling.live.events import (
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import JOB_FIELDS, Policy, unread_fields
 
-__all__ = ["check_addition", "check_event", "without_effect"]
-
 
 def check_event(entry: Plain, state: ClusterState, refuses: Callable[[TraceJob], str | None], report: Report) -> None:
     """Report where an event does not fit the state of a cluster.

@@ -12,33 +12,6 @@ from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.workload import LARGEST, LONGEST_NAME, MOST_GPUS, STATED, TraceJob, job_problems
 from jigsaw_opt.scheduling.plain import ANYTHING, TRUTH, Plain, Shape, conforms, fields, listed, number, optional, whole
 
-__all__ = [
-    "LINK",
-    "NAME",
-    "SERVER",
-    "TIME",
-    "ClusterEvent",
-    "JobCancelled",
-    "JobFinished",
-    "JobProgressed",
-    "JobSubmitted",
-    "LinkDown",
-    "LinkUp",
-    "PriorityChanged",
-    "QuotaChanged",
-    "ServerAdded",
-    "ServerBack",
-    "ServerDrained",
-    "ServerLost",
-    "check_job",
-    "decode_event",
-    "decode_link",
-    "encode_event",
-    "encode_record",
-    "entry_of",
-    "event_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:

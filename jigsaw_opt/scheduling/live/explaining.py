@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from jigsaw_opt.errors import PluginError
-from jigsaw_opt.problem.job import FullDepth
+from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.live.cluster_state import ClusterState
 from jigsaw_opt.scheduling.live.events import encode_event
@@ -19,8 +19,6 @@ from jigsaw_opt.scheduling.live.policy import failures_of
 from jigsaw_opt.scheduling.live.remedies import Remedy, Twin, end_us, soon, speed_in, tried
 from jigsaw_opt.scheduling.plain import Plain, keyed
 from jigsaw_opt.text import agreeing, counted
-
-__all__ = ["Influence", "LiveExplanation", "explained"]
 
 _WORTH_TELLING = 1.005
 """What changes a speed by less is left out."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.scheduling.policy import JobState
 
-__all__ = ["LiveJob", "News"]
-
 
 @dataclass(slots=True)
 class LiveJob:

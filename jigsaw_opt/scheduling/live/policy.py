@@ -26,8 +26,6 @@ from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
 from jigsaw_opt.scheduling.share_rules import check_shares
 from jigsaw_opt.text import printable
 
-__all__ = ["LivePolicy", "PolicyAnswer", "enlarged_setting", "failures_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class PolicyAnswer:

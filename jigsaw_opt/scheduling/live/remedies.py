@@ -25,8 +25,6 @@ from jigsaw_opt.scheduling.live.plan_change import PlanChange
 from jigsaw_opt.scheduling.live.policy import failures_of
 from jigsaw_opt.text import counted
 
-__all__ = ["Remedy", "Twin", "end_us", "soon", "span", "speed_in", "tried"]
-
 _MOST_OF_A_KIND = 3
 """So many remedies of a kind are looked for."""
 _MOST_NAMES = 4

@@ -39,8 +39,6 @@ from jigsaw_opt.scheduling.policy import PolicySetting, choose
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares
 from jigsaw_opt.scheduling.start_prediction import PastJobs, StartPrediction, predicted
 
-__all__ = ["LiveScheduler"]
-
 _log = logging.getLogger(__name__)
 _SECOND_US = 1_000_000
 _BUDGET = optional(number(0, threading.TIMEOUT_MAX))

@@ -38,8 +38,6 @@ from jigsaw_opt.scheduling.policy import JobState, PolicySetting
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares, check_up
 from jigsaw_opt.text import named
 
-__all__ = ["check_step", "decode_state", "encode_state"]
-
 _FORMAT = "jigsaw-live/2"
 _TOLD = 5
 """Wrong entries of a list that are named."""

@@ -18,8 +18,6 @@ from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, Batch
 from jigsaw_opt.scheduling.performance.protocol import UNITS, ByIterations, Speed, mixed_types, rate_of
 from jigsaw_opt.text import nearest
 
-__all__ = ["Epochs", "epochs"]
-
 _SECOND_US = 1_000_000
 
 

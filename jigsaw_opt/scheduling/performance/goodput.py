@@ -25,8 +25,6 @@ from jigsaw_opt.scheduling.performance.throughput import Measured, ThroughputMod
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats, Integers
 
-__all__ = ["Adaptive", "Goodput", "goodput"]
-
 _CANDIDATES = 50
 """Batch sizes that are compared, in geometric steps (AdaptDL)."""
 _SLOWDOWN = {"cifar10": 1.8, "ncf": 1.5, "imagenet": 1.2, "yolov3": 1.2, "bert": 1.2, "deepspeech2": 1.2}

@@ -12,8 +12,6 @@ from jigsaw_opt.problem.workload import StageTimes
 from jigsaw_opt.scheduling.performance.protocol import Performance
 from jigsaw_opt.text import nearest
 
-__all__ = ["BY_SPEED", "FROM_TRACE", "KINDS", "performance_of", "refuse_speeds", "require_kind"]
-
 KINDS = {
     "epochs": "jigsaw_opt.scheduling.performance.epochs:epochs",
     "goodput": "jigsaw_opt.scheduling.performance.goodput:goodput",

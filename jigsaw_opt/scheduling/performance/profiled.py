@@ -9,7 +9,7 @@ from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import UsageError, argument, missing_option
 from jigsaw_opt.problem.cluster import Cluster, Routes
 from jigsaw_opt.problem.costs import needed_bytes, transfer_us
-from jigsaw_opt.problem.job import FullDepth
+from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
@@ -17,8 +17,6 @@ from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, rate
 from jigsaw_opt.scheduling.performance.shared_gpus import FilledShares, Places, Timetabled
 from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Timetables
 from jigsaw_opt.text import nearest
-
-__all__ = ["Profiled", "profiled"]
 
 
 class Profiled(ByIterations):

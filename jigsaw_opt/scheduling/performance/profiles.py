@@ -15,8 +15,6 @@ from functools import cached_property
 from jigsaw_opt.documents.readers.profiles.pollux import Application, Curve, Epoch
 from jigsaw_opt.scheduling.performance.protocol import UNITS
 
-__all__ = ["ApplicationProfile", "BatchSplit"]
-
 # The authors' simulator holds yolov3 to 8 samples a GPU though more were measured.
 _LARGEST_LOCAL = {"yolov3": 8}
 

@@ -10,9 +10,6 @@ from typing import Protocol, runtime_checkable
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 
-__all__ = ["UNITS", "ByIterations", "ByType", "Contention", "Performance", "Speed", "mixed_types", "rate_of"]
-
-
 UNITS = 10**15
 """Units of work in an iteration."""
 

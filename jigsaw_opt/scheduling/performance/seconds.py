@@ -13,8 +13,6 @@ from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, mixed_types, rate_of
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
 
-__all__ = ["Seconds", "SecondsByType", "seconds"]
-
 _SECOND_US = 1_000_000
 
 

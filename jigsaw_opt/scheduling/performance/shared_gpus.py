@@ -19,16 +19,14 @@ from itertools import combinations
 
 from jigsaw_opt.planning.fill import insert
 from jigsaw_opt.problem.cluster import Cluster, Routes
+from jigsaw_opt.problem.depth import Depth, FreeDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Depth, FreeDepth, Job
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.solvers.allocation.packing import ITERATIONS, shortest_period
-
-__all__ = ["FilledShares", "Place", "Places", "Timetabled"]
-
 
 Place = tuple[tuple[int, int], ...]
 """Servers by number with the GPUs used of each, ascending."""

@@ -10,13 +10,11 @@ from pathlib import Path
 from jigsaw_opt.errors import missing_option, unsupported
 from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, Round, StagedJob, Timing, group_round
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.job import FullDepth
+from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, mixed_types, rate_of
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
-
-__all__ = ["Stages", "stages"]
 
 _OVERHEAD = Fraction(203, 200)
 """An iteration of a job alone over what its trace states: 1.015 in Muri's simulator."""

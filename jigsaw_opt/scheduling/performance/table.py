@@ -15,8 +15,6 @@ from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, mixed_types, rate_of
 
-__all__ = ["Table", "table"]
-
 _SECOND_US = 1_000_000
 _SPREAD = "_unconsolidated"
 

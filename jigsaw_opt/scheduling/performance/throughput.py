@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats
 
-__all__ = ["Measured", "ThroughputModel", "fit"]
-
 _TINY = 1e-8
 _STEPS = 60
 _FLOOR = 1e-9

@@ -13,8 +13,6 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.gpu_types import is_part, matching_types
 from jigsaw_opt.problem.workload import TraceJob
 
-__all__ = ["ESTIMATES", "TypeSpeeds", "speeds_of"]
-
 ESTIMATES: Mapping[str, Fraction] = {
     name: Fraction(speed)
     for name, speed in {

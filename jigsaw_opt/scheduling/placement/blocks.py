@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.scheduling.policy import ClusterSetting
 
-__all__ = ["Blocks", "Team"]
-
 
 @dataclass(frozen=True, slots=True)
 class Team:

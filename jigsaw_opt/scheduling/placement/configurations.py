@@ -10,8 +10,6 @@ from jigsaw_opt.formulations.sia_round import configurations
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
-__all__ = ["Configured", "all_configurations", "place"]
-
 
 @dataclass(frozen=True, slots=True)
 class Configured:

@@ -12,8 +12,6 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance import Performance
 
-__all__ = ["GpuPool", "JoinedServers", "PoolChoice", "pools_of_cluster"]
-
 
 @dataclass(frozen=True, slots=True)
 class GpuPool:

@@ -13,8 +13,6 @@ from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.placement.gpu_pools import GpuPool
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState
 
-__all__ = ["PLACEMENTS", "FreeGpus", "HeldPools", "by_priority", "too_wide"]
-
 PLACEMENTS = ("packed", "emptiest", "consolidated")
 """How jobs are placed: on few servers where that can be, on the emptiest servers, or only on as few as they can be."""
 

@@ -9,8 +9,6 @@ from jigsaw_opt.scheduling.option_values import OpenValues, hours, hours_us, who
 from jigsaw_opt.scheduling.plain import Plain, Shape, listed, whole
 from jigsaw_opt.scheduling.policy import JobState, Observation
 
-__all__ = ["AGING", "HYSTERESIS", "Aging"]
-
 AGING: OpenValues = hours("none", "24", "72")
 """The time of waiting after which a job comes first; ``none`` for never."""
 HYSTERESIS: OpenValues = whole_numbers("1", "0", "2", "4", most=1000)

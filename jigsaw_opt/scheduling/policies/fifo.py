@@ -13,8 +13,6 @@ from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, HeldPo
 from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, Observation, Stateless
 
-__all__ = ["FIFO"]
-
 
 @dataclass(slots=True)
 class _FifoScheduler(Stateless):

@@ -19,8 +19,6 @@ from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, HeldPo
 from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Stateless
 
-__all__ = ["FILL", "SEPARATE"]
-
 _SLOWDOWNS = ("1.1", "1", "1.02", "1.05", "1.2", "1.3", "1.5", "2")
 _Models = frozenset[str]
 

@@ -22,8 +22,6 @@ from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats
 
-__all__ = ["GAVEL"]
-
 _ROUND_US = 360_000_000
 """Time between decisions where the simulation has no rounds."""
 _DIGITS = 5

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from jigsaw_opt.errors import missing_option
 from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, StagedJob, Timing, group_round
-from jigsaw_opt.problem.job import Depth, FullDepth, StaircaseDepth
+from jigsaw_opt.problem.depth import Depth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.stages import Stages
@@ -21,8 +21,6 @@ from jigsaw_opt.scheduling.placement.placing import FreeGpus, too_wide
 from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Stateless
 from jigsaw_opt.solvers.allocation.interleave import Method, group_jobs
-
-__all__ = ["INTERLEAVE", "Interleaving"]
 
 _GAP = 1e-3
 _NODES = 10

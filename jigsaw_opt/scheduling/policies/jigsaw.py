@@ -30,8 +30,6 @@ from jigsaw_opt.scheduling.policies.interleave import Interleaving
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Scheduler
 from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Memory, PackedQueue, fill, pack
 
-__all__ = ["JIGSAW", "JigsawScheduler"]
-
 _CANDIDATES = 4.0
 """Jobs are packed from the front of the queue until they would keep so many times all GPUs busy."""
 _ON = " on "

@@ -18,8 +18,6 @@ from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policies.aging import AGING, Aging
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
-__all__ = ["LAS"]
-
 _HOUR_US = 3_600_000_000
 
 

@@ -21,8 +21,6 @@ from jigsaw_opt.scheduling.plain import Plain, checked, fields, rows, whole
 from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
-__all__ = ["PRIORITY", "fewest_victims"]
-
 _SECOND_US = 1_000_000
 _NONE = "none"
 _MOST_S = 10**7

@@ -19,8 +19,6 @@ from jigsaw_opt.scheduling.plain import Plain, Shape, checked, fields, listed, n
 from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
-__all__ = ["SIA"]
-
 _GROWTH = 2
 _NEVER_RAN = 1.0
 """Goodput of one GPU of any type for a job that has run on none."""

@@ -21,8 +21,6 @@ from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, Observation
 from jigsaw_opt.solvers.allocation.sjf_bco import Variant, rule_of
 
-__all__ = ["SJF_BCO"]
-
 
 class _LiveLedger:
     """A ledger of servers that links join, with numbers of its own for servers and GPUs.

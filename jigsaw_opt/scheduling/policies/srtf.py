@@ -13,8 +13,6 @@ from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policies.aging import AGING, HYSTERESIS, Aging
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
-__all__ = ["SRTF"]
-
 
 @dataclass(slots=True)
 class _SrtfScheduler:

@@ -9,8 +9,6 @@ from dataclasses import replace
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["Arrivals", "is_constrained", "with_dependencies_told"]
-
 _MOST_NAMES = 5
 
 

@@ -13,8 +13,6 @@ from jigsaw_opt.simulation.engine.records import JobRecord, RoundRecord, ServerU
 from jigsaw_opt.simulation.engine.running import Running
 from jigsaw_opt.simulation.engine.setting import Setting
 
-__all__ = ["EventLog", "JobStatistics", "Meter", "Trigger"]
-
 
 @dataclass(slots=True)
 class Meter:

@@ -17,8 +17,6 @@ from jigsaw_opt.simulation.engine.running import Running, RunningShares, check_g
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.text import agreeing, counted, named
 
-__all__ = ["Failing"]
-
 
 class Failing:
     """The failures of a simulation up to now; without any in the setting nothing ever happens here.

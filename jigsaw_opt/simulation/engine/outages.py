@@ -16,19 +16,6 @@ from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.text import nearest, readable
 
-__all__ = [
-    "CHECKPOINT_US",
-    "Failures",
-    "ListedEvents",
-    "OutageEvent",
-    "RandomEvents",
-    "are_times",
-    "down_gpu_us",
-    "failures_of",
-    "server_outages",
-]
-
-
 CHECKPOINT_US = 1_800_000_000
 """Time between two checkpoints of a job where nothing else is said: half an hour, chosen here."""
 

@@ -15,8 +15,6 @@ from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.text import counted
 
-__all__ = ["most_gpus", "record_problems", "simulation_of", "why_no_record"]
-
 
 def simulation_of(setting: Setting) -> Simulation:
     """Return a simulation of a setting at its beginning, or the record of its trace under the policy ``recorded``."""

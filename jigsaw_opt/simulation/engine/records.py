@@ -10,8 +10,6 @@ from typing import NamedTuple
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, keyed, listed, number, rows, whole
 
-__all__ = ["JobRecord", "Loss", "RoundRecord", "ServerUse", "SimulationOutcome", "Stint"]
-
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:

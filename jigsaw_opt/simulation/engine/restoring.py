@@ -15,8 +15,6 @@ from jigsaw_opt.simulation.engine.records import SimulationOutcome
 from jigsaw_opt.simulation.engine.running import Running
 from jigsaw_opt.simulation.engine.setting import Setting
 
-__all__ = ["check_state", "held_gpus"]
-
 
 def _some(**shapes: Shape) -> Shape:
     """Return an object of these keys and others."""

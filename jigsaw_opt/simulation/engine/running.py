@@ -14,8 +14,6 @@ from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.scheduling.share_rules import require
 from jigsaw_opt.simulation.engine.setting import Setting
 
-__all__ = ["Running", "RunningShares", "Timers", "check_gpu_time", "check_progress", "check_speed"]
-
 
 def check_gpu_time(held_us: int, lost_us: int, down_us: int, capacity_us: int) -> None:
     """Check that GPU time held and down is within the cluster's, and what failures took within that held."""

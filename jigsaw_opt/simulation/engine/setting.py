@@ -24,8 +24,6 @@ from jigsaw_opt.scheduling.policy import (
 from jigsaw_opt.simulation.engine.outages import Failures
 from jigsaw_opt.text import counted, readable
 
-__all__ = ["Setting", "told"]
-
 _LONGEST = 60
 _LATER = (", power_caps=None", ", power_w=None", *(f", {name}=None" for name in STATED))
 """Fields that came later and say nothing here: snapshots of before know inputs without them."""

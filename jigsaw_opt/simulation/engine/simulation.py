@@ -25,8 +25,6 @@ from jigsaw_opt.simulation.engine.running import Running, RunningShares
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.text import counted
 
-__all__ = ["Simulation"]
-
 _IDLE_ROUNDS = 1000
 _SOONEST_US = 1_000_000
 """Without rounds, a policy that asks to be woken at once is woken so much later."""

@@ -29,8 +29,6 @@ from jigsaw_opt.simulation.inputs.clusters import LINK_BANDWIDTH, behind_one_swi
 from jigsaw_opt.simulation.inputs.gpu_topology import BANDWIDTHS, read_gpu_topology
 from jigsaw_opt.text import suggestion
 
-__all__ = ["FORMATS", "cluster_in_words"]
-
 _BETWEEN = re.compile(r",(?![^(]*\))")
 """What stands between resources; sockets and cores in brackets have commas of their own."""
 _GPUS = re.compile(r"gpu(?::(?![0-9]{1,6}$)(?P<type>[^:,()]+))?(?::no_consume)?(?::(?P<gpus>[0-9]{1,6}))?")

@@ -11,8 +11,6 @@ from jigsaw_opt.instances.topologies import star
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.workload import MOST_GPUS
 
-__all__ = ["LINK_BANDWIDTH", "begins_as_grid", "behind_one_switch", "grid", "require_count", "typed_server"]
-
 _PART = re.compile(r"(?P<servers>[0-9]{1,6})x(?P<gpus>[0-9]{1,6})(?::(?P<type>[^+:/]+))?")
 _BEGINNING = re.compile(r"[0-9]+x[0-9]|\w{1,4}x\w{1,4}:")
 _GPU_TYPE = "gpu"

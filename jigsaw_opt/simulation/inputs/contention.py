@@ -14,8 +14,6 @@ from jigsaw_opt.scheduling.link_routes import LinkRoutes
 from jigsaw_opt.scheduling.performance import Contention
 from jigsaw_opt.text import nearest
 
-__all__ = ["CONTENTIONS", "LinkContention", "contention_of"]
-
 CONTENTIONS = ("exclusive", "fair", "degraded")
 """Kinds by name; ``exclusive`` is planned transfers, which leave each other alone."""
 

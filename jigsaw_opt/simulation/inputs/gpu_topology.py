@@ -18,8 +18,6 @@ from jigsaw_opt.instances.gpus import nvlink_bandwidth
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.simulation.inputs.clusters import LINK_BANDWIDTH, require_count, typed_server
 
-__all__ = ["BANDWIDTHS", "read_gpu_topology"]
-
 _GB = 10**9
 BANDWIDTHS: Mapping[str, int] = {
     "NV": 25 * _GB,

@@ -25,8 +25,6 @@ from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.inputs.cluster_files import cluster_in_words
 from jigsaw_opt.text import nearest, suggestion
 
-__all__ = ["Assumption", "OwnJob", "OwnRequest", "jobs_of", "own_instance", "own_job", "with_deadlines"]
-
 _FORM = (
     "NAME:MODEL[@BATCH]:WORKERS:ITERATIONS, or a duration as in 2d, 2h, 30min, 90s or 600ms in place of the iterations"
 )

@@ -59,8 +59,6 @@ from jigsaw_opt.simulation.inputs.workload_changes import (
 )
 from jigsaw_opt.text import nearest, readable
 
-__all__ = ["changed", "read_setting", "read_settings"]
-
 _MOST_S = 9e9
 """The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
 _PARTS: Mapping[str, Sequence[Any]] = {

@@ -18,20 +18,6 @@ from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
 from jigsaw_opt.text import nearest
 
-__all__ = [
-    "AS_STATED",
-    "TIME_LIMITS",
-    "most_gpus_for",
-    "require_choice",
-    "why_too_wide",
-    "with_durations_told",
-    "with_models",
-    "with_time_limits",
-    "with_types_of",
-    "without_too_wide",
-]
-
-
 _CHOICES = ("refuse", "skip")
 _REASON = "with more GPUs than the cluster has"
 _UNTYPED = "gpu"

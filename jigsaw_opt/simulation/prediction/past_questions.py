@@ -17,8 +17,6 @@ from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.prediction.predicting import predict_starts
 from jigsaw_opt.simulation.prediction.trace_queue import queue_at
 
-__all__ = ["PAST_DAYS", "past_answers"]
-
 PAST_DAYS = 5
 """Errors of so many days are looked at: a queue goes through good and bad weeks."""
 _AT_ONCE = 3

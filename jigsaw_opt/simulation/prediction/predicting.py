@@ -25,9 +25,6 @@ from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.text import called, duration, printable
 
-__all__ = ["RunTimes", "TakenOver", "arrivals", "lasting", "predict_start_live", "predict_starts"]
-
-
 _ENOUGH = 5
 """From so many jobs that lasted longer a run time is drawn; where there are fewer, from a wider group."""
 _ALIKE = 0.5

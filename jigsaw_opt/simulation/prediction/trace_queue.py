@@ -16,8 +16,6 @@ from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.inputs.workload_changes import most_gpus_for
 from jigsaw_opt.text import counted, named, nearest
 
-__all__ = ["TraceQueue", "queue_at", "time_in", "waiting_job"]
-
 _HOUR_US = 3_600_000_000
 _FEW = "has fewer GPUs of a type that they may have"
 

@@ -28,20 +28,6 @@ from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.results.tables import jobs_csv, rounds_csv, summary_json
 from jigsaw_opt.simulation.simulate import SimulationResult
 
-__all__ = [
-    "RESULTS",
-    "SNAPSHOT",
-    "SUMMARY",
-    "alone_in",
-    "begin",
-    "put_aside",
-    "require_place",
-    "restore",
-    "snapshot",
-    "write_results",
-]
-
-
 _FORMAT = "jigsaw-snapshot/5"
 _TEXT = {"type": "string"}
 _SHAPE = fields(

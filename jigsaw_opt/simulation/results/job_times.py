@@ -15,8 +15,6 @@ from jigsaw_opt.documents.readers.table import JobTable, Row
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.text import readable
 
-__all__ = ["JobTime", "job_times", "times_as_json", "why_not_ended"]
-
 _REQUIRED = ("name", "submit_s", "start_s", "finish_s", "held_s", "alone_s", "restarts")
 
 

@@ -14,17 +14,6 @@ from jigsaw_opt.simulation.engine.outages import down_gpu_us
 from jigsaw_opt.simulation.engine.records import JobRecord, SimulationOutcome
 from jigsaw_opt.simulation.engine.setting import Setting
 
-__all__ = [
-    "SimulationSummary",
-    "completion_us",
-    "fairness",
-    "median",
-    "quantile",
-    "restarts_so_far",
-    "run_slowdown",
-    "summarise",
-]
-
 _HOUR_US = 3_600_000_000
 
 

@@ -14,8 +14,6 @@ from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.results.metrics import SimulationSummary, completion_us, fairness, run_slowdown
 from jigsaw_opt.text import json_text, printable
 
-__all__ = ["jobs_csv", "jobs_of", "rounds_csv", "rounds_of", "summary_json", "summary_tree"]
-
 _JOBS = (
     "name",
     "model",

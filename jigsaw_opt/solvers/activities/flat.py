@@ -12,8 +12,6 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.compiled.timetable import Gpu
 
-__all__ = ["Arc", "FlatActivities", "JobLevels", "flatten", "network_of", "one_iteration"]
-
 JobLevels = Sequence[Sequence[int]]
 """Level of each worker of a data-parallel job, by iteration."""
 

@@ -11,8 +11,6 @@ from bisect import bisect_left, bisect_right, insort
 from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 
-__all__ = ["HeldMemory", "longest_tails", "serial_order"]
-
 _MOST_CHOICES = 20_000
 """Largest number of choices that the search for an order takes back before it gives up: it is exponential."""
 _NOTHING_TRIED = (-1, -1)

@@ -24,8 +24,6 @@ from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing
 from jigsaw_opt.solvers.activities.timetables import timetable_of
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
 
-__all__ = ["PlacedJobs", "WorkerMoves", "task_graph_timetables", "timetables_in_time"]
-
 
 class WorkerMoves:
     """Draws neighbours of placements."""

@@ -22,8 +22,6 @@ from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory, longest_tails
 from jigsaw_opt.solvers.activities.presence import PresentJobs
 
-__all__ = ["ListScheduler"]
-
 
 class ListScheduler:
     """Schedules the same placed activities by one rank after another.

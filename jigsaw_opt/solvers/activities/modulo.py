@@ -19,8 +19,6 @@ from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ModuloScheduler"]
-
 _NONE = -(2**60)
 """Length of a way that there is not; sums of two are still integers of 64 bits."""
 _TIGHT = 0.4

@@ -18,8 +18,6 @@ from jigsaw_opt.solvers.activities.flat import FlatActivities, one_iteration
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory, serial_order
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
 
-__all__ = ["SlotPlacement", "complete", "most_held", "placements"]
-
 _Drawn = tuple[tuple[tuple[Gpu, ...], ...], tuple[PlacedWorkers, ...]]
 """GPU of each slot, by job with a task graph; and the data-parallel jobs."""
 

@@ -17,8 +17,6 @@ from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory
 
-__all__ = ["PresentJobs", "fit_at_once", "flattened", "job_orders", "most_present", "ordered", "spans"]
-
 
 class PresentJobs:
     """Jobs that are present at the moment that a schedule has come to.

@@ -12,9 +12,6 @@ from typing import NamedTuple
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
 from jigsaw_opt.solvers.activities.held_memory import longest_tails
 
-__all__ = ["Ranks", "Rule", "contracted", "in_order", "with_delays"]
-
-
 _ORDERS = ("release", "leaves_last", "critical", "in_order", "by_job")
 """Orders that are tried, those that make good schedules of pipelines first, for there may be time for a few only."""
 _PATIENCES, _AHEAD = (0, 2, 4), (1.0, 2.0, 1.5, 1.25, 1.75, 2.5)

@@ -14,8 +14,6 @@ from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
 
-__all__ = ["repeated", "repeated_as_it_is"]
-
 
 def repeated(flat: FlatActivities, order: Sequence[int], limit: int) -> tuple[int, list[int]] | None:
     """Return the least period of an order, and starts that keep it; None where it is above a limit.

@@ -25,8 +25,6 @@ from jigsaw_opt.solvers.activities.ranks import Ranks
 from jigsaw_opt.solvers.activities.stepwise import SECONDS_OF_LISTING
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
 
-__all__ = ["Requirement", "SerialPlacing", "SerialSchedule", "SoloSchedule"]
-
 _ANCHORS = 12
 """Servers, those that are free first, around which GPUs are gathered for a job."""
 _MOST_MOVED = 3

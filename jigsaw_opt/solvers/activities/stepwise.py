@@ -11,8 +11,6 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.activities.orders.current import Offer
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["SECONDS_OF_LISTING", "SECONDS_OF_VISIT", "StepwiseSearch"]
-
 SECONDS_OF_VISIT = 2e-8
 """Deterministic seconds of an activity visited."""
 SECONDS_OF_LISTING = 1e-5

@@ -9,8 +9,6 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, Timetable, assemble
 from jigsaw_opt.solvers.activities.flat import JobLevels
 
-__all__ = ["levels_of", "starts_of", "timetable_of"]
-
 
 def timetable_of(
     operations: Operations,

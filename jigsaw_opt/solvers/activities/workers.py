@@ -14,8 +14,6 @@ from jigsaw_opt.solvers.assignments.layout import Layout, demands, shapes
 from jigsaw_opt.solvers.assignments.levels import by_caps
 from jigsaw_opt.solvers.assignments.placement import balanced, level_caps, packed
 
-__all__ = ["PlacedWorkers", "WorkerPlacing"]
-
 
 class PlacedWorkers(NamedTuple):
     """A data-parallel job on its GPUs.

@@ -11,8 +11,6 @@ from jigsaw_opt.solvers.engines.highs import solve_program
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats
 
-__all__ = ["SharedTime", "bisected_duration", "solve_gavel"]
-
 _FIRST_RANGE, _BISECTION_RATIO = (100.0, 1_000_000.0), 1.05
 """Seconds between which Gavel's code bisects, and the ratio of the ends at which it stops: to find what it finds."""
 _BARRIER = {"solver": "ipm"}

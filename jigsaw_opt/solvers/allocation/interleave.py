@@ -23,9 +23,6 @@ from jigsaw_opt.solvers.engines.highs import Setting, solve_program
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats, Integers
 
-__all__ = ["Grouping", "Method", "SetPackingOutcome", "group_jobs", "optimum", "relaxation", "throughput_bound"]
-
-
 _FEW = 2_000
 """Largest number of columns of a program that is solved whole; a larger one begins with this many."""
 _MORE = 1_000

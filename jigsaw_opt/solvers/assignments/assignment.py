@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.assignments.layout import Demand, Layout, exchange_us, i
 from jigsaw_opt.solvers.assignments.levels import LevelPlan, Levels, level_plan, mean_slot_us
 from jigsaw_opt.solvers.assignments.placement import Placement, level_caps, resident
 
-__all__ = ["Assignment", "AssignmentTable", "loads_us"]
-
 
 @dataclass(slots=True, eq=False)
 class Assignment:

@@ -13,8 +13,6 @@ from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.assignments.levels import SHAPES, Levels, multisets
 
-__all__ = ["Demand", "Layout", "demands", "exchange_us", "iteration_us", "mean_us", "shapes"]
-
 
 class Layout:
     """GPUs numbered over all servers.

@@ -17,8 +17,6 @@ from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.problem.costs import lower_hull, staircase
 
-__all__ = ["SHAPES", "LevelPlan", "by_caps", "dominated", "level_plan", "mean_slot_us", "multisets"]
-
 Levels = tuple[int, ...]
 
 SHAPES = ("staircase", "flat", "cheap", "alternating")

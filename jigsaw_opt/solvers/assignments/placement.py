@@ -17,8 +17,6 @@ from jigsaw_opt.problem.costs import levels_within
 from jigsaw_opt.solvers.assignments.layout import Demand, Layout, exchange_us, iteration_us
 from jigsaw_opt.solvers.assignments.levels import level_plan
 
-__all__ = ["Placement", "balanced", "exact", "packed"]
-
 Placement = list[list[int]]
 """GPUs of each job's slots, by job."""
 

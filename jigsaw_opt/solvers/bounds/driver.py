@@ -7,13 +7,12 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import FreeDepth, Job
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.solvers.bounds.proof import Proof, added
 from jigsaw_opt.solvers.bounds.registry import relaxations
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext
-
-__all__ = ["instant_bounds", "lower_bound", "rounded_for_moves", "stronger_bounds"]
 
 
 def rounded_for_moves(operations: Operations) -> Operations:

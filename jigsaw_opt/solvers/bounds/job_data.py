@@ -12,8 +12,6 @@ from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.costs import deepest_level
 
-__all__ = ["GpuClass", "JobClass", "JobData", "gather_job_data", "gpu_classes"]
-
 
 class GpuClass(NamedTuple):
     """GPUs of one type and memory, and how many there are."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Proof", "Term", "added"]
-
 
 @dataclass(frozen=True, slots=True)
 class Term:

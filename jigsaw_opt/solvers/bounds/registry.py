@@ -10,8 +10,6 @@ from jigsaw_opt.solvers.bounds.relaxation import Relaxation
 from jigsaw_opt.system.plugins import load, loadable, registered
 from jigsaw_opt.text import nearest
 
-__all__ = ["GROUP", "names", "relaxations"]
-
 GROUP = "jigsaw_opt.bounds"
 """Entry points of this group name a `Relaxation`. What it yields is taken as proven."""
 

@@ -13,8 +13,6 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData, gather_job_data, gpu_classes
 from jigsaw_opt.solvers.bounds.proof import Proof
 
-__all__ = ["Bound", "BoundBudget", "BoundContext", "Deadlines", "Relaxation"]
-
 
 class BoundBudget:
     """Budget of relaxations: deterministic work, the clock of the current solve, and a caller who may stop it.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Resource", "ResourceDemand", "WeightedJob", "WorkInterval"]
-
 
 class WorkInterval(NamedTuple):
     """Work that each iteration of a job does in one go, at a constant rate at best.

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Cluster, Link, joined_parts
 
-__all__ = ["ServerPartition", "server_partitions"]
-
 
 class ServerPartition(NamedTuple):
     """Servers put together: the group of each server, and the links that leave each group."""

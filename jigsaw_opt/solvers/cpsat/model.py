@@ -17,8 +17,6 @@ from jigsaw_opt.solvers.solve_state import SolveState
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["build_model", "engine_for", "is_small", "propagate_strongly", "run_engine"]
-
 _MANY_INTERVALS = {"finite": 2_000, "cyclic": 4_000}
 """Number of intervals from which probing and repeated presolve take seconds before the search, and gain it little."""
 

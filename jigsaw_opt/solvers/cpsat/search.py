@@ -24,8 +24,6 @@ from jigsaw_opt.solvers.solve_state import SolveState
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["explore", "fits", "solve_exactly"]
-
 
 def prove_period(
     solve_state: SolveState, operations: Operations, workers: int, work: float = math.inf, seconds: float = math.inf

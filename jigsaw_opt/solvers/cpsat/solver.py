@@ -11,8 +11,6 @@ from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["CPSAT", "Cpsat"]
-
 
 @dataclass(frozen=True, slots=True)
 class Cpsat(OrtoolsSolver):

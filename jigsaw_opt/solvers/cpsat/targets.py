@@ -18,8 +18,6 @@ from jigsaw_opt.solvers.solve_state import SolveState
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Targets"]
-
 _LEAST_EFFORT, _MOST_EFFORT, _EFFORTS = {"finite": 0.15, "cyclic": 0.3}, 6.0, 2.0
 """Deterministic seconds for a target: at first, at most, and by what factor more after each that is left open."""
 

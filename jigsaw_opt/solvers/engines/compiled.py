@@ -16,19 +16,6 @@ from typing import TypeAlias, TypeVar
 
 from jigsaw_opt.solvers.engines.kernel_source import digest, kernel_modules
 
-__all__ = [
-    "MODULE",
-    "Numbers",
-    "Reals",
-    "arrays",
-    "compiled",
-    "integers",
-    "kernel",
-    "library",
-    "run_in_parts",
-    "warn_if_interpreted",
-]
-
 Numbers: TypeAlias = MutableSequence[int]
 """A list of integers, or an array of them."""
 Reals: TypeAlias = MutableSequence[float]

@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.engines.parameters import Parameter, check_names
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["PRESOLVED_NUMBERS", "SECONDS_OF_EFFORT", "OrtoolsSolver", "configure", "new_solver", "parameter_problems"]
-
 SECONDS_OF_EFFORT = 15.0
 """Seconds of the clock that a deterministic second of a small model may take where no work is counted: in presolve the
 latter sometimes stands still."""

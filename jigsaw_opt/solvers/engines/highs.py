@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.linear import Floats
 
-__all__ = ["HighsEngine", "HighsSearch", "Setting", "parameter_problems", "solve_program"]
-
-
 Setting: TypeAlias = Parameter
 _SETTINGS: Mapping[str, Setting] = {"output_flag": False, "threads": 1, "random_seed": 0}
 _NONE: Mapping[str, Setting] = MappingProxyType({})

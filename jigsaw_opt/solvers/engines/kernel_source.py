@@ -15,8 +15,6 @@ from hashlib import sha256
 from pathlib import Path
 from textwrap import indent
 
-__all__ = ["FLAGS", "KERNELS", "cython_source", "digest", "kernel_modules", "write_c"]
-
 KERNELS = Path(__file__).parents[1] / "kernels"
 FLAGS = (
     *("-O3", "-g0", "-fwrapv", "-ffp-contract=off", "-fno-builtin-pow", "-w"),

@@ -8,18 +8,6 @@ from __future__ import annotations
 from jigsaw_opt.formulations.timetable.windows import serial_end, serial_limit
 from jigsaw_opt.problem.compiled.operations import Operations
 
-__all__ = [
-    "EXACT_FLOATS",
-    "engine_excess",
-    "engine_holds",
-    "first_excess",
-    "infinity",
-    "largest_objective",
-    "largest_time",
-    "orders_fit",
-    "schedules_fit",
-]
-
 _ENGINE = 2**60
 """CP-SAT counts with 63 bits and adds several numbers of its models."""
 EXACT_FLOATS = 2**53

@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.engines.parameters import Parameter
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats
 
-__all__ = ["Ending", "MipTask", "ProgramOutcome"]
-
 
 class Ending(Enum):
     """Ways in which a search ends."""

@@ -10,8 +10,6 @@ from typing import TypeAlias
 from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.text import suggestion
 
-__all__ = ["Parameter", "check_names", "require_parameters"]
-
 Parameter: TypeAlias = bool | int | float | str
 _OWN = ("cpsat", "highs")
 """The engines of this package; the module of each says what is wrong with parameters."""

@@ -10,8 +10,6 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.system.background import Background
 
-__all__ = ["run_all_stoppable", "run_stoppable"]
-
 T = TypeVar("T")
 _POLL_SECONDS = 0.02
 """Seconds between two looks at whether to stop: short beside any limit, and hardly any work."""

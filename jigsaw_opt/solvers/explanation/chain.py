@@ -18,8 +18,6 @@ from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.activities.presence import spans
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
-__all__ = ["KINDS", "ChainStep", "Chains", "StepKind"]
-
 
 class Occupation(NamedTuple):
     """An activity on a GPU or link.

@@ -16,8 +16,6 @@ from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.explanation.explain import Explainer
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
-__all__ = ["JobChange", "changes"]
-
 
 @dataclass(frozen=True, slots=True)
 class JobChange:

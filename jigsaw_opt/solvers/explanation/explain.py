@@ -12,8 +12,6 @@ from jigsaw_opt.solvers.explanation.chain import KINDS, Chains, ChainStep, StepK
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.text import suggestion
 
-__all__ = ["Explainer", "JobExplanation", "NamedStep", "WaitTotal", "WorkerTime", "explain", "require_job"]
-
 
 @dataclass(frozen=True, slots=True)
 class NamedStep:

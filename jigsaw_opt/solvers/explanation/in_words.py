@@ -12,9 +12,6 @@ from jigsaw_opt.solvers.bounds.driver import lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.relaxation import Bound
 from jigsaw_opt.solvers.explanation.explain import NamedStep
 
-__all__ = ["Fold", "bound_reason", "folded"]
-
-
 _LONGEST = 32
 """Steps of the longest stretch whose repeats are looked for: a reader does not see a longer one as a repeat."""
 

@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.explanation.chain import StepKind
 from jigsaw_opt.solvers.explanation.explain import Explainer, require_job
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
-__all__ = ["JobStretches", "PhaseTime", "Stretch", "StretchKind", "explain_phases"]
-
 StretchKind = Literal["release", "before", "phase", "seam"]
 
 

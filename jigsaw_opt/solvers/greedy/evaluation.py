@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.assignments.layout import Layout
 from jigsaw_opt.solvers.greedy.flat import Flat
 
-__all__ = ["Evaluator", "Outcome"]
-
 _PASSES = {"finite": 1, "cyclic": 2}
 """About how many passes over all operations an evaluation takes."""
 

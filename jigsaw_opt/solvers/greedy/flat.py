@@ -17,8 +17,6 @@ from jigsaw_opt.solvers.kernels.list_scheduling import ListInput, ListScheduleSt
 from jigsaw_opt.solvers.kernels.period import Period
 from jigsaw_opt.solvers.kernels.sequence import ACROSS_ITERATIONS, FIXED, WITHIN_ITERATION, Graph
 
-__all__ = ["Flat", "FlatGraph", "blank_period", "exchange_scope"]
-
 
 class FlatGraph:
     """The operations of an instance, whose jobs are nowhere at first.

@@ -19,8 +19,6 @@ from jigsaw_opt.solvers.assignments.placement import balanced, exact, packed
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.order_insertion import inserted_by_ratio
 
-__all__ = ["PLAIN_TRIALS", "greedy_timetable", "placements", "require_size", "timetables", "trials"]
-
 _STEP_OPERATIONS, _MAX_STEPS = 150_000, 200
 """Blocks and transfers of all trials of the local search, and trials, at most: about a second even uncompiled."""
 _EXACT_JOBS = 12

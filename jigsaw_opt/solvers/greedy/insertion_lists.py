@@ -15,8 +15,6 @@ from jigsaw_opt.solvers.assignments.levels import level_plan
 from jigsaw_opt.solvers.engines.magnitude import infinity
 from jigsaw_opt.solvers.kernels.insertion_state import InsertionInput, InsertionState
 
-__all__ = ["InsertionLists", "operations_of_iteration", "windows"]
-
 
 class ServerWindow(NamedTuple):
     """Servers for a job.

@@ -15,8 +15,6 @@ from jigsaw_opt.solvers.engines.magnitude import infinity, orders_fit
 from jigsaw_opt.solvers.greedy.insertion_lists import InsertionLists, operations_of_iteration
 from jigsaw_opt.solvers.kernels.order_insertion import insert_in_order
 
-__all__ = ["OrderInsertion", "affordable", "inserted_by_ratio", "smith_order"]
-
 _LONG = 50_000
 """Number of visits from which an insertion takes so long that the clock has to be checked meanwhile."""
 _MOST_VISITS, _MOST_COMPILED_VISITS = 500_000, 50_000_000

@@ -14,8 +14,6 @@ from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["GREEDY", "Greedy", "offer_greedy"]
-
 _WORK_OF_OPERATION = 1e-6
 """Units of the limit on work that a block or transfer of a schedule counts as."""
 

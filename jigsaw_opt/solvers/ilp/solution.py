@@ -18,8 +18,6 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.ilp.solver import exported_model
 
-__all__ = ["plan_of_solution"]
-
 _WHOLE = 1e-4
 """Engines take values this far from a whole number for it, at most."""
 

@@ -35,8 +35,6 @@ from jigsaw_opt.solvers.registry import refusal
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["ILP", "MOST_EXPORTED", "Ilp", "exported_model", "model_document"]
-
 _PULP = "pulp>=3.3.2,<4"
 MOST_EXPORTED = 5_000_000
 """Coefficients of an exported program by default: half a minute and 2.5 GB of memory to build it."""

@@ -25,8 +25,6 @@ from jigsaw_opt.solvers.infeasibility.room import amount, cause_of_power, joined
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.text import agreeing, counted
 
-__all__ = ["causes_of_task_graph", "certain_causes", "too_wide"]
-
 
 def causes_of_task_graph(operations: Operations, graph: CompiledTaskGraph) -> Iterator[Conflict]:
     """Yield the first cause why a job with a task graph has no place even alone.

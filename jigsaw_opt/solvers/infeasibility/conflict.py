@@ -12,8 +12,6 @@ from jigsaw_opt.solvers.infeasibility.together import broken_together, quickxpla
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.text import counted
 
-__all__ = ["minimal_conflict"]
-
 IsFeasible = Callable[[Operations], bool | None]
 """Whether there is a plan for some of the jobs, or None where that stays open."""
 

@@ -15,8 +15,6 @@ from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.text import counted, named
 
-__all__ = ["broken_alone", "exceeded_guarantees", "guarantee_of"]
-
 
 def exceeded_guarantees(operations: Operations, bound: int, proof: Proof | None = None) -> Conflict | None:
     """Return the guarantees that no plan keeps, for it has an objective of at least `bound`.

@@ -19,8 +19,6 @@ from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 from jigsaw_opt.solvers.infeasibility.plan_feasibility import PlanCheck
 from jigsaw_opt.solvers.infeasibility.room import amount
 
-__all__ = ["placement_feasible", "what_helps"]
-
 _MOST_LITERALS = 100_000
 """A larger placement model takes the engine longer than an explanation is worth."""
 _MOST_WORK = 10.0

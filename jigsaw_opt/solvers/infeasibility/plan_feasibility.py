@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.engines.cpsat import PRESOLVED_NUMBERS, new_solver
 from jigsaw_opt.solvers.engines.magnitude import engine_excess
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 
-__all__ = ["PlanCheck", "largest_objective"]
-
 _MOST_INTERVALS = 10_000
 """With more optional intervals the model takes the engine longer than an explanation is worth."""
 _MOST_READINESS = 100_000

@@ -13,8 +13,6 @@ from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.text import agreeing, counted
 
-__all__ = ["amount", "cause_of_power", "joined_parts", "more_memory", "unjoined"]
-
 
 def more_memory(count: int, memory: int, servers: Sequence[Server]) -> str:
     """Return a clause on how much more memory is needed at least, and where; empty where there are too few GPUs.

@@ -19,8 +19,6 @@ from jigsaw_opt.solvers.infeasibility.plan_feasibility import PlanCheck, largest
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.text import named
 
-__all__ = ["broken_together", "quickxplain", "restrict"]
-
 
 def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
     """Return the instance with only some of its jobs, given by index in the order wanted.

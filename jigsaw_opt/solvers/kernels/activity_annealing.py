@@ -12,9 +12,6 @@ from jigsaw_opt.solvers.kernels.activity_order import (
 )
 from jigsaw_opt.solvers.kernels.randomness import randint
 
-__all__ = ["anneal_activities", "fits", "propose", "set_levels", "take_back"]
-
-
 _DOUBLINGS = 6
 """Largest number of activities that one may pass, as a power of two."""
 

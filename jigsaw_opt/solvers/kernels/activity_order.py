@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers
 
-__all__ = ["ActivityGraph", "ActivityOrder", "commit", "evaluate", "find_critical"]
-
 _MOST_ITERATIONS = 8
 """Iterations of the map after which its largest delay is good enough."""
 _MOST_PERIODS = 2

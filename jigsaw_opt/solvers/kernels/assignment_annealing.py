@@ -12,17 +12,6 @@ from typing import NamedTuple
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
 from jigsaw_opt.solvers.kernels.randomness import randint
 
-__all__ = [
-    "Buffers",
-    "CandidateSets",
-    "GroupAssignment",
-    "anneal_assignment",
-    "excess",
-    "insert",
-    "reassign_pairs",
-    "remove",
-]
-
 
 class CandidateSets(NamedTuple):
     """Candidate server sets of all jobs; jobs of one class ask for the same and share theirs.

@@ -23,8 +23,6 @@ from jigsaw_opt.solvers.kernels.sequence_annealing import (
     swap_critical_arc,
 )
 
-__all__ = ["CyclicState", "anneal_cyclic_sequence"]
-
 _KINDS = 8
 """One in so many steps shifts a whole job; of the others about half exchange levels."""
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from jigsaw_opt.solvers.engines.compiled import Numbers
 
-__all__ = ["pop_event", "push_event"]
-
 
 def push_event(heap: Numbers, moment: int, code: int) -> None:
     """Insert an event."""

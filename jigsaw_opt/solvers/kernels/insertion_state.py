@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers
 
-__all__ = ["InsertionInput", "InsertionState", "gap", "occupy", "passed"]
-
 
 class InsertionInput(NamedTuple):
     """Jobs, server windows and GPUs. Jobs of one *class* ask for the same, with the same levels.

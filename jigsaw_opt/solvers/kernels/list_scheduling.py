@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.kernels.event_heap import pop_event, push_event
 from jigsaw_opt.solvers.kernels.period import Period, least_period
 from jigsaw_opt.solvers.kernels.sequence import Graph
 
-__all__ = ["ListInput", "ListScheduleState", "list_schedule", "repeat_list_schedule"]
-
 _BARRIER, _GPU, _READY, _LINK, _NONE = 0, 1, 2, 3, 4
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from jigsaw_opt.solvers.engines.compiled import Numbers, kernel
 from jigsaw_opt.solvers.kernels.insertion_state import InsertionInput, InsertionState, gap, occupy, passed
 
-__all__ = ["insert_in_order"]
-
 
 def survey(given: InsertionInput, state: InsertionState, k: int, release: int) -> None:
     """Compute for every GPU how deep a worker of a class may go there, and when it would end its deepest block.

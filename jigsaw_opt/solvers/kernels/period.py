@@ -16,8 +16,6 @@ from typing import NamedTuple
 from jigsaw_opt.solvers.engines.compiled import Numbers
 from jigsaw_opt.solvers.kernels.sequence import Graph
 
-__all__ = ["Period", "least_period"]
-
 _ITERATIONS, _MOST_ITERATIONS = 8, 24
 """Iterations after which an order beyond the limit is given up, and after which a period is good enough."""
 

@@ -21,8 +21,6 @@ from jigsaw_opt.solvers.kernels.placement_state import (
 from jigsaw_opt.solvers.kernels.randomness import randint
 from jigsaw_opt.solvers.kernels.sequence import ACROSS_ITERATIONS, FIXED
 
-__all__ = ["anneal_placement", "settle_placement"]
-
 _TRIES = 20
 """Number of random servers that are tried for a job that has to leave its server."""
 _SAMPLES = 6

@@ -9,20 +9,6 @@ from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals
 
-__all__ = [
-    "FIXED_SERVERS",
-    "FREE_WORKERS",
-    "WHOLE_JOB",
-    "PlacementGraph",
-    "PlacementState",
-    "admits",
-    "emptiest",
-    "has_room",
-    "relevel",
-    "shift",
-    "width_of",
-]
-
 FIXED_SERVERS, WHOLE_JOB, FREE_WORKERS = 0, 1, 2
 """What a job may do: its workers change GPUs only within their servers; all of them go to another server together; or
 each of them goes anywhere by itself."""

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
 
-__all__ = ["SharingState", "SharingTable", "find_tight", "set_rates", "share_processors"]
-
 _LEAST_PACE = 1 / 16
 """Least rate at which a job runs, as a share of its rate alone; below it, the job waits."""
 _SHARING_COST = 1.1

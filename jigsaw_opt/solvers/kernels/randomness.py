@@ -10,8 +10,6 @@ from math import log
 
 from jigsaw_opt.solvers.engines.compiled import Numbers
 
-__all__ = ["EXPONENTIALS", "LARGEST_SEED", "following", "randint"]
-
 LARGEST_SEED = 2**31 - 2
 EXPONENTIALS = [-log((k + 0.5) / 4096) for k in range(4096)]
 """Quantiles of the exponential distribution of mean 1."""

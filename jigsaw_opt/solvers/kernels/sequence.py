@@ -10,23 +10,6 @@ from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers
 
-__all__ = [
-    "ACROSS_ITERATIONS",
-    "FIXED",
-    "WITHIN_ITERATION",
-    "Graph",
-    "SequenceState",
-    "accept",
-    "backward_pass",
-    "commit",
-    "forward_pass",
-    "predecessors",
-    "restore_checkpoint",
-    "save_incumbent",
-    "set_durations",
-]
-
-
 FIXED, WITHIN_ITERATION, ACROSS_ITERATIONS = 0, 1, 2
 
 

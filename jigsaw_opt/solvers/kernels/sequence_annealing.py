@@ -26,18 +26,6 @@ from jigsaw_opt.solvers.kernels.sequence import (
     set_durations,
 )
 
-__all__ = [
-    "anneal_sequence",
-    "beyond_cutoff",
-    "critical_operation",
-    "exchange_levels",
-    "exchange_partner",
-    "levels_to_exchange",
-    "merge_job",
-    "swap_critical_arc",
-]
-
-
 _HOPE = 0.2
 """By what share of it an annealing may well pass its cutoff. After a change of the placement 97 of 100 that end within
 1 % of the schedule before are at most 0.11 to 0.22 above it after the first pass, 0.15 after a tenth of the steps and

@@ -29,8 +29,6 @@ from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement, fullest_us
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["FixedPlacementTiming"]
-
 
 def assigned(data: ProblemData, placements: Mapping[str, Sequence[str]]) -> list[Assignment] | None:
     """Return each job on its GPUs, with levels that memory admits once all are placed; None where one finds none.

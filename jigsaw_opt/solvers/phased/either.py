@@ -15,8 +15,6 @@ from jigsaw_opt.solvers.registry import ignored, refusal
 from jigsaw_opt.solvers.result import Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["is_listed_first", "solve_either", "solve_from_phased"]
-
 _MANY_OPERATIONS = 1_000_000
 """Above so many operations a plan that lists them takes long, and a phased one is made as well."""
 _SHARE = 0.3

@@ -8,16 +8,15 @@ from itertools import chain
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import FullDepth, Job
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
 from jigsaw_opt.solvers.phased.result import value_of
 from jigsaw_opt.solvers.phased.timer import UntimedError
-
-__all__ = ["GroupSearch", "PlacedGroups", "improve", "refine"]
 
 _NOT_YET = (2**62, 0)
 """Lateness and objective before there are phases."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from jigsaw_opt.problem.job import FreeDepth, Job
+from jigsaw_opt.problem.depth import FreeDepth
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, RunningJobs
 from jigsaw_opt.solvers.phased.rates.jobs import OF_ONE, RateJob, RateJobs, whole_counts
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 from jigsaw_opt.solvers.phased.timer import UntimedError
-
-__all__ = ["LeastLaxityPolicy", "MovingPolicy", "wrap_around_us"]
-
 
 _MOST_LISTED = 512
 """Iterations of all jobs in a period, as far as each part may have one period of its own."""

@@ -13,14 +13,13 @@ from jigsaw_opt.errors import Problem
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.compiled.timetable import assemble, decisions_of
 from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import FreeDepth, Job
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.resolve.fix import misplaced, same_shape
-
-__all__ = ["BegunPhases", "as_now", "first_start_us", "kept_jobs", "past_at", "past_problems"]
 
 
 @dataclass(frozen=True, slots=True)

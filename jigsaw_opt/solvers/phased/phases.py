@@ -11,18 +11,6 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Phase, Plan, TaskGraphJobPlan, Transfer, retimed
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
-__all__ = [
-    "Gpus",
-    "GroupProgress",
-    "LastPhase",
-    "PhasePolicy",
-    "RunningJobs",
-    "RunningRule",
-    "Timing",
-    "compact",
-    "phases_of",
-]
-
 Gpus = Mapping[str, Sequence[str]]
 """By name of a job, the names of its workers' or slots' GPUs."""
 Timing = Callable[[Mapping[str, int], Gpus], Plan]

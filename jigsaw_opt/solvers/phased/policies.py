@@ -21,9 +21,6 @@ from jigsaw_opt.solvers.phased.phases import Gpus, PhasePolicy, Timing, phases_o
 from jigsaw_opt.solvers.phased.shelves import iteration_counts
 from jigsaw_opt.solvers.phased.timer import UntimedError
 
-__all__ = ["policies"]
-
-
 _Value: TypeAlias = tuple[int, int]
 _Jobs: TypeAlias = Mapping[str, Job | TaskGraphJob]
 

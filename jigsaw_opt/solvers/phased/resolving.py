@@ -34,8 +34,6 @@ from jigsaw_opt.solvers.registry import require_taken
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, problems
 from jigsaw_opt.solvers.result import Result
 
-__all__ = ["resolve_phased"]
-
 _MOST = 4
 """Iterations of a job in a period where jobs that fit into memory together are found."""
 _REST_SHARE = 0.5

@@ -14,8 +14,6 @@ from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict, Result, Status, StoppedBy
 
-__all__ = ["ends_us", "objective_at", "phased_result", "value_of"]
-
 
 def phased_result(
     options: Options, started: float, bound: Bound, plan: Plan | None = None, conflicts: tuple[Conflict, ...] = ()

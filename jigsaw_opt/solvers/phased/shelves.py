@@ -10,14 +10,12 @@ from math import gcd
 from jigsaw_opt.problem.cluster import Channel, Routes
 from jigsaw_opt.problem.compiled.task_graph import compile_task_graph
 from jigsaw_opt.problem.costs import transfer_us
+from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.instance import Instance, in_a_period
-from jigsaw_opt.problem.job import FreeDepth, Job
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-
-__all__ = ["Place", "Sharing", "cyclic_part", "iteration_counts", "placed_shelves", "sharing_groups"]
-
 
 Place = Callable[[Instance], Plan | None]
 """A plan of a cyclic instance, or None where none was found."""

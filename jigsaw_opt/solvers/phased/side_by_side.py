@@ -7,15 +7,14 @@ from dataclasses import replace
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.instance import Instance, in_a_period
-from jigsaw_opt.problem.job import FreeDepth, Job
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan, retimed
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing
 from jigsaw_opt.solvers.phased.rates.model import kind_of
 from jigsaw_opt.solvers.phased.shelves import sharing_groups
-
-__all__ = ["SideBySide"]
 
 
 class SideBySide:

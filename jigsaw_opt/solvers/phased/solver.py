@@ -41,9 +41,6 @@ from jigsaw_opt.solvers.proofs import NO_BOUND, first_bound
 from jigsaw_opt.solvers.registry import require_taken
 from jigsaw_opt.solvers.result import Conflict, Report, Result
 
-__all__ = ["PHASED", "is_long", "phased_bound", "solve_phased"]
-
-
 _FIRST_SHARE, _BOUND_SHARE = 0.2, 0.1
 """Share of a time limit that may be over when the first bound ends, and up to which stronger ones are sought."""
 

@@ -22,8 +22,6 @@ from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["PhaseTimer", "UntimedError"]
-
 _LEAST_SECONDS = 1.0
 """Seconds for a placement or cyclic plan without which a group has no phases, where the limit's grace allows it."""
 _INSTANT = 0.001

@@ -15,8 +15,6 @@ from jigsaw_opt.solvers.registry import ControlledSolver, refusal
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["AUTO", "Auto"]
-
 _SHORT = 1.0
 """Seconds of the clock below which greedy comes first, so that no plan is worse: engines take a part to load."""
 

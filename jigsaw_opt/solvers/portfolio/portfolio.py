@@ -19,8 +19,6 @@ from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["PORTFOLIO", "Portfolio"]
-
 _POLL_SECONDS = 0.05
 """Seconds between two looks at whether the solve is over, while the search makes its first plans."""
 _LONG_BOUND_WORK = 10.0

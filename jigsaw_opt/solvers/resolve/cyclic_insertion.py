@@ -15,8 +15,6 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement, fullest_us
 
-__all__ = ["MixedPolicy", "reinserted", "repaired"]
-
 _FEW = 10
 """Largest number of jobs that are inserted among the others; with more of them, the others need not stay either."""
 _HALVINGS = 4

@@ -20,21 +20,6 @@ from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
 
-__all__ = [
-    "KINDS",
-    "FailedPart",
-    "FailureEffect",
-    "FailureEffects",
-    "PartKind",
-    "PhaseLoss",
-    "TransferChange",
-    "dead_links",
-    "each_failure",
-    "left_of",
-    "parts_of",
-]
-
-
 PartKind = Literal["link", "switch", "server"]
 KINDS: tuple[PartKind, ...] = get_args(PartKind)
 

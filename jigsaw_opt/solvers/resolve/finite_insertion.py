@@ -10,8 +10,6 @@ from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 
-__all__ = ["FiniteInsertion"]
-
 _MOST_AWAY = 4
 """Jobs that are removed at once to make room, at most: of more, chance seldom inserts all again."""
 _MOST_NEAR = 12

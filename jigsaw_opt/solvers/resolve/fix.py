@@ -10,8 +10,6 @@ from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.text import suggestion
 
-__all__ = ["Fix", "breaches", "has_begun", "misplaced", "placements_of", "problems", "same_shape"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fix:

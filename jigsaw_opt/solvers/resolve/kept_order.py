@@ -21,8 +21,6 @@ from jigsaw_opt.solvers.activities.presence import job_orders, most_present, ord
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timetables import levels_of, starts_of, timetable_of
 
-__all__ = ["KeptOrder", "KeptTiming", "timetable_in"]
-
 
 @dataclass(frozen=True, slots=True)
 class KeptTiming:

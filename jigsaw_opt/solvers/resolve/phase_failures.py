@@ -23,8 +23,6 @@ from jigsaw_opt.solvers.resolve.failures import (
 )
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
-__all__ = ["PhaseFailures", "effects_on"]
-
 
 def effects_on(instance: Instance, plan: Plan) -> FailureEffects | PhaseFailures:
     """Return the effects of failures on a plan that `jigsaw_opt.checking.check` accepts for the instance."""

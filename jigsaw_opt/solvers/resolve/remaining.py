@@ -21,8 +21,6 @@ from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphI
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
-__all__ = ["RemainingWork", "in_progress_at", "listed", "remaining_at", "shifted_jobs"]
-
 _Iteration = TypeVar("_Iteration", WorkerIteration, TaskGraphIteration)
 _JobPlan = TypeVar("_JobPlan", JobPlan, TaskGraphJobPlan)
 

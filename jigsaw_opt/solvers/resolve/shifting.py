@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.compiled.timetable import JobDecision
 
-__all__ = ["shifted"]
-
 
 def shifted(
     operations: Operations, decisions: Sequence[JobDecision], moment: int, after: Mapping[int, Collection[int]]

@@ -29,8 +29,6 @@ from jigsaw_opt.solvers.resolve.failures import FailedPart, FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
 from jigsaw_opt.solvers.result import Report, Result, Status
 
-__all__ = ["LinkFailures", "bridges", "solve_survivable"]
-
 _FIRST_SHARE = 0.3
 """Share of the limits for plans to begin with."""
 

@@ -32,8 +32,6 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["Warm", "offer_repaired"]
-
 
 def carried(operations: Operations, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
     """Return, by number of a job in the changed instance, its old plan with the new durations.

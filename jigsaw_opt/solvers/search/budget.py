@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["Budget"]
-
 
 class Budget:
     """The work and the time that a search may use, from now on.

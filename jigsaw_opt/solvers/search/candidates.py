@@ -12,8 +12,6 @@ from jigsaw_opt.solvers.assignments.layout import Layout
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
-__all__ = ["CandidateGenerator", "by_type"]
-
 T = TypeVar("T")
 
 _SAMPLE = 16

@@ -20,9 +20,6 @@ from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["Candidate", "Context", "Effort", "ListSchedule"]
-
-
 _LIST_OPERATION = 4e-7
 """Deterministic seconds that a block or transfer of a list schedule counts as, about what compiled code takes."""
 _MOST_WAITS = 2_000_000

@@ -24,9 +24,6 @@ from jigsaw_opt.solvers.search.moves import Move, move_types
 from jigsaw_opt.solvers.search.opening import open_search
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["AdaptiveSelection", "Driver"]
-
-
 _FADING, _LEAST = 0.8, 0.1
 """What a call in vain leaves of a move's floor, and the least that any number of them leaves.
 

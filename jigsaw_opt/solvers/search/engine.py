@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     Value = Callable[[cp_model.IntVar], int]
 
-__all__ = ["Engine"]
-
 _FEASIBLE = {
     "linearization_level": 0,
     "search_random_variable_pool_size": 10,

@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.search.moves.heuristic import Trials
 from jigsaw_opt.solvers.search.moves.list_annealing import ListAnnealing, draft
 from jigsaw_opt.solvers.search.moves.load_balancing import Placing
 
-__all__ = ["open_search"]
-
 _PATIENCE = 25
 """Placements in a row without a better plan after which construction ends: moves then gain more for the same work."""
 _SHARE_IN_TIME, _SHARE_WITHOUT_PLAN = 0.02, 0.2

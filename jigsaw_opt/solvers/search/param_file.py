@@ -12,8 +12,6 @@ from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.errors import Code, InvalidInputError, Problem
 from jigsaw_opt.solvers.params import SearchParams
 
-__all__ = ["as_toml", "from_toml", "load_params"]
-
 T = TypeVar("T")
 _TYPES: dict[type, tuple[tuple[type, ...], str]] = {
     int: ((int,), "a whole number"),

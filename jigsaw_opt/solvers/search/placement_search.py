@@ -24,8 +24,6 @@ from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule
 
-__all__ = ["PlacementSearch"]
-
 _STEPS, _FEW_STEPS = 200_000, 2_000
 """Steps after which work is counted, and between two checks of the clock where Python takes them."""
 _BINDING = 0.995

@@ -11,8 +11,6 @@ from jigsaw_opt.solvers.assignments.layout import Demand, Layout, shapes
 from jigsaw_opt.solvers.assignments.levels import LevelPlan
 from jigsaw_opt.solvers.params import SearchParams
 
-__all__ = ["ProblemData"]
-
 
 class ProblemData(AssignmentTable):
     """An instance with its layout, demands and assignments.

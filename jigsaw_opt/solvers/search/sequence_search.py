@@ -22,8 +22,6 @@ from jigsaw_opt.solvers.kernels.sequence import FIXED, SequenceState, predecesso
 from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 
-__all__ = ["SequenceSearch", "SequencedSchedule"]
-
 _VISITS, _FEW_VISITS = 2_000_000, 50_000
 """Operations visited until work is counted, and between two checks of the clock where Python visits them."""
 _STRIDE = 32

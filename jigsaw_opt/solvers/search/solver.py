@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.moves import Move
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["SEARCH", "Search"]
-
 
 @dataclass(frozen=True, slots=True)
 class Search(OrtoolsSolver):

@@ -12,21 +12,6 @@ from typing import Any, TypeAlias
 
 from jigsaw_opt.sweeps.bench.summary import best_objectives, geometric_mean, grouped, integral, medians, objective_ratio
 
-__all__ = [
-    "COMPARED",
-    "LEAST_SECONDS",
-    "Against",
-    "Change",
-    "Winner",
-    "against",
-    "bootstrap_interval",
-    "change_of",
-    "holm",
-    "judged",
-    "sign_test",
-    "winners",
-]
-
 _DRAWS = 2000
 Row: TypeAlias = Mapping[str, Any]
 Pair: TypeAlias = tuple[Row, Row]

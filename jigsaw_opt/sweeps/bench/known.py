@@ -8,16 +8,6 @@ from typing import Any, Literal, NamedTuple
 
 from jigsaw_opt.instances.catalogue import BEST_KNOWN, BestKnown, read_best_known
 
-__all__ = [
-    "Beyond",
-    "Contradiction",
-    "beats_known",
-    "best_known_by_hash",
-    "better_plans",
-    "beyond_known",
-    "contradictions",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Beyond:

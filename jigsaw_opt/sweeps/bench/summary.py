@@ -16,28 +16,6 @@ from jigsaw_opt.problem.rules.structure import structure
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.record import is_number
 
-__all__ = [
-    "COLUMNS",
-    "MEASUREMENTS",
-    "Cell",
-    "best_objectives",
-    "by_line",
-    "certified_gap",
-    "csv_table",
-    "geometric_mean",
-    "grouped",
-    "integral",
-    "is_row",
-    "line_name",
-    "medians",
-    "objective_profile",
-    "objective_ratio",
-    "profiles",
-    "seconds_to",
-    "summary",
-    "time_profile",
-]
-
 COLUMNS = (
     "instance",
     "set",

@@ -24,8 +24,6 @@ from jigsaw_opt.sweeps.bench.known import beats_known
 from jigsaw_opt.sweeps.task import SweepTask
 from jigsaw_opt.system.hardware import hardware
 
-__all__ = ["Design", "Entry", "measure", "trials"]
-
 _MAXRSS_PER_MIB = 1024 * 1024 if platform.system() == "Darwin" else 1024
 
 

@@ -17,8 +17,6 @@ from heapq import heappop, heappush
 from jigsaw_opt.documents.readers.chakra.trace import COLLECTIVE, COMPUTE, RECEIVE, SEND, ChakraNode
 from jigsaw_opt.errors import InvalidInputError, Problem
 
-__all__ = ["ChakraRank"]
-
 _MOST_KEPT = 50_000
 """What waits for what is worked out with a bit for each pair of nodes."""
 _LONGEST_NAME = 48

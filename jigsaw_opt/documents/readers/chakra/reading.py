@@ -25,8 +25,6 @@ from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphTransfer
 from jigsaw_opt.text import counted
 
-__all__ = ["read_chakra"]
-
 _MOST_OF_ALL = 1_000_000
 """Nodes of all ranks for which one trace stands."""
 _MOST_SIZE = 2**53 - 1

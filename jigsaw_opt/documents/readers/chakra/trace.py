@@ -15,26 +15,6 @@ from typing import Any
 from jigsaw_opt.documents.file_bytes import unpacked
 from jigsaw_opt.errors import InvalidInputError, MissingEngineError, Problem
 
-__all__ = [
-    "ALL_GATHER",
-    "ALL_REDUCE",
-    "ALL_TO_ALL",
-    "BARRIER",
-    "BROADCAST",
-    "COLLECTIVE",
-    "COMPUTE",
-    "GATHER",
-    "RECEIVE",
-    "REDUCE",
-    "REDUCE_SCATTER",
-    "REDUCE_SCATTER_BLOCK",
-    "SCATTER",
-    "SEND",
-    "ChakraNode",
-    "decode_trace",
-    "encode_trace",
-]
-
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
 """Types of the nodes that a schedule has; others are metadata, and loads and stores of memory."""
 ALL_REDUCE, REDUCE, ALL_GATHER, GATHER, SCATTER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER = range(8)

@@ -17,8 +17,6 @@ from typing import Any
 
 from jigsaw_opt.documents.readers.kineto.events import OP, TraceSpan
 
-__all__ = ["BYTES", "MadeNode", "Tensor", "kept_bytes", "tensors_of", "weights_read"]
-
 _Shape = tuple[int, ...]
 BYTES: Mapping[str, int] = {
     "float": 4,

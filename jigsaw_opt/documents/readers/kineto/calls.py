@@ -14,8 +14,6 @@ from jigsaw_opt.problem.measured.layers import MeasuredLayer
 from jigsaw_opt.problem.rules.report import quoted
 from jigsaw_opt.text import counted
 
-__all__ = ["Tell", "calls_of_names", "numbered_layers", "tell_scatter", "tell_without_gradient", "without_weights"]
-
 Tell = Callable[[str], None]
 """Takes what is said of a trace that can be read, in one line."""
 

@@ -23,8 +23,6 @@ from jigsaw_opt.documents.readers.tally import MOST_SPARED, is_hopeless
 from jigsaw_opt.errors import Problem
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
 
-__all__ = ["MODULE", "NODE", "OP", "Trace", "TraceSpan", "read_trace_events"]
-
 OP = "cpu_op"
 MODULE = "nn.Module: "
 """How the name of a span of a module begins."""

@@ -17,8 +17,6 @@ from jigsaw_opt.documents.parsing import checked, parse
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.rules.report import Report
 
-__all__ = ["parsed_foreign"]
-
 _REPLACED = "\ufffd"
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"

@@ -13,8 +13,6 @@ from operator import or_
 from jigsaw_opt.documents.readers.kineto.events import MODULE, NODE, OP, Trace, TraceSpan
 from jigsaw_opt.problem.rules.report import quoted
 
-__all__ = ["GRADIENT", "OPTIMISER", "STEP", "crossed_layers", "layer_spans", "node_around", "spans_seen", "unlayered"]
-
 GRADIENT = "torch::autograd::AccumulateGrad"
 """Name of what adds up the gradient of a parameter."""
 OPTIMISER = "Optimizer.step"

@@ -45,8 +45,6 @@ from jigsaw_opt.problem import Model
 from jigsaw_opt.problem.measured.layers import MeasuredLayer
 from jigsaw_opt.problem.rules.report import Report, quoted
 
-__all__ = ["read_kineto", "read_kineto_layers"]
-
 _MARK = "profile with schedule=torch.profiler.schedule(...), so that step() of the profiler marks the steps"
 _TRAIN = "profile training steps, each with its backward pass"
 _HINT = "wrap layers in record_function, or profile with with_stack=True"

@@ -12,8 +12,6 @@ from jigsaw_opt.documents.readers.kineto.events import NODE, OP, Trace, TraceSpa
 from jigsaw_opt.documents.readers.kineto.layers import GRADIENT, OPTIMISER, STEP, node_around
 from jigsaw_opt.problem.rules.report import Report
 
-__all__ = ["Owners", "ProfiledStep"]
-
 _COMPILED = "CompiledFunction"
 """What `torch.compile` calls the forward pass of a function."""
 _SHAPES = "profile with record_shapes=True, or state parameters"

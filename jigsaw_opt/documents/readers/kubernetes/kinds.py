@@ -11,8 +11,6 @@ from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNN
 from jigsaw_opt.documents.readers.tree import Tree
 from jigsaw_opt.problem.workload import TraceJob
 
-__all__ = ["CLAIMS", "condition_of", "is_read", "job_of_item", "kind_of_item", "name_of", "tell_shares", "time_us"]
-
 _ENDS = ("Failed", "Complete", "Succeeded")
 _VOLCANO_ENDS = ("Completed", "Failed", "Aborted", "Terminated")
 CLAIMS = "with claims of devices (resourceClaims), which are not read"

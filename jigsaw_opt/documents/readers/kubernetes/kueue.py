@@ -18,8 +18,6 @@ from jigsaw_opt.documents.readers.tree import Tree
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.text import nearest
 
-__all__ = ["GpuQuota", "KueueQueues", "QuotaNode", "read_kueue"]
-
 _GROUP = "kueue.x-k8s.io/"
 _STRATEGIES = ("BestEffortFIFO", "StrictFIFO")
 _WITHIN = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")

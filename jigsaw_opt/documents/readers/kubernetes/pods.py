@@ -13,8 +13,6 @@ from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNN
 from jigsaw_opt.documents.readers.tree import Tree
 from jigsaw_opt.problem.workload import TraceJob
 
-__all__ = ["job_of_gang", "job_of_pods"]
-
 _NO_END = "ended without a time of end"
 
 

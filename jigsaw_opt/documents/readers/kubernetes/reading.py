@@ -24,8 +24,6 @@ from jigsaw_opt.documents.readers.tree import Tree, accepted_jobs
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_kubernetes", "resembles"]
-
 _JOBSET = "jobset.sigs.k8s.io/jobset-name"
 _GANGS = ("JobSet", "TrainJob")
 """Kinds that make jobs which run together; a JobSet has the name of the TrainJob that it belongs to."""

@@ -10,8 +10,6 @@ from jigsaw_opt.documents.readers.tally import Tally
 from jigsaw_opt.documents.readers.tree import Tree
 from jigsaw_opt.problem.workload import LARGEST, is_name
 
-__all__ = ["PodNeeds", "counts_whole_gpus", "requests_of"]
-
 _TYPE_LABEL = re.compile(
     r"(?:.*/)?(?:gpu[._-]?(?:product(?:-name)?|type|model|name)|gke-accelerator|instance-gpu-name|accelerator(?:-type)?)"
     r"|gpu\.nvidia\.com/(?:class|model)|gpu\.intel\.com/product"

@@ -14,8 +14,6 @@ from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.structure import compiled
 
-__all__ = ["BurstCosts", "BurstLayer", "LayerOption", "read_burst_costs"]
-
 _TIME = {"type": "number", "minimum": 0, "maximum": 2**53 - 1}
 _COUNT = {"type": "integer", "minimum": 1, "maximum": 2**53 - 1}
 _SCHEMA: dict[str, Any] = {

@@ -24,8 +24,6 @@ from jigsaw_opt.documents.readers.profiles.layers import MOST_LINES, Group, mode
 from jigsaw_opt.problem import Model
 from jigsaw_opt.problem.measured.layers import MeasuredLayer
 
-__all__ = ["ProfiledLayer", "read_deeppool", "read_deeppool_layers", "read_deeppool_runs", "sizes"]
-
 Shape = tuple[int, ...]
 Sizes = tuple[int, list[Shape]]
 """Number of weights, and the shapes (without the batch) of the outputs that the backward pass needs."""

@@ -8,8 +8,6 @@ from jigsaw_opt.errors import out_of_range
 from jigsaw_opt.problem import Model, Segment
 from jigsaw_opt.problem.measured.layers import MeasuredLayer, input_bytes_of
 
-__all__ = ["MOST_LINES", "Group", "model_of", "one_layer"]
-
 MOST_LINES = 10_000
 """Of a profile: layers are merged in a time that grows with the square of their number."""
 

@@ -18,8 +18,6 @@ from jigsaw_opt.documents.readers.profiles.layers import MOST_LINES, Group, mode
 from jigsaw_opt.problem import Model
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, parts_of
 
-__all__ = ["read_layer_graph", "read_pipedream"]
-
 _NUMBER = r"[0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,2})?"
 _NODE = re.compile(
     r"(?P<name>\w+) -- (?P<kind>.+) -- "

@@ -16,8 +16,6 @@ from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.table import JobTable, Row
 from jigsaw_opt.errors import InvalidInputError, Problem, Problems
 
-__all__ = ["Application", "Curve", "Epoch", "PolluxSample", "read_applications"]
-
 _LEAST_S = 1e-9
 _LEAST_GRADIENT = 1e-100
 _MOST_PROGRESS = 1e15

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from itertools import chain, product
 
-__all__ = ["MOST_NODES", "nodes_of"]
-
 MOST_NODES = 10**5
 """The most nodes that a list names; Slurm itself has no more than 65 533."""
 _LIST = re.compile(r"(?:[^,\[\]\s]|\[[0-9,-]+\])+")

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.errors import InvalidInputError, Problem
 
-__all__ = ["Association", "SlurmConf", "read_qos", "read_shares", "read_slurm_conf"]
-
 _ROOT = "root"
 _MOST = 2**32
 _MOST_OF = 65_533

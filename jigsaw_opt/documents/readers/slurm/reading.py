@@ -25,8 +25,6 @@ from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNN
 from jigsaw_opt.documents.readers.times import duration_us
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_slurm", "resembles"]
-
 _COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
 _ASKED = ("JobID", "State", "Submit", "Start", "End", "Elapsed", "AllocTRES", "ReqTRES")
 _TEXTS = {"user": "User", "account": "Account", "queue": "Partition", "qos": "QOS"}

@@ -8,8 +8,6 @@ from itertools import combinations_with_replacement
 
 from jigsaw_opt.documents.readers.times import is_missing, moment_us
 
-__all__ = ["LAST", "Cells", "is_job", "records_of"]
-
 Cells = tuple[int, list[str]]
 """The number of the line in which a record begins, and its cells."""
 LAST = "SubmitLine"

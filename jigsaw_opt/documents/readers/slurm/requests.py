@@ -13,8 +13,6 @@ from jigsaw_opt.documents.readers.table import Row
 from jigsaw_opt.documents.readers.tally import Tally
 from jigsaw_opt.problem.gpu_types import matching_types
 
-__all__ = ["requests_of", "settle_requests", "types_in", "wait_in_turn"]
-
 _TYPED = re.compile(r"gres/gpu:(?P<type>[^=]+)")
 _SHORT = {"d": "dependency", "b": "begin", "C": "constraint", "a": "array", "G": "gpus", "J": "job-name"}
 _GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")

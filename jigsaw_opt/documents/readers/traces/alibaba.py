@@ -15,8 +15,6 @@ from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, 
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_alibaba", "resembles"]
-
 _COLUMNS = ("name", "num_gpu", "creation_time", "deletion_time", "scheduled_time")
 _MEMORY = re.compile(r"^(.*[0-9])m([0-9]+)$")
 _WHOLE_GPU = 1000

@@ -13,8 +13,6 @@ from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, 
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_elasticflow", "resembles"]
-
 _COLUMNS = ("job_id", "num_gpu", "duration")
 _SUBMIT = ("submit_time", "submission_time")
 _MODEL = "seconds"

@@ -21,8 +21,6 @@ from jigsaw_opt.documents.readers.tally import Tally
 from jigsaw_opt.problem.rules.report import Report, quoted
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["GavelJobType", "Throughputs", "read_gavel", "read_throughputs", "resembles"]
-
 _START, _STEPS = ("job_type", "command"), ("steps_argument", "data", "total_steps")
 _COLUMNS = (*_START, "folder", *_STEPS, "scale_factor", "priority", "slo", "arrival")
 _FORMS = {

@@ -14,8 +14,6 @@ from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, 
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_helios", "resembles"]
-
 _COLUMNS = ("job_id", "gpu_num", "submit_time", "start_time", "duration")
 
 

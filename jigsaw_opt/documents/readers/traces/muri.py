@@ -10,8 +10,6 @@ from __future__ import annotations
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, headed
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 
-__all__ = ["read_muri", "resembles"]
-
 _MS = 1_000
 _STAGES = ("resource_time_0", "resource_time_1", "resource_time_2")
 _COLUMNS = ("job_id", "num_gpu", "submit_time", "iterations", "model_name", "batch_size", "iteration_time", *_STAGES)

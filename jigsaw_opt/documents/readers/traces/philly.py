@@ -20,8 +20,6 @@ from jigsaw_opt.documents.readers.tree import Tree, accepted_jobs
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_philly", "resembles"]
-
 _COLUMNS = ("timestamp", "duration", "num_gpus")
 _KEYS = ('"jobid"', '"attempts"', '"submitted_time"')
 _SPACE = b" \t\r\n\xef\xbb\xbf"

@@ -10,8 +10,6 @@ from dataclasses import replace
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, headed
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_pollux", "read_sia", "resembles"]
-
 _MOST_ADAPTIVE_GPUS = 64
 _COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 

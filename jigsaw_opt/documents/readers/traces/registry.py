@@ -11,8 +11,6 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.text import nearest, readable
 
-__all__ = ["READERS", "read_trace"]
-
 READERS = {
     "alibaba": "jigsaw_opt.documents.readers.traces.alibaba:read_alibaba",
     "csv": "jigsaw_opt.documents.readers.traces.workload_csv:decode_workload",

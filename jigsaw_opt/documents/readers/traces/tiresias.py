@@ -10,8 +10,6 @@ from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, 
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_tiresias", "resembles"]
-
 _COLUMNS = ("job_id", "num_gpu", "submit_time", "model_name", "duration")
 
 

@@ -16,8 +16,6 @@ from jigsaw_opt.errors import UsageError, malformed
 from jigsaw_opt.problem.workload import LARGEST, STATED, STATED_LISTS, TraceJob, Workload
 from jigsaw_opt.text import nearest, suggestion
 
-__all__ = ["columns_of", "decode_workload", "encode_workload", "resembles"]
-
 _UNITS: Mapping[str, int] = {"us": 1, "ms": 1000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
 _SPELT = {"sec": "s", "secs": "s", "seconds": "s", "mins": "min", "minutes": "min", "hours": "h"}
 

@@ -12,8 +12,6 @@ from torch import Generator, Tensor
 from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.executor.models.zoo.network import Batch
 
-__all__ = ["digit_samples", "digits", "features", "masked_tokens", "next_tokens", "text", "topics_text"]
-
 Source = Callable[[int, Generator], Batch]
 
 _MASK_SHARE = 0.15

@@ -6,8 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["Bottleneck", "Embeddings", "PretrainingHeads", "TransformerLayer", "VocabularyOutput"]
-
 
 class Bottleneck(nn.Module):
     """Residual block of three convolutions, the stride in the middle one (He et al. 2016).

@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-__all__ = ["Batch", "Network", "moved"]
-
 Batch = tuple[Any, Any]
 """Inputs and targets: each a tensor, or tuples, lists and dictionaries of them."""
 

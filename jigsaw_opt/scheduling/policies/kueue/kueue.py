@@ -27,8 +27,6 @@ from jigsaw_opt.scheduling.policies.kueue.preemption import Admitted, preemption
 from jigsaw_opt.scheduling.policies.kueue.quota_tree import QuotaTree, UsageNode
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
-__all__ = ["KUEUE"]
-
 _SHOWN = 5
 _NONE = "none"
 _CHANGES: Mapping[str, Sequence[str]] = {

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from jigsaw_opt.scheduling.policies.kueue.quota_tree import UsageNode
 from jigsaw_opt.scheduling.policy import JobState
 
-__all__ = ["Admitted", "preemption_targets"]
-
 _NEVER = "Never"
 
 

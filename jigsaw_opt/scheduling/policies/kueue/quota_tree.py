@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 from jigsaw_opt.documents.readers.kubernetes.kueue import GpuQuota, KueueQueues, QuotaNode
 
-__all__ = ["QuotaTree", "UsageNode"]
-
 _NOTHING = GpuQuota(0)
 
 

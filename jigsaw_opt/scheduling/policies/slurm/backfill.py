@@ -25,8 +25,6 @@ from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policies.slurm.server_reservations import ServerReservations
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, JobState, Observation
 
-__all__ = ["BACKFILL", "BACKFILL_OPTIONS", "BackfillScheduler"]
-
 _HOUR_US = 3_600_000_000
 _UNKNOWN_US = 24 * _HOUR_US
 """What the first job of a user is predicted to take that has no limit."""

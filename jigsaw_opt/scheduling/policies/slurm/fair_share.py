@@ -13,8 +13,6 @@ from math import inf
 
 from jigsaw_opt.documents.readers.slurm.priorities import Association
 
-__all__ = ["ShareTree", "UserKey"]
-
 UserKey = tuple[str, str]
 """An account and a user in it."""
 _ROOT = "root"

@@ -30,8 +30,6 @@ from jigsaw_opt.scheduling.policies.slurm.priority import (
 )
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, JobState, Observation
 
-__all__ = ["MULTIFACTOR"]
-
 _TEXT = {"type": "string"}
 _MOST_USAGE = 1e30
 _NEEDS = {"shares": "account", "qos": "qos", "priority_weight_qos": "qos", "priority_weight_partition": "queue"}

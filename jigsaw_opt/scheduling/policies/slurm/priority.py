@@ -21,19 +21,6 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.option_values import whole_numbers
 from jigsaw_opt.text import agreeing, named
 
-__all__ = [
-    "DEFAULTS",
-    "FLAGS",
-    "MINUTE_US",
-    "NONE",
-    "WEIGHTS",
-    "JobPriority",
-    "PrioritySettings",
-    "decayed",
-    "option_name",
-    "settings_of",
-]
-
 _LOGGER = logging.getLogger(__name__)
 NONE = "none"
 _NULL = "(null)"

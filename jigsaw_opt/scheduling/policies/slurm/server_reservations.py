@@ -19,8 +19,6 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.placement.placing import FreeGpus
 from jigsaw_opt.scheduling.policy import ClusterSetting
 
-__all__ = ["ServerReservations"]
-
 
 class ServerReservations:
     """The GPUs that are free from now on, and the servers that are reserved.

@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.kernels.activity_annealing import anneal_activities
 from jigsaw_opt.solvers.kernels.activity_order import ActivityGraph, ActivityOrder
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
 
-__all__ = ["AnnealedOrder", "OrderSearch"]
-
 _VISITS, _FEW_VISITS = 4_000_000, 50_000
 """Activities visited until work is counted, and between two checks of the clock where Python visits them; a step may
 visit all."""

@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.activities.timetables import levels_of, starts_of, timet
 from jigsaw_opt.solvers.result import Accepted
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["CurrentPlan", "Offer", "adopted", "offer_times"]
-
 Offer = Callable[[Timetable], Accepted | None]
 """Takes a plan as the incumbent if it is better, as `SolveState.offer` does."""
 

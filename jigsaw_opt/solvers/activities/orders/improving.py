@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.stepwise import SECONDS_OF_LISTING, SECONDS_OF_VISIT, StepwiseSearch
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["Annealing"]
-
 _SHORTEST, _SHORTEST_ANEW, _LONGEST = 0.1, 1.0, 10.0
 """Deterministic seconds of a run: the first from the incumbent, the first from a list schedule, and the longest."""
 _SHARE = 0.1

@@ -20,8 +20,6 @@ from jigsaw_opt.solvers.solve_state import SolveState
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["WindowSearch"]
-
 _FIRST_SIZE, _MOST_SIZE, _LEAST_SIZE = 30, 400, 8
 """Numbers of activities of a window: the first, the largest, the smallest."""
 _EFFORT = 0.3

@@ -18,8 +18,6 @@ from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing, SerialSc
 from jigsaw_opt.solvers.activities.stepwise import SECONDS_OF_LISTING, SECONDS_OF_VISIT, StepwiseSearch
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["SearchInTime"]
-
 _POOL = 8
 """Number of placements that are kept, and that it begins with."""
 _DRAWS = 4

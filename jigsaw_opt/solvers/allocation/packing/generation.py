@@ -31,8 +31,8 @@ from jigsaw_opt.formulations.packing import (
     with_cheapest_levels,
 )
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
+from jigsaw_opt.problem.depth import FreeDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import FreeDepth, StaircaseDepth
 from jigsaw_opt.problem.packing import PackingProblem
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
@@ -42,18 +42,6 @@ from jigsaw_opt.solvers.greedy.heuristic import timetables
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
-
-__all__ = [
-    "ITERATIONS",
-    "Generation",
-    "MasterSolution",
-    "Memory",
-    "RelaxedMaster",
-    "Timetables",
-    "cyclic_plan",
-    "shortest_period",
-]
-
 
 ITERATIONS = 32
 """Iterations of each job in a period: with more of them the levels of a GPU even out further."""

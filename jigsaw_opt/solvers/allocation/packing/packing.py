@@ -10,8 +10,6 @@ from jigsaw_opt.solvers.allocation.packing.generation import Generation, Memory
 from jigsaw_opt.solvers.allocation.packing.rounding import Rounding, value_of
 from jigsaw_opt.solvers.engines.highs import solve_program
 
-__all__ = ["PackedQueue", "fill", "pack", "rate_bound"]
-
 
 @dataclass(frozen=True, slots=True)
 class PackedQueue:

@@ -15,8 +15,6 @@ from jigsaw_opt.formulations.packing import CoscheduledClasses, JobKind, ServerP
 from jigsaw_opt.problem.packing import QueuedJobs
 from jigsaw_opt.solvers.allocation.packing.generation import Generation, MasterSolution, RelaxedMaster
 
-__all__ = ["Rounding", "marginal", "value_of"]
-
 
 class _Front(NamedTuple):
     worth: float

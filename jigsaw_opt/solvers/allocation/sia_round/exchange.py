@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.linear import Floats, Integers
 
-__all__ = ["Base", "best_exchange", "within_capacity"]
-
 
 @dataclass(frozen=True, slots=True)
 class Base:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats, Integers
     from jigsaw_opt.formulations.sia_round import SiaRound
 
-__all__ = ["Columns", "best_prices"]
-
 _MOST_CUTS = 1000
 """Cutting planes after which the best prices so far are taken: any prices bound the value, so none are wrong."""
 _TRUST = 0.3

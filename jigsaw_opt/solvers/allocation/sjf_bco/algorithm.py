@@ -10,8 +10,6 @@ from jigsaw_opt.formulations.sjf_bco import Batch
 from jigsaw_opt.solvers.allocation.sjf_bco.machine import BatchOutcome, Estimates, best_limit, list_schedule
 from jigsaw_opt.solvers.allocation.sjf_bco.rules import Variant, first_gpus, least_loaded, random_gpus, rule_of
 
-__all__ = ["first_fit", "least_load", "random_fit", "sjf_bco", "smallest_first"]
-
 
 def sjf_bco(
     batch: Batch, variant: Variant = "intent", thresholds: Sequence[int] | None = None, spread: Fraction = Fraction(1)

@@ -9,8 +9,6 @@ from jigsaw_opt.formulations.sjf_bco import Batch, BatchProgress, BatchSchedule,
 from jigsaw_opt.solvers.engines.highs import HighsSearch
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 
-__all__ = ["all_schedules", "best_schedule", "choose"]
-
 
 def all_schedules(batch: Batch, limit: int) -> Iterator[BatchSchedule]:
     """Yield every schedule whose makespan is at most `limit`, up to slots in which nothing runs.

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from jigsaw_opt.formulations.sjf_bco import Batch, BatchProgress, BatchSchedule, estimate, overestimate
 from jigsaw_opt.solvers.allocation.sjf_bco.rules import Rule
 
-__all__ = ["BatchOutcome", "Estimates", "Machine", "best_limit", "list_schedule"]
-
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:

@@ -10,20 +10,6 @@ from typing import Literal, Protocol, TypeAlias
 from jigsaw_opt.formulations.sjf_bco import ExchangeChain, conflict_free, step
 from jigsaw_opt.problem.costs import ceil_fraction
 
-__all__ = [
-    "GpuLedger",
-    "Rule",
-    "Variant",
-    "first_gpus",
-    "least_busy_servers_as_meant",
-    "least_busy_servers_as_printed",
-    "least_loaded",
-    "longest_remaining_first",
-    "packed",
-    "random_gpus",
-    "rule_of",
-]
-
 
 class GpuLedger(Protocol):
     """GPUs, numbered from 0 through the servers, with what is planned on them."""

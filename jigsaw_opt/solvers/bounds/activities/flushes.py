@@ -19,8 +19,6 @@ from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
-__all__ = ["FLUSHES", "flushes_of"]
-
 _MOST_STEPS = 400_000
 """Largest number of edges that are visited, summed over slots: some tenths of a second."""
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from math import inf
 
-__all__ = ["Load", "best_head_and_tail", "merged"]
-
 Load = tuple[int, int, int]
 """Head, length and tail of an operation or of several, in microseconds."""
 

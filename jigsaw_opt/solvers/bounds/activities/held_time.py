@@ -17,8 +17,6 @@ from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
-__all__ = ["HELD_TIME"]
-
 _MOST_STEPS = 300_000
 """Largest number of operations behind the memory intervals of a job that are visited: some tenths of a second."""
 

@@ -26,8 +26,6 @@ from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData, earli
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
-__all__ = ["MORE_PLACEMENTS", "PARTIAL_PLACEMENTS"]
-
 _MOST_STEPS = 60_000
 """Largest number of loads that are added up at once: a tenth of a second."""
 _COPIED_IN_A_STEP = 16

@@ -16,8 +16,6 @@ from jigsaw_opt.solvers.bounds.combinatorial.energy import watts_us
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
-__all__ = ["MIXED_LOADS", "MIXED_POWER", "TASK_POWER"]
-
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     operations = context.operations

@@ -20,8 +20,6 @@ from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
-__all__ = ["SLOT_LOADS", "TaskGraphData", "earliest_end_us", "task_graph_data"]
-
 _MOST_LISTED = 20_000
 """Largest number of operations among which chains are searched."""
 

@@ -8,8 +8,6 @@ from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.text import called
 
-__all__ = ["CRITICAL_PATH"]
-
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     """Yield the length of the longest job, or the weighted sum over all jobs."""

@@ -14,8 +14,6 @@ from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand
 
-__all__ = ["MEMORY_ENERGY", "POWER_ENERGY", "watts_us"]
-
 
 def _power_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     for cap in context.operations.instance.cluster.power_caps or ():

@@ -21,8 +21,6 @@ from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WorkInterval
 
-__all__ = ["GPU_WORK", "gpu_resources"]
-
 _MOST_SUBSETS = 3
 """Largest number of GPU classes of which every subset is tried: each class more doubles the subsets."""
 _STEPS = 16

@@ -14,8 +14,6 @@ from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContex
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WorkInterval
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
 
-__all__ = ["LINK_TRANSFERS", "link_resources"]
-
 _MOST_CUTS = 32
 """Largest number of links of a cluster whose single links are tried: each takes a look at all servers and jobs."""
 

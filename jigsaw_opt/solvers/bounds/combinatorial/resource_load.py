@@ -12,8 +12,6 @@ from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WeightedJob
 
-__all__ = ["critical_set", "least_weighted_completion", "resource_bounds"]
-
 _UNIT = 2**24
 """Fractions are summed in parts of one over this, rounded down: exact sums would have endless denominators."""
 _SCANS = 48

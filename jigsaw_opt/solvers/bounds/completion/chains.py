@@ -18,8 +18,6 @@ from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.relaxation import BoundBudget
 from jigsaw_opt.solvers.bounds.resource_demands import ResourceDemand
 
-__all__ = ["Chain", "Step", "must_share_gpu", "pair_inequalities"]
-
 _MOST_STATES = 2_500
 """Chains with more pairs of transfers are not merged: each pair is a state with its labels, half a millisecond."""
 _MOST_LABELS = 400

@@ -26,9 +26,6 @@ from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand
 
-__all__ = ["DISJUNCTIVE_SETS", "JOB_PAIRS", "DisjunctiveSet", "disjunctive_sets", "forced_sharing"]
-
-
 _MOST_GROUPS = 4
 """Largest number of groups. With more of them, hardly any jobs have to share one."""
 _MOST_NODES = 2_000

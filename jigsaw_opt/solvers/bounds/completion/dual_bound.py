@@ -17,8 +17,6 @@ from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.bounds.completion.work_functions import Floats, Profile
 
-__all__ = ["UNIT", "CompletionCost", "DualBound", "DualTerm"]
-
 UNIT = 2**160
 """Multipliers are rounded down to parts of one over this, and costs are counted in such parts."""
 _FILTER = 1e-9

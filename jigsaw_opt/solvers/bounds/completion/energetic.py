@@ -36,8 +36,6 @@ from jigsaw_opt.solvers.engines.mip import Ending
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.bounds.completion.work_functions import Floats
 
-__all__ = ["ENERGETIC_INTERVALS", "energetic_bounds"]
-
 _ROUNDS = 40
 """Largest number of times that the program is solved: the bound holds after each of them."""
 _MOMENTS = 64

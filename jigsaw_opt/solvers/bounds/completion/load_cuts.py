@@ -18,8 +18,6 @@ from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.relaxation import BoundBudget
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WorkInterval
 
-__all__ = ["LoadCuts", "WorkFragment", "cut_rounds"]
-
 _MOST_FRAGMENTS = 2_000
 """About the largest number of fragments of a resource; iterations are merged to keep within it, for each inequality is
 found by a look at all fragments, once for each head."""

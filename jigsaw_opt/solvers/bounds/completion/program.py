@@ -17,8 +17,6 @@ from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualBound
 from jigsaw_opt.solvers.engines.highs import HighsEngine
 
-__all__ = ["CompletionProgram", "Inequality", "constants", "prices_left", "within_weights"]
-
 
 class Inequality(NamedTuple):
     """The completion times of jobs, each times its factor, add up to at least `least`.

@@ -12,8 +12,6 @@ from jigsaw_opt.solvers.bounds.completion.load_cuts import LoadCuts, cut_rounds
 from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
-__all__ = ["MEAN_BUSY_TIMES", "SharedProgram"]
-
 
 class SharedProgram:
     """The program over completion times of one run. Each relaxation adds what it knows, and leaves it to the next.

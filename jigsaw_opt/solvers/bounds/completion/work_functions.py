@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Profile", "WorkFunction", "profiles"]
-
 _MOST_INTERVALS = 1_000
 """Largest number of intervals in all iterations of a job; jobs with more are left out."""
 

@@ -18,20 +18,6 @@ from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import BoundBudget
 from jigsaw_opt.solvers.engines.highs import HighsEngine
 
-__all__ = [
-    "CELLS",
-    "BinType",
-    "Item",
-    "KnapsackBins",
-    "Packing",
-    "PackingTest",
-    "Pattern",
-    "Refutation",
-    "best_pattern",
-    "refutation",
-]
-
-
 CELLS = 2**14
 """Sizes are counted in parts of one over this of the capacity, rounded down: a bin seems larger by so little."""
 

@@ -13,8 +13,6 @@ from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext
 
-__all__ = ["DestructiveTest", "destructive", "destructive_bounds"]
-
 _FINENESS = 2**13
 """The bisection ends once its interval is at most one over this of the bound: no gap shows a closer one."""
 _FIRST_STEP = 2**8

@@ -12,18 +12,6 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobClass, JobData
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition
 
-__all__ = [
-    "EquivalentJobs",
-    "ServerGroup",
-    "TwoLevelBin",
-    "allowed_classes",
-    "equivalent_groups",
-    "equivalent_jobs",
-    "fewest_groups",
-    "least_transfers",
-    "two_level_bins",
-]
-
 
 class ServerGroup(NamedTuple):
     """Groups of servers that are equivalent: how many, and the links and the GPUs, by server and class, of one."""

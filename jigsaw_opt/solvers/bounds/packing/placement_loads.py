@@ -16,8 +16,6 @@ from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["PLACEMENT_LOADS"]
-
 _ATTEMPTS = ((0, 0.5), (1, 3.5))
 """Deterministic seconds that one objective is worth, without a linear relaxation, which decides most, and with it."""
 

@@ -41,9 +41,6 @@ from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["LINK_BINS", "TWO_LEVEL_BINS", "LinkPacking", "TwoLevelPacking", "link_packings", "two_level_packings"]
-
-
 _WORK = 0.4
 """Deterministic seconds of the engine for the best pattern of one bin."""
 _SECONDS_OF_ENGINE = 2.0

@@ -24,8 +24,6 @@ from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand
 
-__all__ = ["PRESENCE_PACKING", "WORKER_PACKING", "fullest"]
-
 
 class _PackedWorker(NamedTuple):
     """Least time that a worker keeps its GPU busy over all iterations, and its job."""

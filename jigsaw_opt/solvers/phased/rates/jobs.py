@@ -26,8 +26,6 @@ from jigsaw_opt.solvers.phased.phases import GroupProgress, RunningJobs, Timing
 from jigsaw_opt.solvers.phased.shelves import iteration_counts
 from jigsaw_opt.solvers.phased.timer import UntimedError
 
-__all__ = ["RateJob", "RateJobs", "RatePolicy", "whole_counts"]
-
 _PERIODS, _MOST = 8, 16
 """Iterations of a job that a period is as long as, and iterations of one job in it, at most."""
 _MEASURED = 4

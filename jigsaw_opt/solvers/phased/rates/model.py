@@ -21,8 +21,6 @@ from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
-__all__ = ["RateModel", "kind_of"]
-
 _ITERATIONS = 16
 """Iterations over which levels are averaged, of the job with most iterations; others have fewer in proportion."""
 _SCHEDULED, _OPERATIONS = 4, 1000

@@ -12,8 +12,6 @@ from jigsaw_opt.solvers.phased.rates.jobs import RateJob
 from jigsaw_opt.solvers.phased.rates.model import RateModel
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
 
-__all__ = ["RateSearch"]
-
 _PATIENCE = 30
 """Number of steps per job without a better value after which a search ends."""
 _TEMPERATURE, _COOLING = 0.02, 0.05

@@ -18,17 +18,6 @@ from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 
-__all__ = [
-    "BestFitPolicy",
-    "CandidateArrays",
-    "CandidateSet",
-    "CandidateTable",
-    "Choices",
-    "FixedPolicy",
-    "InsertionPolicy",
-]
-
-
 _BEST = 4
 """Best-fit server sets that a job is offered, and half as many of the emptiest ones: each is tried at many offsets."""
 _FIT_BLUR = 0.3

@@ -18,8 +18,6 @@ from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 
-__all__ = ["DecomposedInsertion", "NoGood", "jointly_timed"]
-
 
 def jointly_timed(
     schedule: PartialSchedule, groups: Sequence[Sequence[Assignment]], engine: Engine, work: float

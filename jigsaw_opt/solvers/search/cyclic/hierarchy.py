@@ -30,8 +30,6 @@ from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateArrays, CandidateSet, CandidateTable, Choices
 from jigsaw_opt.solvers.search.cyclic.server_groups import fast_enough, groups_of, repartitioned
 
-__all__ = ["HierarchicalAssignment"]
-
 HOT, COLD = 0.1, 1e-5
 """Temperatures at which any job may go anywhere, and at which nothing changes any more, as squared shares of the target
 load."""

@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob, least_length, uncontended_profile
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 
-__all__ = ["TRIES_PER_JOB", "ModuloInsertion"]
-
 TRIES_PER_JOB = 4
 """Fruitless tries of ruin and recreate for each job, after which a period is given up."""
 _OFFSETS = 24

@@ -9,8 +9,6 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.cyclic.period_search import PeriodSearch
 
-__all__ = ["BestFitInsertion", "GroupInsertion"]
-
 
 class BestFitInsertion:
     """Inserts jobs one by one where they fit best.

@@ -13,8 +13,6 @@ from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import TRIES_PER_JOB, ModuloInsertion
 
-__all__ = ["Hierarchies", "PeriodSearch"]
-
 
 class Hierarchies:
     """The hierarchical assignment that is in use, and when to replace it.

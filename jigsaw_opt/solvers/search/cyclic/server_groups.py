@@ -9,8 +9,6 @@ from jigsaw_opt.solvers.search.candidates import by_type
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateSet, CandidateTable
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 
-__all__ = ["fast_enough", "groups_of", "repartitioned"]
-
 
 def groups_of(data: ProblemData) -> list[list[int]]:
     """Return groups of servers near one another, with room for the widest job, as small as possible.

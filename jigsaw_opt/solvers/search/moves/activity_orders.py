@@ -12,8 +12,6 @@ from jigsaw_opt.solvers.activities.stepwise import StepwiseSearch
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 
-__all__ = ["AnnealActivities", "PlaceInTime", "ReorderWindow"]
-
 _LEAST_WORK = 0.002
 """Deterministic seconds that a step in time counts as at least, however small the instance."""
 

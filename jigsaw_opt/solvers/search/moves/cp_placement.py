@@ -16,8 +16,6 @@ from jigsaw_opt.solvers.search.moves.load_balancing import Placing
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 
-__all__ = ["CpPlacement", "PlacementModel"]
-
 
 class PlacementModel:
     """Places all jobs at once.

@@ -9,8 +9,6 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 
-__all__ = ["Repair", "RepairBest"]
-
 _PERIODS = 4
 """Periods tried in vain on a cyclic horizon: the last one is within a sixteenth of the room below the incumbent's."""
 _WINDOWS = 12

@@ -14,8 +14,6 @@ from jigsaw_opt.solvers.greedy.heuristic import trials
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context, ListSchedule
 
-__all__ = ["Heuristic", "Trials"]
-
 _SHARE_IN_TIME, _SHARE_WITHOUT_PLAN = 0.1, 0.5
 """Share of the limits of a call for schedules in which jobs follow one another for memory, where there is a plan, and
 where there is none."""

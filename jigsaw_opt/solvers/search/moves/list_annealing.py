@@ -10,8 +10,6 @@ from jigsaw_opt.solvers.search.context import Candidate, Context, Effort, ListSc
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
-__all__ = ["Annealer", "ListAnnealing", "draft"]
-
 _LEAST_PRIORITY, _MOST_PRIORITY = 0.3, 1.7
 """Range of the factors on priorities. Their mean is one; and a range that was larger would order jobs by chance alone,
 not by the critical path that each has left."""

@@ -19,9 +19,6 @@ from jigsaw_opt.solvers.search.context import Context
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
-__all__ = ["LoadBalancer", "Placing", "random_order"]
-
-
 _LENGTH_WEIGHT = 20.0
 """Price of a job that is longer than the target, against that of a load: no change of other jobs makes it shorter."""
 

@@ -11,8 +11,6 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
-__all__ = ["AnnealOrder"]
-
 _VISIT = 1.5e-7
 """Deterministic seconds that a block or transfer counts as which is tried, about what compiled code takes for it."""
 _SLICE = 0.2

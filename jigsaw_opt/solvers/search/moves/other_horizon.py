@@ -22,8 +22,6 @@ from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["OtherHorizon", "twin"]
-
 
 def twin(operations: Operations) -> Operations:
     """Return the same jobs on the finite horizon, where memory has to hold all of them at once as on the cyclic one."""

@@ -11,8 +11,6 @@ from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 from jigsaw_opt.solvers.search.placement_search import PlacementSearch
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule
 
-__all__ = ["Rebalance"]
-
 _PLACED_OPERATION, _STEP = 1e-6, 1.5e-7
 """Deterministic seconds that an operation of a plan of which the placement is annealed, and a step of that annealing,
 count as: about what Python takes for the one and compiled code for the other."""

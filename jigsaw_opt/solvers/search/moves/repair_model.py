@@ -14,8 +14,6 @@ from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve_state import SolveState
 
-__all__ = ["RepairModel"]
-
 _MOST_READINESS = 500_000
 """Conditions of readiness above which no model is built: building it alone would take longer than it may be solved."""
 

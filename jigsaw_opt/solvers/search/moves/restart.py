@@ -10,8 +10,6 @@ from jigsaw_opt.solvers.search.moves.list_annealing import Annealer, draft
 from jigsaw_opt.solvers.search.moves.load_balancing import Placing
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
-__all__ = ["Intensify", "Relocate", "Restart"]
-
 
 class Intensify:
     """Anneals from the best list schedule."""

@@ -13,9 +13,6 @@ from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 
-__all__ = ["Relocation", "SequenceAnnealing"]
-
-
 _REPAIR_STEPS, _REPAIR_OPERATIONS = 200, 2_000_000
 """Steps that repair the sequence at a placement, and operations evaluated for that, at most. A poor placement shows
 soon, so more placements gain more than a better sequence for each."""

@@ -11,8 +11,6 @@ from jigsaw_opt.problem.calendar import Calendar
 from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.solvers.assignments.assignment import Assignment
 
-__all__ = ["FrozenPrefix", "ScheduledJob", "insert_job", "least_length", "uncontended_profile"]
-
 
 @dataclass(slots=True, eq=False)
 class ScheduledJob:

@@ -10,8 +10,6 @@ from jigsaw_opt.solvers.assignments.levels import LevelPlan
 from jigsaw_opt.solvers.assignments.placement import level_caps
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 
-__all__ = ["PartialPlacement", "fullest_us"]
-
 
 class PartialPlacement:
     """A placement under construction.

@@ -12,8 +12,6 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.insertion import FrozenPrefix, ScheduledJob, insert_job
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
-__all__ = ["PartialSchedule"]
-
 
 class PartialSchedule:
     """A timetable under construction.
