@@ -1,7 +1,7 @@
 """Questions of the past whose answers a trace tells: when would a job start that waited then?
 
 Each is answered from what was known at its time, as the question of today is, so that the errors of the answers tell
-how far the intervals of today are to be corrected (`jigsaw_opt/scheduling/conformal.py`).
+how far the intervals of today are to be corrected (`jigsaw_opt/scheduling/start_prediction.py`).
 """
 
 from __future__ import annotations
