@@ -16,10 +16,12 @@ from jigsaw_opt.views.sweep_page import advice_html, sweep_html
 from tests.solvers.test_failures import chained
 from tests.views.test_bench_page import runs as bench_runs
 from tests.views.test_failures_page import effect
-from tests.views.test_html_in_browser import show
+from tests.views.test_html_in_browser import browser, show
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
+
+__all__ = ["browser"]
 
 pytestmark = pytest.mark.xdist_group("browser")
 

@@ -29,10 +29,12 @@ from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.lanes import picture
 from jigsaw_opt.views.replay import replay_picture
-from tests.views.test_html_in_browser import show
+from tests.views.test_html_in_browser import browser, show
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
+
+__all__ = ["browser"]
 
 pytestmark = pytest.mark.xdist_group("browser")
 PHASES = 100

@@ -19,11 +19,14 @@ from jigsaw_opt.simulation.results.metrics import SimulationSummary, completion_
 from jigsaw_opt.views.measures import MEASURES
 from jigsaw_opt.views.simulation_report import findings, job_times, simulation_html, waits
 from tests.simulation.cases import SECOND, job, random_jobs, run, setting
-from tests.views.test_html_in_browser import show
+from tests.views.test_html_in_browser import browser, show
+from tests.views.test_pages_in_browser import narrow
 from tests.views.test_views import embedded
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
+
+__all__ = ["browser", "narrow"]
 
 pytestmark = pytest.mark.xdist_group("browser")
 
