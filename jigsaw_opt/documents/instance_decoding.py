@@ -18,8 +18,12 @@ from jigsaw_opt.problem.rules.report import Repeats, Report, report_oddities
 from jigsaw_opt.problem.rules.schemas import shipped
 from jigsaw_opt.problem.rules.structure import compiled, structure
 from jigsaw_opt.problem.task_graph import (
+    AsynchronousFamily,
+    BurstFamily,
     Edge,
+    Family,
     MemoryInterval,
+    PipelineFamily,
     Slot,
     TaskGraph,
     TaskGraphBlock,
@@ -38,7 +42,17 @@ def decode_task_graph(tree: Json) -> TaskGraph:
         edges=tuple(_edge(*edge) for edge in tree.get("edges", ())),
         barrier=tree.get("barrier", "none"),
         holds=tuple(_hold(**hold) for hold in tree.get("holds", ())),
+        family=_family(**tree["family"]) if "family" in tree else None,
     )
+
+
+def _family(**values: Any) -> Family:
+    """Return the family that has these keys."""
+    if "micro_batches" in values:
+        return trusted(PipelineFamily, **{**values, "stages": tuple(values["stages"])})
+    if "replicas" in values:
+        return trusted(AsynchronousFamily, **{**values, "replicas": tuple(map(tuple, values["replicas"]))})
+    return trusted(BurstFamily, gpus_per_layer=tuple(values["gpus_per_layer"]))
 
 
 def _block(slot: str = "", slots: Sequence[str] = (), **others: Any) -> TaskGraphBlock:

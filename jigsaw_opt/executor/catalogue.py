@@ -6,12 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from jigsaw_opt.planning.burst.schedule import gpus_per_layer
-from jigsaw_opt.planning.pipeline.recognising import flow_of, layout_of
+from jigsaw_opt.planning.pipeline.stated import STATED_BY, flow_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
-from jigsaw_opt.problem.task_graph import TaskGraphJob
+from jigsaw_opt.problem.task_graph import AsynchronousFamily, TaskGraphJob
 
 Value = int | str | tuple[int, ...]
 Arguments = Mapping[str, Value]
@@ -155,13 +154,14 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
         return None
     for number, job in task_graph_jobs.items():
         place: Place = (("$", "jobs"), number)
-        layout, flow, burst = layout_of(job.shape), flow_of(job.shape), gpus_per_layer(job.shape)
-        if isinstance(layout, str) and isinstance(flow, str) and isinstance(burst, str):
-            layout = flow if job.shape.barrier == "none" else layout
-            carried = "data-parallel jobs, pipelines and bursts are carried out"
-            message = f"job {job.name!r} has a task graph and is no pipeline or burst: {layout}; {carried}"
+        family, carried = job.shape.family, "data-parallel jobs, pipelines and bursts are carried out"
+        if family is None:
+            message = f"job {job.name!r} has a task graph that states no family; {carried}"
+            report.add(place, message, STATED_BY, code="unsupported")
+        elif isinstance(family, AsynchronousFamily) and flow_of(job.shape) is None:
+            message = f"job {job.name!r} is an asynchronous pipeline; some stage has copies, which are not carried out"
             report.add(place, message, code="unsupported")
-        elif isinstance(layout, str) and isinstance(burst, str) and len(instance.jobs) > 1:
+        elif isinstance(family, AsynchronousFamily) and len(instance.jobs) > 1:
             report.add(
                 place, f"job {job.name!r} is an asynchronous pipeline; these are carried out alone", code="unsupported"
             )

@@ -19,8 +19,11 @@ from jigsaw_opt.problem.plan import (
     Transfer,
 )
 from jigsaw_opt.problem.task_graph import (
+    AsynchronousFamily,
+    BurstFamily,
     Edge,
     MemoryInterval,
+    PipelineFamily,
     Slot,
     TaskGraph,
     TaskGraphBlock,
@@ -29,7 +32,9 @@ from jigsaw_opt.problem.task_graph import (
 )
 
 __all__ = [
+    "AsynchronousFamily",
     "Block",
+    "BurstFamily",
     "Channel",
     "Cluster",
     "Depth",
@@ -48,6 +53,7 @@ __all__ = [
     "Operations",
     "Phase",
     "PhaseGroup",
+    "PipelineFamily",
     "Plan",
     "Routes",
     "Segment",

@@ -115,6 +115,48 @@ class MemoryInterval(CheckedPart, definition="hold"):
 
 
 @dataclass(frozen=True, slots=True)
+class PipelineFamily(CheckedPart, definition="family"):
+    """The family of pipelines whose iterations end with a flush.
+
+    Pass ``F3.0`` is the forward pass of micro-batch 3 through stage 0, and ``B3.0`` its backward pass.
+
+    `stages`: the slot of each stage, first to last; several stages may share one. `micro_batches`: how many there are
+    in an iteration. `split`: whether a pass of its own, as ``W3.0``, makes the gradient of the weights.
+    """
+
+    stages: tuple[str, ...]
+    micro_batches: int
+    split: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AsynchronousFamily(CheckedPart, definition="family"):
+    """The family of pipelines whose minibatches follow one another without a flush, as PipeDream's.
+
+    An iteration has as many minibatches as it takes for all copies to have had equally many.
+
+    `replicas`: the slots of the copies of each stage, which take minibatches in turn. `in_flight`: how many minibatches
+    are under way at most.
+    """
+
+    replicas: tuple[tuple[str, ...], ...]
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class BurstFamily(CheckedPart, definition="family"):
+    """The family of bursts: layers one after the other, forward and back, each on the first slots.
+
+    `gpus_per_layer`: how many slots each layer is on.
+    """
+
+    gpus_per_layer: tuple[int, ...]
+
+
+Family = PipelineFamily | AsynchronousFamily | BurstFamily
+
+
+@dataclass(frozen=True, slots=True)
 class TaskGraph(CheckedPart, definition="shape"):
     """The slots, operations and edges of one iteration of a task-graph job.
 
@@ -128,6 +170,8 @@ class TaskGraph(CheckedPart, definition="shape"):
         What separates iterations besides: ``none``; ``slot``, the blocks of each slot; or ``job``, all operations.
     holds
         Memory beside that of the slots.
+    family
+        What it is known to be, such as a pipeline, so that it can be run; None where nothing is known.
     """
 
     slots: tuple[Slot, ...]
@@ -136,6 +180,7 @@ class TaskGraph(CheckedPart, definition="shape"):
     edges: tuple[Edge, ...] = ()
     barrier: Barrier = "none"
     holds: tuple[MemoryInterval, ...] = ()
+    family: Family | None = None
 
     @property
     def operations(self) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from jigsaw_opt.executor.pipeline.own_stages import own_stages
 from jigsaw_opt.executor.replay.request import ReplaySettings
 from jigsaw_opt.executor.user_code.training import WorkerPlace, own_training
 from jigsaw_opt.planning.partition.result import decode_partition
-from jigsaw_opt.planning.pipeline.recognising import pipeline_of
+from jigsaw_opt.planning.pipeline.stated import pipeline_of
 from tests.pages import section
 from tests.processes import run_python, wait_for
 

@@ -30,11 +30,9 @@ from jigsaw_opt.executor.pipeline.recomputing import recomputed
 from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.planning.burst import burst_instance, exact_plan
-from jigsaw_opt.planning.burst.schedule import gpus_per_layer
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
-from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.task_graph import Edge, TaskGraphJob
+from jigsaw_opt.problem.task_graph import BurstFamily, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.refusals import misuse
@@ -235,16 +233,8 @@ def test_samples_are_shared_out_evenly() -> None:
     assert [rows_of(rank, 3, 12) for rank in range(4)] == [range(4), range(4, 8), range(8, 12), range(0)]
 
 
-def test_bursts_are_known_by_their_operations() -> None:
-    shape = shape_of(instance())
-    assert gpus_per_layer(shape) == WIDTHS
-    for changed, told in (
-        (altered(shape, edges=shape.edges[1:]), "do not follow one another"),
-        (altered(shape, edges=(*shape.edges, Edge("F0", "B0"))), "do not follow one another"),
-        (altered(shape, blocks=(replace(shape.blocks[0], name="X0"), *shape.blocks[1:])), "not those of layers"),
-        (altered(shape, blocks=(replace(shape.blocks[0], slots=("gpu1", "gpu0")), *shape.blocks[1:])), "first slots"),
-    ):
-        assert told in str(gpus_per_layer(changed))
+def test_a_burst_is_built_by_its_family() -> None:
+    assert shape_of(instance()).family == BurstFamily(WIDTHS)
     assert stages_entry(instance(), ["own:net"]) == {"train": "own:net", "arguments": {}, "cuts": []}
 
 

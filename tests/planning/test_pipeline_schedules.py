@@ -15,7 +15,6 @@ from jigsaw_opt.planning.joint import PipelineChoices, plan_pipeline
 from jigsaw_opt.planning.joint.less_memory import with_less_memory
 from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, _building_block, asynchronous
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
-from jigsaw_opt.planning.pipeline.recognising import orders_of
 from jigsaw_opt.planning.pipeline.schedule import (
     PipelineSchedule,
     held_bytes,
@@ -26,6 +25,7 @@ from jigsaw_opt.planning.pipeline.schedule import (
 )
 from jigsaw_opt.planning.pipeline.search import names_of, search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
+from jigsaw_opt.planning.pipeline.stated import orders_of
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.solvers.options import Options

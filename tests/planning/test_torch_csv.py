@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +15,10 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_instance, encode_instance
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
-from jigsaw_opt.planning.pipeline.recognising import layout_of, pipeline_of
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.search import add_pipeline
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
+from jigsaw_opt.planning.pipeline.stated import pipeline_of
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH, CsvFormat, TorchSchedule, torch_schedule
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.solvers.options import Options
@@ -153,23 +154,12 @@ def test_a_pipeline_among_other_jobs_is_found() -> None:
         pipeline_of(add_pipeline(instance, small(), "other"), plan)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        ('"B1.1"', '"C1.1"', "'C1.1'"),
-        ('{"name": "B1.1", "slot": "gpu1"', '{"name": "B1.1", "slot": "gpu0"', "another slot"),
-        ('["F1.0", "F1.1", 0]', '["F1.0", "B1.1", 0]', "F1.1 does not"),
-        ('["F1.0", "F1.1", 0]', '["F1.0", "F1.1", 0], ["F0.0", "F1.0", 0]', "F1.0 waits"),
-        ('"barrier": "slot"', '"barrier": "none"', "overlap"),
-    ],
-)
-def test_other_shapes_are_refused(old: str, new: str, told: str) -> None:
-    costs = PipelineCosts((3, 3), (5, 5))
-    text = encode_instance(pipeline_instance(PipelineProblem(costs, PipelineLayout((0, 1), 2, False)), "p", "finite"))
-    changed = text.decode().replace(old, new)
-    assert changed.encode() != text
-    [job] = decode_instance(changed).jobs
-    assert told in str(layout_of(job.shape))
+def test_a_task_graph_without_a_family_is_no_pipeline() -> None:
+    instance, plan = planned(small(), ORDERS["gpipe"](small().layout))
+    tree = json.loads(encode_instance(instance))
+    del tree["jobs"][0]["shape"]["family"]
+    with refuses("unsupported $.jobs[0]", naming=["no family"]):
+        torch_schedule(decode_instance(json.dumps(tree)), plan)
 
 
 def test_the_command_writes_the_file_and_tells_version_and_format(

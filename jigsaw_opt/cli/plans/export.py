@@ -219,7 +219,7 @@ def _megatron_layout(arguments: argparse.Namespace) -> bytes:
     from shlex import quote
 
     from jigsaw_opt.planning.pipeline.model_parts import MEGATRON_RECOMPUTES, megatron_layout
-    from jigsaw_opt.planning.pipeline.recognising import pipeline_of, recomputed_stages
+    from jigsaw_opt.planning.pipeline.stated import pipeline_of, recomputed_stages
     from jigsaw_opt.problem.task_graph import TaskGraphJob
 
     instance, plan = checked_plan(arguments.instance, arguments.plan)

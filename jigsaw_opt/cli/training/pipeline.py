@@ -247,8 +247,8 @@ def _run_into(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int:
 
 
 def _run_search(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int:
-    from jigsaw_opt.planning.pipeline.recognising import orders_of
     from jigsaw_opt.planning.pipeline.search import search_schedule
+    from jigsaw_opt.planning.pipeline.stated import orders_of
     from jigsaw_opt.solvers.stop import interruptible
 
     limit = 20.0 if arguments.time_limit is None and arguments.work_limit is None else arguments.time_limit

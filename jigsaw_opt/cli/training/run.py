@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _parts(path: Path, instance: Instance, plan: Plan) -> dict[str, Any]:
     """Return stages of a pipeline by its partition, and the first module of each but the first."""
-    from jigsaw_opt.planning.pipeline.recognising import pipeline_of
+    from jigsaw_opt.planning.pipeline.stated import pipeline_of
     from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule
 
     flow = flow_schedule(instance)

@@ -9,7 +9,15 @@ from jigsaw_opt.documents.readers.profiles.burst_costs import LayerOption
 from jigsaw_opt.planning.burst.plan import BurstPlan
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Horizon, Instance
-from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob, TaskGraphTransfer
+from jigsaw_opt.problem.task_graph import (
+    BurstFamily,
+    Edge,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    TaskGraphTransfer,
+)
 
 _TYPE = "gpu"
 _BYTES_PER_SECOND = 10**6
@@ -35,7 +43,8 @@ def burst_instance(plan: BurstPlan, name: str, horizon: Horizon) -> Instance:
         line.block(f"B{at}", option.gpu_us - _forward_us(option), option.gpus)
         line.ring(f"S{at}", option.sync_us, option.gpus)
         line.delay(f"G{at}", moved[at] / 2, wider[at])
-    shape = TaskGraph(slots, tuple(line.blocks), tuple(line.transfers), line.edges, "job")
+    family = BurstFamily(tuple(plan.gpus_per_layer))
+    shape = TaskGraph(slots, tuple(line.blocks), tuple(line.transfers), line.edges, "job", family=family)
     server = Server("server", _TYPE, plan.costs.gpus, 1, _BYTES_PER_SECOND, 0)
     job, cyclic = TaskGraphJob("burst", shape, 1), horizon == "cyclic"
     return Instance(name, Cluster((server,)), {}, (job,), horizon, "period" if cyclic else "makespan")

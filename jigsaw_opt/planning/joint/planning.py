@@ -17,10 +17,10 @@ from jigsaw_opt.planning.joint.less_memory import with_less_memory
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, positions_of, stage_tables
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.pipeline.orders import Orders
-from jigsaw_opt.planning.pipeline.recognising import orders_of
 from jigsaw_opt.planning.pipeline.schedule import peak_bytes, plan_of_orders
 from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
+from jigsaw_opt.planning.pipeline.stated import orders_of
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph

@@ -20,6 +20,7 @@ from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.task_graph import (
+    AsynchronousFamily,
     Edge,
     MemoryInterval,
     Slot,
@@ -190,7 +191,11 @@ def _instance(
         # Minibatch `batch + allowed` begins when this one has ended; it is in iteration `lag` from this one.
         lag, later = divmod(batch + allowed, count)
         edges.append(Edge(f"B{batch}.0", f"F{later}.0", lag))
-    shape = TaskGraph(tuple(slots), tuple(blocks), tuple(transfers), tuple(edges), "none", tuple(holds))
+    copies = tuple(
+        tuple(_slot(stages, number, copy) for copy in range(stage.replicas)) for number, stage in enumerate(stages)
+    )
+    family = AsynchronousFamily(copies, allowed)
+    shape = TaskGraph(tuple(slots), tuple(blocks), tuple(transfers), tuple(edges), "none", tuple(holds), family)
     # A byte a microsecond, so that sizes of transfers are their times.
     cluster = Cluster((Server("server", "gpu", len(slots), memory, 10**6, 0),))
     return Instance(name, cluster, {}, (TaskGraphJob("pipeline", shape, 1),), "cyclic", "period")

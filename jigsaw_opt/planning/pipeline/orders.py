@@ -7,9 +7,9 @@ stages it is kept, and each pass begins as early as it may.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from typing import Literal, NamedTuple
 
 from jigsaw_opt.errors import missing_option, out_of_range
@@ -27,6 +27,11 @@ class Pass(NamedTuple):
     kind: Kind
     micro_batch: int
     stage: int
+
+    @property
+    def name(self) -> str:
+        """Name of its block, as ``F3.0``."""
+        return f"{self.kind}{self.micro_batch}.{self.stage}"
 
 
 Orders = list[list[Pass]]
@@ -59,6 +64,12 @@ class PipelineLayout:
     def chunks(self) -> int:
         """Stages of each GPU."""
         return self.stages // self.gpus
+
+    def passes(self) -> Iterator[Pass]:
+        """Yield all passes of an iteration, by micro-batch and stage."""
+        for batch, stage in product(range(self.micro_batches), range(self.stages)):
+            yield Pass("F", batch, stage)
+            yield from self.backward(batch, stage)
 
     def backward(self, micro_batch: int, stage: int) -> list[Pass]:
         """Return the backward pass, followed at once by the pass for the weights where that is split off."""

@@ -14,6 +14,7 @@ from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.task_graph import (
     Edge,
     MemoryInterval,
+    PipelineFamily,
     Slot,
     TaskGraph,
     TaskGraphBlock,
@@ -179,15 +180,17 @@ def pipeline_task_graph(pipeline: PipelineProblem, gpu_type: str, sizes: Sequenc
     layout, costs = pipeline.layout, pipeline.costs
     static = by_gpu(layout, costs.static_bytes)
     slots = tuple(Slot(f"gpu{gpu}", static[gpu]) for gpu in range(layout.gpus))
+    slot_of = tuple(slots[gpu].name for gpu in layout.gpu_of)
     at = [(batch, stage) for batch in range(layout.micro_batches) for stage in range(layout.stages)]
     blocks = tuple(
-        TaskGraphBlock(f"{kind}{b}.{s}", (slots[layout.gpu_of[s]].name,), {gpu_type: pipeline.duration_us(kind, s)})
-        for b, s in at
-        for kind in pipeline.kinds
+        TaskGraphBlock(each.name, (slot_of[each.stage],), {gpu_type: pipeline.duration_us(each.kind, each.stage)})
+        for each in layout.passes()
     )
     edges = [Edge(f"{one}{b}.{s}", f"{other}{b}.{s}") for b, s in at for one, other in pairwise(pipeline.kinds)]
     transfers, sending = _transfers(layout, at, sizes)
-    return TaskGraph(slots, blocks, tuple(transfers), (*edges, *sending), "slot", tuple(_holds(pipeline, at)))
+    family = PipelineFamily(slot_of, layout.micro_batches, layout.split)
+    holds = tuple(_holds(pipeline, at))
+    return TaskGraph(slots, blocks, tuple(transfers), (*edges, *sending), "slot", holds, family)
 
 
 def by_gpu(layout: PipelineLayout, by_stage: Sequence[int]) -> list[int]:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Literal, Protocol
 
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
-from jigsaw_opt.planning.pipeline.recognising import flow_of, only_pipeline, orders_of, pipeline_of, recomputed_stages
+from jigsaw_opt.planning.pipeline.stated import flow_of, only_pipeline, orders_of, pipeline_of, recomputed_stages
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Execution, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
@@ -203,7 +203,7 @@ def _schedule(instance: Instance, plan: Plan, form: CsvFormat, iteration: int) -
     ranks = [[actions[pass_] for pass_ in order] for order in orders]
     if form == "compute_comms":
         ranks = _with_messages(_times(instance, plan, job, iteration), layout, orders, actions, number)
-    planned, asked = {actions[action]: _name(action) for action in actions}, instance.jobs[job]
+    planned, asked = {actions[action]: action.name for action in actions}, instance.jobs[job]
     assert isinstance(asked, TaskGraphJob), "a pipeline has a task graph"
     return TorchSchedule(job, layout, tuple(map(tuple, ranks)), planned, recomputed_stages(asked.shape))
 
@@ -228,8 +228,8 @@ def flow_schedule(instance: Instance) -> TorchSchedule | None:
     It has no row for each rank: PyTorch's runtime does not carry it out.
     """
     [job, *others] = instance.jobs
-    layout = flow_of(job.shape) if isinstance(job, TaskGraphJob) and not others else ""
-    if isinstance(layout, str):
+    layout = flow_of(job.shape) if isinstance(job, TaskGraphJob) and not others else None
+    if layout is None:
         return None
     planned = {f"{stage}{kind}0": f"{kind}0.{stage}" for kind in "FB" for stage in range(layout.stages)}
     return TorchSchedule(0, layout, (), planned)
@@ -251,10 +251,6 @@ def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> li
             }
         )
     return found
-
-
-def _name(pass_: Pass) -> str:
-    return f"{pass_.kind}{pass_.micro_batch}.{pass_.stage}"
 
 
 def _times(instance: Instance, plan: Plan, job: int, iteration: int = 0) -> dict[str, Execution]:
@@ -282,7 +278,7 @@ def _with_messages(
         # Later entries replace earlier ones, which leaves the last backward pass of each stage.
         final = {pass_.stage: pass_ for pass_ in order if pass_.kind != "F"}
         for pass_ in order:
-            at, batch = times[_name(pass_)], number[pass_.micro_batch]
+            at, batch = times[pass_.name], number[pass_.micro_batch]
             row.append((at.start_us, 1, [(rank, actions[pass_])]))
             # The gradient of the weights goes nowhere: no stage has so high a number.
             other = pass_.stage + {"F": 1, "B": -1, "W": layout.stages}[pass_.kind]

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from jigsaw_opt.problem.rules.report import Names, Place, Report, all_names, check_unique, list_at, names_of, quoted
+from jigsaw_opt.problem.rules.family import Wait, check_family
+from jigsaw_opt.problem.rules.report import (
+    Names,
+    Place,
+    Report,
+    all_names,
+    check_unique,
+    dict_at,
+    list_at,
+    names_of,
+    quoted,
+)
 
 Json = dict[str, Any]
 _SHOWN_OF_A_CYCLE = 8
@@ -29,7 +40,7 @@ def check_task_graph(shape: Json, place: Place, report: Report) -> None:
         and len(operations) == len(blocks) + len(transfers)
         and isinstance(shape.get("transfers", []), list | tuple)
     )
-    _check_edges(
+    edges = _check_edges(
         list_at(shape, "edges"),
         dict.fromkeys(name for _, name in operations) if named else None,
         (place, "edges"),
@@ -37,7 +48,11 @@ def check_task_graph(shape: Json, place: Place, report: Report) -> None:
     )
     holds = list_at(shape, "holds")
     _check_ends(holds, all_names(blocks), all_names(transfers), (place, "holds"), report)
-    _check_sites(holds, _sites(blocks, known or {}), (place, "holds"), report)
+    sites = _sites(blocks, known or {})
+    _check_sites(holds, sites, (place, "holds"), report)
+    # A family is looked at where nothing is wrong with what it is compared with.
+    if "family" in shape and named and len(sites) == len(blocks) and len(edges) == len(list_at(shape, "edges")):
+        check_family(shape, dict_at(shape, "family"), list(known or ()), sites, edges, place, report)
 
 
 def _uses(operation: Any, place: Place) -> list[tuple[Place, str]]:
@@ -75,7 +90,8 @@ def _check_all_used(slots: list[Any], blocks: list[Any], place: Place, report: R
             report.add((place, index), f"no block runs on slot {quoted(name)}", code="empty")
 
 
-def _check_edges(edges: list[Any], known: Names | None, place: Place, report: Report) -> None:
+def _check_edges(edges: list[Any], known: Names | None, place: Place, report: Report) -> Collection[Wait]:
+    """Report what is wrong with edges, and return those that can be read."""
     first: dict[tuple[str, str, int], int] = {}
     for index, edge in enumerate(edges):
         if not isinstance(edge, list) or len(edge) not in (2, 3) or type([*edge, 0][2]) is not int:
@@ -93,6 +109,7 @@ def _check_edges(edges: list[Any], known: Names | None, place: Place, report: Re
         shown = [quoted(name) for name in cycle[:_SHOWN_OF_A_CYCLE]]
         shown.append(shown[0] if len(cycle) == len(shown) else f"... ({len(cycle)} operations)")
         report.add(place, f"edges with lag 0 form a cycle: {' -> '.join(shown)}", code="cycle")
+    return first.keys()
 
 
 def _cycles(edges: Sequence[tuple[str, str]]) -> Iterator[list[str]]:
