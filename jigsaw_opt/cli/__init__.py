@@ -1,7 +1,7 @@
 """The command line: arguments, calls and printing, one module a subcommand, in folders by subject.
 
-A subcommand is a module with ``HELP``, ``configure(parser)`` and ``run(arguments) -> exit code``;
-it imports what it calls inside ``run``, so ``jigsaw --help`` loads no engine.
+A subcommand is a module with ``configure(parser)`` and ``run(arguments) -> exit code``. It is loaded when it is asked
+for, and imports what it calls inside ``run``, so that help is printed at once.
 """
 
 from __future__ import annotations
@@ -20,33 +20,42 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
-    "solve": "plans.solve",
-    "check": "plans.check",
-    "explain": "plans.explain",
-    "failures": "plans.failures",
-    "validate": "inputs.validate",
-    "instances": "inputs.instances",
-    "new": "inputs.new",
-    "generate": "inputs.generate",
-    "convert": "inputs.convert",
-    "burst": "training.burst",
-    "fill": "training.fill",
-    "partition": "training.partition",
-    "pipeline": "training.pipeline",
-    "shifts": "training.shifts",
-    "profile": "training.profile",
-    "run": "training.run",
-    "plot": "plans.plot",
-    "export": "plans.export",
-    "bench": "plans.bench",
-    "simulate": "clusters.simulate",
-    "advise": "clusters.advise",
-    "when": "clusters.when",
-    "solvers": "inputs.solvers",
-    "schema": "inputs.schema",
-    "completion": "inputs.completion",
+    "solve": ("plans.solve", "solve an instance"),
+    "check": ("plans.check", "check a plan against its instance"),
+    "explain": (
+        "plans.explain",
+        "say where the time of the jobs of a plan or a simulation goes; with JOB, what would make that job faster",
+    ),
+    "failures": ("plans.failures", "show what failures of links, switches and servers do to a plan"),
+    "validate": ("inputs.validate", "validate instances, plans, replays, layer profiles and partitions"),
+    "instances": ("inputs.instances", "list the bundled instances, with the best known values and plans"),
+    "new": ("inputs.new", "make an instance of your own jobs"),
+    "generate": ("inputs.generate", "generate an instance of a family"),
+    "convert": (
+        "inputs.convert",
+        "make an instance or a layer profile from measured profiles, or an instance from a shop",
+    ),
+    "burst": ("training.burst", "choose how many GPUs each layer of a job gets"),
+    "fill": ("training.fill", "fill what foreground jobs leave with background jobs"),
+    "partition": ("training.partition", "cut a profiled model into the stages of a pipeline"),
+    "pipeline": ("training.pipeline", "schedule a pipeline"),
+    "shifts": ("training.shifts", "time shifts of jobs that share links, beside plans that use links in turn"),
+    "profile": ("training.profile", "measure a model for an instance"),
+    "run": ("training.run", "carry a plan out with PyTorch and measure it"),
+    "plot": ("plans.plot", "draw the timeline of a plan"),
+    "export": (
+        "plans.export",
+        "export a plan (perfetto, chakra, or a pipeline for PyTorch and others), an ILP (mps, lp) or a shop (jsplib)",
+    ),
+    "bench": ("plans.bench", "measure solvers on instances"),
+    "simulate": ("clusters.simulate", "replay a workload on a cluster under a policy"),
+    "advise": ("clusters.advise", "say what another policy would save on a workload, and which settings matter most"),
+    "when": ("clusters.when", "say when a waiting job will start"),
+    "solvers": ("inputs.solvers", "list the solvers, or the policies of simulations"),
+    "schema": ("inputs.schema", "print the JSON Schema of a document"),
+    "completion": ("inputs.completion", "print a script that completes commands in bash, zsh or fish"),
 }
-"""By name, the module of each subcommand in this folder."""
+"""By name, the module of each subcommand in this folder, and what it does."""
 _SPELLED = {
     "engine_parameters": "--engine-parameter",
     "fix": "--fix-placement or --fix-before",

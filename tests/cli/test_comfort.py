@@ -97,7 +97,7 @@ def test_bash_completes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_examples_of_the_help_are_right() -> None:
-    modules = {name: import_module(f"jigsaw_opt.cli.{path}") for name, path in COMMANDS.items()}
+    modules = {name: import_module(f"jigsaw_opt.cli.{path}") for name, (path, _) in COMMANDS.items()}
     examples = {name: module.EXAMPLE for name, module in modules.items() if hasattr(module, "EXAMPLE")}
     assert len(examples) >= 10
     for name, example in examples.items():

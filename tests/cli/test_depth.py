@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from jigsaw_opt.cli import COMMANDS, main
 from jigsaw_opt.cli.common.options import _RULES
-from jigsaw_opt.cli.common.parser import parser_of
+from jigsaw_opt.cli.common.parser import commands_of
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.problem.costs import staircase
 from jigsaw_opt.problem.depth import CHOICES, FreeDepth, chosen_depth
@@ -22,10 +21,9 @@ JOB = ("new", "--cluster", "2x2:v100", "--job", "a:resnet50:4:6")
 
 
 def test_every_option_depth_offers_every_rule() -> None:
-    (choices,) = (a for a in parser_of(COMMANDS)._actions if isinstance(a, argparse._SubParsersAction))
     helps = {
         name: str(action.help)
-        for name, parser in choices.choices.items()
+        for name, parser in commands_of(COMMANDS).items()
         for action in parser._actions
         if "--depth" in action.option_strings
     }

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 
 import pytest
 
 from jigsaw_opt.cli import COMMANDS
-from jigsaw_opt.cli.common.parser import parser_of
+from jigsaw_opt.cli.common.parser import commands_of, parser_of
 from jigsaw_opt.cli.plans.solve import _print
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 
-
-def _options(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, argparse.Action]]:
-    """Every option that takes a value, with its command."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for command, sub in action.choices.items():
-                yield from _options(sub, f"{name} {command}")
-        elif action.option_strings and action.help != argparse.SUPPRESS and action.nargs != 0:
-            yield f"{name} {action.option_strings[-1]}", action
-
-
-OPTIONS = dict(_options(parser_of(COMMANDS), "jigsaw"))
+OPTIONS = {
+    f"jigsaw {name} {action.option_strings[-1]}": action
+    for name, command in commands_of(COMMANDS).items()
+    for action in command._actions
+    if action.option_strings and action.help != argparse.SUPPRESS and action.nargs != 0
+}
 UNITS = {
     *("time", "limit", "grid", "round", "restart", "minutes", "until", "improvement"),
     *("bandwidth", "memory", "latency"),

@@ -21,7 +21,6 @@ from jigsaw_opt.text import json_text
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.advice import Advice, Advisor
 
-HELP = "say what another policy would save on a workload, and which settings matter most"
 EXAMPLE = "jigsaw advise week --cluster 8x4 -o advice"
 _ROWS, _PAGE, _DOCUMENT = "rows.jsonl", "advice.html", "advice.json"
 _COMPARING = 0.6

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.simulation.engine.simulation import Simulation
     from jigsaw_opt.simulation.simulate import SimulationResult
 
-HELP = "replay a workload on a cluster under a policy"
 EXAMPLE = "jigsaw simulate --workload day --cluster 2x4 --policy fifo -o results"
 _MOST_HOURS = 2.5e6
 _STEPS_A_LOOK = 64

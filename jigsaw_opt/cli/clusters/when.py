@@ -10,7 +10,6 @@ from jigsaw_opt.cli.common.output import ended, note, print_json
 from jigsaw_opt.system.interrupts import interrupt_flag
 from jigsaw_opt.text import counted
 
-HELP = "say when a waiting job will start"
 EXAMPLE = "jigsaw when slurm:sacct.txt 4711 --cluster 16x8:a100 --policy backfill:default_limit=24"
 
 

@@ -102,34 +102,53 @@ def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
         raise not_together(", ".join(given), f"{why}; leave out {', '.join(given)}")
 
 
-def parser_of(modules: Mapping[str, str]) -> argparse.ArgumentParser:
+class Command(Parser):
+    """The parser of a subcommand, which has its arguments from the moment that it is asked for.
+
+    `module`: in this room; it has ``configure(parser)`` and ``run(arguments) -> exit code``, some an ``EXAMPLE``.
+    """
+
+    def __init__(self, module: str, **others: Any) -> None:
+        super().__init__(allow_abbrev=False, **others)
+        self.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        self._module = module
+
+    def configure(self) -> Command:
+        """Add the arguments, once."""
+        if self.description is None:
+            module = import_module(f"jigsaw_opt.cli.{self._module}")
+            example = getattr(module, "EXAMPLE", None)
+            self.description, self.epilog = module.__doc__, None if example is None else f"example: {example}"
+            module.configure(self)
+            self.set_defaults(run=module.run)
+        return self
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse what follows the name of the subcommand."""
+        self.configure()
+        return super().parse_known_args(args, namespace)
+
+
+def parser_of(commands: Mapping[str, tuple[str, str]]) -> argparse.ArgumentParser:
     """Return the parser of all arguments.
 
-    `modules`: by name, the module of each subcommand in this room; it has ``HELP``, ``configure(parser)`` and
-    ``run(arguments) -> exit code``, some an ``EXAMPLE``.
+    `commands`: by name, the module of each subcommand in this room, and what it does.
     """
     parser = Parser(
         prog="jigsaw", description="Schedule deep-learning training by mathematical optimisation.", allow_abbrev=False
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show a traceback where something fails")
-    common = Parser(add_help=False)
-    common.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, path in modules.items():
-        module = import_module(f"jigsaw_opt.cli.{path}")
-        example = getattr(module, "EXAMPLE", None)
-        sub = commands.add_parser(
-            name,
-            help=module.HELP,
-            description=module.__doc__,
-            epilog=None if example is None else f"example: {example}",
-            parents=[common],
-            allow_abbrev=False,
-        )
-        module.configure(sub)
-        sub.set_defaults(run=module.run)
+    own = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Command)
+    for name, (module, told) in commands.items():
+        own.add_parser(name, help=told, module=module)
     return parser
+
+
+def commands_of(commands: Mapping[str, tuple[str, str]]) -> dict[str, Command]:
+    """Return, by name, the parser of every subcommand with all its arguments."""
+    (own,) = (action for action in parser_of(commands)._actions if isinstance(action, argparse._SubParsersAction))
+    return {name: command.configure() for name, command in own.choices.items()}
 
 
 class _Version(argparse.Action):

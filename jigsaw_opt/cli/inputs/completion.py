@@ -6,9 +6,8 @@ import argparse
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from jigsaw_opt.cli.common.parser import parser_of
+from jigsaw_opt.cli.common.parser import commands_of
 
-HELP = "print a script that completes commands in bash, zsh or fish"
 _NOTES = {
     "bash": 'eval "$(jigsaw completion bash)" in ~/.bashrc',
     "zsh": 'eval "$(jigsaw completion zsh)" in ~/.zshrc',
@@ -48,9 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the script."""
     from jigsaw_opt.cli import COMMANDS
 
-    actions = parser_of(COMMANDS)._actions
-    commands = next(action.choices for action in actions if isinstance(action, argparse._SubParsersAction))
-    print((_fish if arguments.shell == "fish" else _bash)(commands, arguments.shell), end="")
+    write = _fish if arguments.shell == "fish" else _bash
+    print(write(commands_of(COMMANDS), arguments.shell), end="")
     return 0
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.model import Model
     from jigsaw_opt.problem.task_graph import TaskGraph
 
-HELP = "make an instance or a layer profile from measured profiles, or an instance from a shop"
 _FORMATS = (
     "format; DAPPLE's profiles are pipedream's, kineto is a trace of the PyTorch profiler, "
     "chakra are the execution traces of a job's ranks, huggingface is a config.json, of which times are estimated; "

@@ -7,7 +7,6 @@ import argparse
 from jigsaw_opt.cli.common.output import emit, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
 
-HELP = "generate an instance of a family"
 EXAMPLE = "jigsaw generate rack --seed 7 --load 90 -o instance.json"
 
 

@@ -10,8 +10,6 @@ from jigsaw_opt.cli.common.output import print_json, print_table
 if TYPE_CHECKING:
     from jigsaw_opt.instances import BestKnown
 
-HELP = "list the bundled instances, with the best known values and plans"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""

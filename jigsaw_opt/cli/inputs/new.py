@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.workload import TraceJob
     from jigsaw_opt.simulation.inputs.own_jobs import Assumption, OwnJob, OwnRequest
 
-HELP = "make an instance of your own jobs"
 _CLUSTER = "2x4:v100"
 _MODEL = "resnet50"
 Read = TypeVar("Read")

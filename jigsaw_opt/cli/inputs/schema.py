@@ -6,8 +6,6 @@ import argparse
 
 from jigsaw_opt.cli.common.output import print_json
 
-HELP = "print the JSON Schema of a document"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from jigsaw_opt.cli.common.output import print_json, print_table
 
-HELP = "list the solvers, or the policies of simulations"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""

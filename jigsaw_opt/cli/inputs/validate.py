@@ -10,7 +10,6 @@ from jigsaw_opt.cli.common.output import print_json, print_problems
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.text import printable
 
-HELP = "validate instances, plans, replays, layer profiles and partitions"
 EXAMPLE = "jigsaw validate instance.json plan.json"
 
 

@@ -15,7 +15,6 @@ from jigsaw_opt.cli.plans.bench_against import Gate, configure_gate
 from jigsaw_opt.cli.plans.check import CHECK_FAILED
 from jigsaw_opt.errors import MissingEngineError, Problems, missing_option
 
-HELP = "measure solvers on instances"
 EXAMPLE = "jigsaw bench tiny --time-limits 10 -o results"
 _PICTURE, _PAGE = "profile.png", "report.html"
 

@@ -16,7 +16,6 @@ from jigsaw_opt.text import printable
 if TYPE_CHECKING:
     from jigsaw_opt.checking import Violation
 
-HELP = "check a plan against its instance"
 EXAMPLE = "jigsaw check server/demo plan.json"
 CHECK_FAILED = 7
 _SHOWN = 1000

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.explanation import JobExplanation
     from jigsaw_opt.solvers.explanation.stretches import JobStretches
 
-HELP = "say where the time of the jobs of a plan or a simulation goes; with JOB, what would make that job faster"
 EXAMPLE = "jigsaw explain server/demo plan.json"
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.pipeline.torch_csv import CsvFormat
     from jigsaw_opt.problem.instance import Instance
 
-HELP = "export a plan (perfetto, chakra, or a pipeline for PyTorch and others), a program (mps, lp) or a shop (jsplib)"
 EXAMPLE = "jigsaw export server/demo --to mps -o program.mps"
 _PIPELINES = ("torch-csv", "torchtitan", "megatron-layout")
 _OF_STAGES = ("torchtitan", "megatron-layout")

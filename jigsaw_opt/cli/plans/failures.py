@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.resolve.failures import FailureEffect, PartKind
     from jigsaw_opt.solvers.resolve.remaining import RemainingWork
 
-HELP = "show what failures of links, switches and servers do to a plan"
 _SHORT_SECONDS = 2.0
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.views.image import ImageForm
     from jigsaw_opt.views.lanes import Picture
 
-HELP = "draw the timeline of a plan"
 EXAMPLE = "jigsaw plot server/demo plan.json -o timeline.html"
 _IMAGES: dict[str, ImageForm] = {"png": "png", "svg": "svg"}
 _FORMS = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg", ".txt": "text", "": "text"}

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.params import SearchParams
     from jigsaw_opt.solvers.result import Report, Result
 
-HELP = "solve an instance"
 EXAMPLE = "jigsaw solve server/demo --time-limit 10 -o plan.json"
 _EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
 

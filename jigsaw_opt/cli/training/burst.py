@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.burst import BurstPlan, BurstSetting
 
 _VARIANTS = ("released", "exact", "budget")
-HELP = "choose how many GPUs each layer of a job gets"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

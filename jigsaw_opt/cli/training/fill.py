@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.planning.fill import FillResult
 
-HELP = "fill what foreground jobs leave with background jobs"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""

@@ -15,8 +15,6 @@ from jigsaw_opt.text import agreeing, json_text
 if TYPE_CHECKING:
     from jigsaw_opt.planning.partition import Level, Partition
 
-HELP = "cut a profiled model into the stages of a pipeline"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""

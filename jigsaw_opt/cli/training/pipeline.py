@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.result import Result
 
-HELP = "schedule a pipeline"
 _SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half", "async", "search")
 _NOT_CUT = ("schedule", "gpus", "in_flight", "horizon", "into")
 """What is not said of a profile that is cut."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.profiling.links import LinkProfile
     from jigsaw_opt.problem.model import Model
 
-HELP = "measure a model for an instance"
 _COUNTS = ("batch", "segments", "warm_up", "repeats", "threads", "processes")
 
 

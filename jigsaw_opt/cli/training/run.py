@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem import Instance, Plan
     from jigsaw_opt.problem.measured.replay import Replay
 
-HELP = "carry a plan out with PyTorch and measure it"
 _PERIODS = 10
 """Repetitions where nobody says how many."""
 

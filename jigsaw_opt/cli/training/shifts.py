@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.solvers.options import Options
 
-HELP = "time shifts of jobs that share links, beside plans that use links in turn"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
