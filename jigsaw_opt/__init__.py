@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.scheduling.live.plan_change import PlanChange
     from jigsaw_opt.scheduling.live.scheduler import LiveScheduler
     from jigsaw_opt.simulation.simulate import SimulationResult, simulate
+    from jigsaw_opt.solvers.failures import failures
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.params import SearchParams
     from jigsaw_opt.solvers.registry import Solver
@@ -85,6 +86,7 @@ _NAMES = {
     "scheduling.live.plan_change": ("PlanChange",),
     "scheduling.live.scheduler": ("LiveScheduler",),
     "simulation.simulate": ("SimulationResult", "simulate"),
+    "solvers.failures": ("failures",),
     "solvers.options": ("Options",),
     "solvers.params": ("SearchParams",),
     "solvers.registry": ("Solver",),
@@ -145,6 +147,7 @@ __all__ = [
     "add_job",
     "change_bandwidth",
     "check",
+    "failures",
     "instance_sha256",
     "instances",
     "load_instance",

@@ -48,7 +48,7 @@ SOLVERS = (
     *("cpsat", "ilp"),
     *("search", "allocation"),
     "portfolio",
-    *("listed", "resolve", "explanation", "phased", "failure_repair"),
+    *("listed", "resolve", "explanation", "phased", "failure_repair", "failures"),
     *("solve", "solving", "session"),
 )
 """Folders and modules of the room of solvers, from the ground up."""

@@ -57,6 +57,7 @@ COMMANDS = {
 }
 """By name, the module of each subcommand in this folder, and what it does."""
 _SPELLED = {
+    "at_us": "--at",
     "engine_parameters": "--engine-parameter",
     "fix": "--fix-placement or --fix-before",
     "most_coefficients": "--max-coefficients",

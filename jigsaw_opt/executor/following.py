@@ -17,14 +17,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from jigsaw_opt.checking import check
-from jigsaw_opt.errors import CheckFailedError, RunFailedError, UsageError, malformed, missing_option, unsupported
+from jigsaw_opt.checking.require import require_correct
+from jigsaw_opt.errors import RunFailedError, UsageError, malformed, missing_option, unsupported
 from jigsaw_opt.executor.partial.turns import set_turns
 from jigsaw_opt.executor.replay.link_order import AnyStore, HashStore, PrefixStore, TCPStore
 from jigsaw_opt.executor.replay.order import BlockStep, ReplayExtent, ReplayOrder, TransferKey
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
-from jigsaw_opt.text import counted
 
 _PAUSE_S = 2e-4
 _BEAT_S = 1.0
@@ -81,9 +80,7 @@ def following(
     RunFailedError
         Another process did not come in time, or was killed, or nobody keeps `meet`.
     """
-    violations = check(instance, plan)
-    if violations:
-        raise CheckFailedError(f"the plan is wrong in {counted(len(violations), 'place')}, first {violations[0]}")
+    require_correct(instance, plan)
     if any(phase.is_counted for _, _, phase in plan.all_phases()):
         message = "a plan whose phases are counted cannot be followed: it needs one that lists all iterations"
         raise unsupported("plan", message)

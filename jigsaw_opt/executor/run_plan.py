@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.checking import check
-from jigsaw_opt.errors import CheckFailedError, Problem, UsageError, argument, require_a
+from jigsaw_opt.checking.require import require_correct
+from jigsaw_opt.errors import Problem, UsageError, argument, require_a
 from jigsaw_opt.executor import require_torch
 from jigsaw_opt.executor.catalogue import stages_entry
 from jigsaw_opt.executor.replay.baseline import foreground_of
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.burst.schedule import burst_schedule
 from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule, torch_schedules
-from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,9 +52,7 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     problems = tuple(request.problems())
     if problems:
         raise UsageError.of(problems)
-    violations = check(request.instance, request.plan)
-    if violations:
-        raise CheckFailedError(f"the plan is wrong in {counted(len(violations), 'place')}, first {violations[0]}")
+    require_correct(request.instance, request.plan)
     entry = stages_entry(request.instance, request.trusted, request.cuts)
     stages = None if entry is None else _stages(request, {**entry, "parts": request.parts})
     if request.baseline == "alone":

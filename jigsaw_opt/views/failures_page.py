@@ -9,6 +9,7 @@ from math import cos, pi, sin
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.failure_repair import FailureRepair
+from jigsaw_opt.solvers.failures import Failure
 from jigsaw_opt.solvers.resolve.failures import FailureEffect
 from jigsaw_opt.text import agreeing, counted, named, printable
 from jigsaw_opt.views.page import filled
@@ -33,11 +34,9 @@ def rank(effect: FailureEffect) -> tuple[int, ...]:
     return severity(effect), len(effect.broken), len(effect.stopped), cost, len(effect.rerouted)
 
 
-def worst_first(
-    found: Iterable[tuple[FailureEffect, FailureRepair | None]],
-) -> list[tuple[FailureEffect, FailureRepair | None]]:
+def worst_first(found: Iterable[Failure]) -> list[Failure]:
     """Return the effects with their repairs, in the order of `rank`; those alike stay in theirs."""
-    return sorted(found, key=lambda effect: rank(effect[0]), reverse=True)
+    return sorted(found, key=lambda failure: rank(failure.effect), reverse=True)
 
 
 class FailureDescription:
@@ -108,9 +107,7 @@ class FailureDescription:
         return f"{self._amount(objective)} ({change.replace('-', '−')})"
 
 
-def failures_html(
-    instance: Instance, objective: int, found: Iterable[tuple[FailureEffect, FailureRepair | None]]
-) -> str:
+def failures_html(instance: Instance, objective: int, found: Iterable[Failure]) -> str:
     """Return the page: servers, switches and links in the colour of what their failure does at worst, and a table.
 
     Names from the instance are data to the page and never markup.

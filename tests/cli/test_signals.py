@@ -64,7 +64,7 @@ COMPUTING = {
         Case(("rack/weighted", *_FOREVER), _SOLVED),
         Case(("rack/weighted", "--phased", *_FOREVER), "jigsaw_opt.solvers.phased.solver:_solved"),
     ),
-    "failures": (Case(("rack/plain", "PLAN", "--repair", *_FOREVER), "jigsaw_opt.solvers.failure_repair:repaired"),),
+    "failures": (Case(("rack/plain", "PLAN", "--repair", "100000"), "jigsaw_opt.solvers.failure_repair:repaired"),),
     "fill": (Case(("rack/cyclic", "--foreground", "job0,job1", *_FOREVER), _FILLING),),
     "pipeline": (Case((*_STAGES, "--schedule", "search", *_FOREVER), _SOLVED),),
     "shifts": (Case(("LINKED", "--most", "3", *_FOREVER), "jigsaw_opt.planning.shifts.ratios:_RatioSearch.first"),),

@@ -140,15 +140,16 @@ def test_repairs_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     for path, data in zip(files, (encode_instance(instance), encode_plan(solved(instance)))):
         path.write_bytes(data)
     call = ["failures", *map(str, files), "--kinds", "link"]
-    assert main([*call, "--repair", "--time-limit", "0.3", "--at", "2", "--json"]) == 0
+    assert main([*call, "--repair", "0.3", "--at", "2", "--json"]) == 0
     first, second, _ = json.loads(capsys.readouterr().out)["failures"]
     # The only iteration is under way, so it begins again at 2.
     assert first["objective"] == first["repair"]["objective"] == 18 and "repair" not in second
-    assert main([*call, "--repair", "--time-limit", "0.3"]) == 0
+    assert main([*call, "--repair", "0.3"]) == 0
     assert "no place" in capsys.readouterr().out
-    assert main([*call, "--time-limit", "1", "--at", "-3", "--kinds", "rack"]) == 3
+    assert main([*call, "--at", "-3", "--kinds", "rack"]) == 3
     told = capsys.readouterr().err
-    assert "--time-limit" in told and "rack" in told and "at least 0" in told
+    assert "--kinds" in told and "rack" in told and "--at" in told and "at least 0" in told
+    assert main([*call, "--repair", "-1"]) == 2
 
 
 @pytest.mark.parametrize("seed", range(12))

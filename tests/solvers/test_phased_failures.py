@@ -113,7 +113,7 @@ def test_a_lost_server_stops_jobs_and_breaks_their_deadlines(
     told = json.loads(capsys.readouterr().out)["failures"]
     assert told[-1]["phases"] and {"wide"} <= {name for each in told for name in each["stopped"]}
     assert main(["failures", str(path), str(document), "-o", str(tmp_path / "page.html")]) == 0
-    call = ["failures", str(path), str(document), "--kinds", "server", "--repair", "--time-limit", "1", "--json"]
+    call = ["failures", str(path), str(document), "--kinds", "server", "--repair", "1", "--json"]
     assert main([*call, "--at", "100"]) == 0
     for load in json.loads(capsys.readouterr().out)["failures"]:
         assert load["repair"]["unplaced"].keys() == {"wide"} and load["repair"]["bound"] <= load["repair"]["objective"]

@@ -12,6 +12,7 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import encode_instance, encode_plan
 from jigsaw_opt.problem import Cluster, Link, Server
 from jigsaw_opt.solvers.failure_repair import FailureRepair
+from jigsaw_opt.solvers.failures import Failure
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failures import FailedPart, FailureEffect, PartKind, each_failure
 from jigsaw_opt.solvers.resolve.phase_failures import effects_on
@@ -42,7 +43,7 @@ def test_the_page_has_all_effects_as_data() -> None:
     assert plan is not None
     effects = list(each_failure(effects_on(instance, plan)))
     assert [severity(effect) for effect in effects] == [3, 0, 0, 0, 3, 3]
-    page = failures_html(instance, plan.objective, [(effect, None) for effect in effects])
+    page = failures_html(instance, plan.objective, list(map(Failure, effects)))
     assert "<b>" not in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
     data = embedded(page)
     told = {each["failed"]: each for each in data["effects"]}

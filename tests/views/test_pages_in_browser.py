@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jigsaw_opt.solvers.failures import Failure
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.views.bench_page import bench_html
 from jigsaw_opt.views.failures_page import failures_html
@@ -120,7 +121,7 @@ def test_a_narrow_window_shows_figures_and_verdicts(narrow: Chrome, tmp_path: Pa
 
 def test_a_narrow_window_shows_what_a_failure_does(narrow: Chrome, tmp_path: Path) -> None:
     found = [effect("server", "a", ("j",), None), effect("link", "fast", (), 16)]
-    show(narrow, tmp_path, failures_html(chained(), 12, [(each, None) for each in found]))
+    show(narrow, tmp_path, failures_html(chained(), 12, list(map(Failure, found))))
     assert narrow.execute_script(SEEN, ".table table")[2] >= 3
     first, second = narrow.execute_script(CELLS, ".table")
     assert first[:3] == ["server a", "1 of 1 job stops: j", "no job is left"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.output import note
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 _RULES = "full, staircase, rotation or free"
 """The names in `problem.depth.CHOICES`, which takes too long to load for the help of every command."""
 _MAY_FALL = "workers stop backward passes early, so accuracy may fall; see docs/training-loop.md"
+
+
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Add the instance and the plan that a command takes."""
+    parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
 
 
 def add_depth(parser: argparse._ActionsContainer, default: str) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.common.output import note
-from jigsaw_opt.errors import CheckFailedError
 from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from jigsaw_opt.planning.partition.result import Partition
     from jigsaw_opt.planning.pipeline.model_parts import ModelParts
     from jigsaw_opt.problem.instance import Instance
@@ -19,22 +20,22 @@ if TYPE_CHECKING:
     from jigsaw_opt.views.lanes import Picture
 
 
+def instance_and_plan(arguments: Namespace) -> tuple[Instance, Plan]:
+    """Return the instance and the plan that a command was given."""
+    from jigsaw_opt.documents import load_plan
+    from jigsaw_opt.instances.sources import instance_from
+
+    return instance_from(arguments.instance), load_plan(arguments.plan)
+
+
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
     """Return an instance, and a plan for it that passes the check."""
-    from jigsaw_opt.checking import check
+    from jigsaw_opt.checking.require import require_correct
     from jigsaw_opt.documents import load_plan
     from jigsaw_opt.instances.sources import instance_from
 
     instance, plan = instance_from(source), load_plan(plan_path)
-    other = of_another(instance, plan)
-    if other is not None:
-        raise CheckFailedError(f"{plan_path} {other}")
-    violations = check(instance, plan)
-    if violations:
-        raise CheckFailedError(
-            f"{plan_path} is wrong in {counted(len(violations), 'place')}, first {violations[0]};"
-            f" all with: jigsaw check {source} {plan_path}"
-        )
+    require_correct(instance, plan, str(plan_path), f"; all with: jigsaw check {source} {plan_path}")
     return instance, plan
 
 
@@ -46,15 +47,6 @@ def layer_graph(data: bytes, source: str, gpu_type: str | None) -> LayerGraph:
     if unknown := sum(layer.output_bytes is None for layer in graph.layers[:-1]):
         note(f"{source}: bytes sent behind {counted(unknown, 'layer')} are not known: those of activations count")
     return graph
-
-
-def of_another(instance: Instance, plan: Plan) -> str | None:
-    """Return that a plan is of another instance, by name and content; None where it claims to be of this one."""
-    from jigsaw_opt.documents import instance_sha256
-
-    if plan.instance == instance.name or plan.instance_sha256 == instance_sha256(instance):
-        return None
-    return f"is a plan of instance {plan.instance!r}, not of {instance.name!r}"
 
 
 def picture_of(instance: Instance, plan: Plan, replay_path: Path | None = None) -> Picture:

@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.common.options import add_plan
 from jigsaw_opt.cli.common.output import note, print_json
-from jigsaw_opt.cli.common.source import of_another
+from jigsaw_opt.cli.common.source import instance_and_plan
 from jigsaw_opt.text import printable
 
 if TYPE_CHECKING:
@@ -23,18 +23,16 @@ _SHOWN = 1000
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
+    add_plan(parser)
     parser.add_argument("--json", action="store_true", help="print the broken rules as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check and print."""
     from jigsaw_opt.checking import check
-    from jigsaw_opt.documents import load_plan
-    from jigsaw_opt.instances.sources import instance_from
+    from jigsaw_opt.checking.require import of_another
 
-    instance, plan = instance_from(arguments.instance), load_plan(arguments.plan)
+    instance, plan = instance_and_plan(arguments)
     violations, other = check(instance, plan), of_another(instance, plan)
     if arguments.json:
         rows = [{"rule": v.rule, "path": v.path, "message": v.message, "read": v.read} for v in violations]

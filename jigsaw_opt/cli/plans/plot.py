@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.common.options import add_plan
 from jigsaw_opt.cli.common.output import emit, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
 from jigsaw_opt.cli.common.source import checked_plan, picture_of
@@ -24,8 +25,7 @@ _FORMS = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg", ".txt":
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
+    add_plan(parser)
     parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, shown beside it")
     parser.add_argument(
         "--foreground", metavar="NAME[,NAME]", help="draw these jobs in grey, and say what share of the rest is filled"
