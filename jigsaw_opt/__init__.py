@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.scheduling.live.plan_change import PlanChange
     from jigsaw_opt.scheduling.live.scheduler import LiveScheduler
     from jigsaw_opt.simulation.simulate import SimulationResult, simulate
+    from jigsaw_opt.solvers.explanation import explain
     from jigsaw_opt.solvers.failures import failures
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.params import SearchParams
@@ -86,6 +87,7 @@ _NAMES = {
     "scheduling.live.plan_change": ("PlanChange",),
     "scheduling.live.scheduler": ("LiveScheduler",),
     "simulation.simulate": ("SimulationResult", "simulate"),
+    "solvers.explanation": ("explain",),
     "solvers.failures": ("failures",),
     "solvers.options": ("Options",),
     "solvers.params": ("SearchParams",),
@@ -147,6 +149,7 @@ __all__ = [
     "add_job",
     "change_bandwidth",
     "check",
+    "explain",
     "failures",
     "instance_sha256",
     "instances",

@@ -8,8 +8,8 @@ from dataclasses import replace
 from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.solvers.bounds.relaxation import Bound
 from jigsaw_opt.solvers.explanation import JobExplanation
+from jigsaw_opt.solvers.explanation.breakdown import Explainer, NamedStep
 from jigsaw_opt.solvers.explanation.chain import StepKind
-from jigsaw_opt.solvers.explanation.explain import Explainer, NamedStep
 from jigsaw_opt.solvers.explanation.in_words import bound_reason
 from jigsaw_opt.solvers.explanation.stretches import JobStretches
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder

@@ -10,7 +10,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Phase, Plan
-from jigsaw_opt.solvers.explanation import explain
+from jigsaw_opt.solvers.explanation.breakdown import explain_jobs
 from jigsaw_opt.text import counted, printable
 from jigsaw_opt.views import lanes
 from jigsaw_opt.views.explained import explained_picture, told_proof, told_story
@@ -103,7 +103,7 @@ def _phase(picture: Picture, placed: tuple[int, int, Phase], explained: bool) ->
     gpus = [lane for lane in drawn.lanes if lane.kind == "gpu"]
     chosen = None if picture.chosen is None else picture.instance.jobs[picture.chosen].name
     if picture.proven is not None and any(job.name == chosen for job in phase.jobs):
-        drawn = explained_picture(drawn, explain(drawn.instance, drawn.plan, chosen))
+        drawn = explained_picture(drawn, explain_jobs(drawn.instance, drawn.plan, chosen))
     elif picture.proven is not None and explained:
         drawn = explained_picture(drawn)
     return {

@@ -37,9 +37,10 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.solvers.explanation import JobExplanation, explain
+from jigsaw_opt.solvers.explanation.breakdown import explain_jobs
 from jigsaw_opt.solvers.explanation.chain import Chains
 from jigsaw_opt.solvers.explanation.changes import changes
-from jigsaw_opt.solvers.explanation.in_words import bound_reason, folded
+from jigsaw_opt.solvers.explanation.in_words import folded
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
 from jigsaw_opt.solvers.solve import solve
@@ -93,7 +94,7 @@ def planned(
 
 def told(instance: Instance, plan: Plan, name: str) -> dict[str, int]:
     """Time of the chain by kind, without zeros."""
-    found = explain(instance, plan, name)[0]
+    found = explain_jobs(instance, plan, name)[0]
     require_sums(found)
     return {kind: us for kind, us in found.time_us.items() if us}
 
@@ -116,7 +117,7 @@ def late() -> tuple[Instance, Plan]:
 
 def test_release_gpu_and_slack() -> None:
     assert told(*late(), "a") == {"release": 2, "gpu": 3, "slack": 3, "compute": 10}
-    waits = explain(*late(), "a")[0].waits
+    waits = explain_jobs(*late(), "a")[0].waits
     assert [(wait.kind, wait.on, wait.by, wait.us) for wait in waits] == [("gpu", "a/0", "b", 3)]
 
 
@@ -142,7 +143,7 @@ def test_link_and_partner() -> None:
     # Its block waits for that of b, its transfer for that of b; B fits at once, and still waits from 11 to 13.
     assert told(instance, plan, "a") == {"gpu": 1 + 2, "compute": 3 + 5, "link": 3, "exchange": 4}
     assert require_true(instance, plan) == {"gpu": 2, "link": 1, "slack": 1}
-    first, second = (worker.time_us for worker in explain(instance, plan, "a")[0].workers)
+    first, second = (worker.time_us for worker in explain_jobs(instance, plan, "a")[0].workers)
     assert {kind: us for kind, us in first.items() if us} == {
         "compute": 3,
         "partner": 5,
@@ -250,7 +251,7 @@ def test_a_block_waits_for_power() -> None:
     places = [(jobs[0], ("a/0",), [[0]]), (jobs[1], ("b/0",), [[7]]), (jobs[2], ("b/0",), [[0]])]
     instance, plan = planned(cluster, places)
     assert told(instance, plan, "b") == {"gpu": 4, "power": 1, "slack": 2, "compute": 3}
-    [wait] = [wait for wait in explain(instance, plan, "b")[0].waits if wait.kind == "power"]
+    [wait] = [wait for wait in explain_jobs(instance, plan, "b")[0].waits if wait.kind == "power"]
     assert (wait.on, wait.by, wait.us) == ("room", "", 1)
     assert told(*planned(cluster, places, period=12), "b") == {"gpu": 6, "power": 1, "slack": 2, "compute": 3}
 
@@ -291,7 +292,7 @@ def test_sums_on_random_plans(goal: tuple[str, str]) -> None:
             plan = solve(instance, "greedy", Options(threads=1)).plan
             if plan is None:
                 continue
-            for job in explain(instance, plan):
+            for job in explain_jobs(instance, plan):
                 require_sums(job)
                 seen += 1
             found = {change.change: change.gain_us for change in changes(instance, plan, instance.jobs[0].name)}
@@ -370,7 +371,7 @@ def test_levels_that_the_rule_allows(capsys: pytest.CaptureFixture[str]) -> None
     best = solve(full, "greedy", Options(threads=1)).plan
     assert best is not None and found["full depth"].end_us == best.objective
     assert found["full depth"].gain_us <= 0
-    print_job(full, best, explain(full, best, "d")[0], [], bound_reason(full, best.bound))
+    print_job(explain(full, best, "d"))
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["a/0", "...", "a/1,", "each", "of", "2", "16", "2"] in lines
     assert "full depth" not in {change.change for change in changes(full, replace(best, instance_sha256=""), "d")}
@@ -381,7 +382,7 @@ def test_repeats_are_told_once() -> None:
         (single("a", 2, 9), ("a/0",), [[4 * k] for k in range(9)]),
         (single("b", 2, 8), ("a/0",), [[4 * k + 2] for k in range(8)]),
     ]
-    chain = explain(*planned(ONE_GPU, jobs), "a")[0].chain
+    chain = explain_jobs(*planned(ONE_GPU, jobs), "a")[0].chain
     assert len(chain) == 17
     lines = folded(chain)
     assert [(len(line.steps), line.times, line.time_us) for line in lines] == [(2, 8, (16, 16)), (1, 1, (2,))]
@@ -434,14 +435,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["explain", *files, "c"]) == 2
     assert carries(capsys.readouterr().err, "error: ", "'c'", "\n  a\n  b\n")
     with misuse("unknown-name job", "unknown-name job", "unknown-name job"):
-        explain(instance, plan, "c")
+        explain_jobs(instance, plan, "c")
 
 
 def test_chains_of_a_cyclic_plan_of_a_solver() -> None:
     instance = chained(cyclic=True)
     plan = solve(instance, "greedy", Options(threads=1)).plan
     assert plan is not None
-    require_sums(explain(instance, plan)[0])
+    require_sums(explain_jobs(instance, plan)[0])
 
 
 def test_a_page_with_long_chains_explains_the_jobs_that_end_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,7 +459,7 @@ def test_a_page_with_long_chains_explains_the_jobs_that_end_last(monkeypatch: py
 
 def test_the_page_marks_the_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     instance, plan = late()
-    data = timeline_data(explained_picture(picture(instance, plan), explain(instance, plan, "a")))
+    data = timeline_data(explained_picture(picture(instance, plan), explain_jobs(instance, plan, "a")))
     assert data["chosen"] == 0
     story = data["jobs"][0]["story"]  # type: ignore[index]
     name, told = story["chain"][0]

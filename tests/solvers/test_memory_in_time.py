@@ -37,7 +37,7 @@ from jigsaw_opt.solvers.activities.orders.search_in_time import SearchInTime
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.presence import fit_at_once, flattened, job_orders, most_present
 from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing
-from jigsaw_opt.solvers.explanation import explain
+from jigsaw_opt.solvers.explanation.breakdown import explain_jobs
 from jigsaw_opt.solvers.explanation.changes import changes
 from jigsaw_opt.solvers.greedy.heuristic import greedy_timetable
 from jigsaw_opt.solvers.resolve import Fix
@@ -226,7 +226,7 @@ def after_an_exchange() -> tuple[Instance, Plan]:
 def test_waits_for_memory_are_a_cause_of_their_own() -> None:
     instance, plan = after_an_exchange()
     assert check(instance, plan) == ()
-    (late,) = explain(instance, plan, "late")
+    (late,) = explain_jobs(instance, plan, "late")
     steps = [(step.kind, step.start_us, step.end_us, step.on) for step in late.chain]
     assert steps == [("gpu", 0, 10, "s/0"), ("memory", 10, 110, "s/0"), ("compute", 110, 120, "")]
 
@@ -254,7 +254,7 @@ def test_the_change_to_gpus_of_its_own_waits_for_no_memory() -> None:
     instance, plan = after_an_exchange()
     then = {change.change: change.end_us for change in changes(instance, plan, "late")}
     assert (then["GPUs of its own"], then["alone in the cluster"]) == (10, 10)
-    (late,) = explain(instance, plan, "late")
+    (late,) = explain_jobs(instance, plan, "late")
     assert [(wait.kind, wait.by, wait.us) for wait in late.waits] == [("memory", "wide", 100), ("gpu", "wide", 10)]
 
 

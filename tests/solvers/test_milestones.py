@@ -8,7 +8,7 @@ from jigsaw_opt.problem import Cluster, Edge, Instance, Server, Slot, TaskGraph,
 from jigsaw_opt.problem.compiled import task_graph as compiled
 from jigsaw_opt.problem.compiled.task_graph import Precedence, compile_task_graph
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers.explanation.explain import Explainer
+from jigsaw_opt.solvers.explanation.breakdown import Explainer
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.result import Result, Status

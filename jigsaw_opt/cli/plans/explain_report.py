@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import groupby
-from typing import Any
 
 from jigsaw_opt.cli.common.output import print_table
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.simulation.results.job_times import JobTime
-from jigsaw_opt.solvers.bounds.relaxation import Bound
-from jigsaw_opt.solvers.explanation import JobExplanation
+from jigsaw_opt.solvers.explanation import Explanation, JobExplanation
+from jigsaw_opt.solvers.explanation.breakdown import NamedStep
 from jigsaw_opt.solvers.explanation.chain import KINDS
 from jigsaw_opt.solvers.explanation.changes import JobChange
-from jigsaw_opt.solvers.explanation.explain import NamedStep
 from jigsaw_opt.solvers.explanation.in_words import folded
 from jigsaw_opt.solvers.explanation.stretches import JobStretches, PhaseTime, Stretch
 from jigsaw_opt.text import called, counted, printable
@@ -27,30 +23,23 @@ _MOST_WAITS = 10
 _WAITS = {"release": "not yet released", "before": "waits for its first phase", "seam": "waits between phases"}
 
 
-def as_json(
-    instance: Instance, plan: Plan, jobs: Sequence[JobExplanation], gains: Sequence[JobChange] | None, reason: Bound
-) -> dict[str, Any]:
-    """Return the explanation of a plan as values of JSON.
-
-    `gains`: what changes alone gain; None where these were not asked for.
-    """
-    told = {
-        "objective": instance.objective,
-        "value": plan.objective,
-        "bound": {"of_plan": plan.bound, "value": reason.value, "proof": asdict(reason.proof)},
-        "jobs": [_job_as_json(job) for job in jobs],
-    }
-    return told if gains is None else told | {"changes": [asdict(change) for change in gains]}
+def print_explanation(explanation: Explanation) -> None:
+    """Print a line for each job, or everything about the only one."""
+    overview = explanation.job is None
+    if explanation.plan.is_phased:
+        jobs = [job for job in explanation.jobs if isinstance(job, JobStretches)]
+        (_print_phases_overview if overview else _print_phases_of_job)(*jobs)
+    elif overview:
+        _print_overview(explanation)
+    else:
+        print_job(explanation)
 
 
-def _job_as_json(job: JobExplanation) -> dict[str, Any]:
-    return asdict(job) | {"time_us": job.time_us, "waits": [asdict(wait) for wait in job.waits]}
-
-
-def print_overview(instance: Instance, plan: Plan, jobs: Sequence[JobExplanation], reason: Bound) -> None:
+def _print_overview(explanation: Explanation) -> None:
     """Print a line for each job: the shares of its critical chain."""
+    jobs = _listed(explanation)
     shown = [kind for kind in KINDS if any(job.time_us[kind] for job in jobs)]
-    ends = "end us" if instance.horizon == "finite" else "period us"
+    ends = "end us" if explanation.instance.horizon == "finite" else "period us"
     headers = ["job", ends, *(TITLES[kind] for kind in shown), "longest wait"]
     rows = []
     for job in jobs:
@@ -60,11 +49,16 @@ def print_overview(instance: Instance, plan: Plan, jobs: Sequence[JobExplanation
         rows.append([job.job, f"{job.explained_us:,}", *shares, wait])
     print_table(headers, rows, headers[1:-1])
     print()
-    _print_bound(instance, plan, reason)
+    _print_bound(explanation)
 
 
-def print_job(instance: Instance, plan: Plan, job: JobExplanation, gains: Sequence[JobChange], reason: Bound) -> None:
-    """Print everything about one job."""
+def _listed(explanation: Explanation) -> list[JobExplanation]:
+    return [job for job in explanation.jobs if isinstance(job, JobExplanation)]
+
+
+def print_job(explanation: Explanation) -> None:
+    """Print everything about the only job of a plan that is not phased."""
+    instance, (job,) = explanation.instance, _listed(explanation)
     if instance.horizon == "finite":
         _print_end(job)
     else:
@@ -79,9 +73,9 @@ def print_job(instance: Instance, plan: Plan, job: JobExplanation, gains: Sequen
     print()
     _print_workers(job)
     print()
-    _print_gains(instance, gains)
+    _print_gains(instance, explanation.changes())
     print()
-    _print_bound(instance, plan, reason)
+    _print_bound(explanation)
 
 
 def _print_end(job: JobExplanation | JobStretches) -> None:
@@ -153,8 +147,9 @@ def _share(us: int, explained_us: int) -> str:
     return f"{100 * us / max(1, explained_us):.1f} %" if us else "-"
 
 
-def _print_bound(instance: Instance, plan: Plan, reason: Bound) -> None:
+def _print_bound(explanation: Explanation) -> None:
     """Print what is proven of the plan and why, in a few sentences."""
+    instance, plan, reason = explanation.instance, explanation.plan, explanation.bound()
     exact = calculation(instance.objective, reason.proof)
     told = bound_text(instance.objective, reason, plan.bound)
     print(told + (f" Exactly: {exact}." if exact else ""))
@@ -165,22 +160,7 @@ def _print_bound(instance: Instance, plan: Plan, reason: Bound) -> None:
     )
 
 
-def phases_as_json(plan: Plan, jobs: Sequence[JobStretches]) -> dict[str, Any]:
-    """Return the explanation of a phased plan as values of JSON."""
-    return {"value": plan.objective, "bound": plan.bound, "jobs": [_stretches_as_json(job) for job in jobs]}
-
-
-def _stretches_as_json(job: JobStretches) -> dict[str, Any]:
-    stretches = [_stretch_as_json(stretch) for stretch in job.stretches]
-    return asdict(job) | {"time_us": job.time_us, "stretches": stretches}
-
-
-def _stretch_as_json(stretch: Stretch) -> dict[str, Any]:
-    within = None if stretch.within is None else asdict(stretch.within) | {"total_us": stretch.within.total_us}
-    return asdict(stretch) | {"within": within}
-
-
-def print_phases_overview(jobs: Sequence[JobStretches]) -> None:
+def _print_phases_overview(*jobs: JobStretches) -> None:
     """Print a line for each job: the shares of its time since its release, and its longest wait."""
     headers = ("job", "end us", "phases", "in them", _WAITS["before"], _WAITS["seam"], "longest wait")
     print_table(headers, map(_overview_row, jobs), headers[1:-1])
@@ -195,7 +175,7 @@ def _overview_row(job: JobStretches) -> list[str]:
     return [job.job, f"{job.end_us:,}", f"{sum(stretch.kind == 'phase' for stretch in job.stretches):,}", *shares, wait]
 
 
-def print_phases_of_job(job: JobStretches) -> None:
+def _print_phases_of_job(job: JobStretches) -> None:
     """Print the stretches of a job in order of time, and what it does in each phase."""
     _print_end(job)
     rows = [

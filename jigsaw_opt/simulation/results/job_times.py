@@ -12,8 +12,8 @@ from jigsaw_opt.documents.csv_text import restored
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.table import JobTable, Row
-from jigsaw_opt.errors import InvalidInputError, Problem
-from jigsaw_opt.text import readable
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, unsupported
+from jigsaw_opt.text import named, readable, suggestion
 
 _REQUIRED = ("name", "submit_s", "start_s", "finish_s", "held_s", "alone_s", "restarts")
 
@@ -45,22 +45,26 @@ class JobTime:
         return self.running_us - self.alone_us
 
 
-def job_times(folder: Path) -> list[JobTime]:
-    """Return the times of all jobs of a simulation that ended, in the order of the workload."""
+def job_times(folder: Path, job: str | None = None) -> list[JobTime]:
+    """Return the times of all jobs of a simulation that ended, in the order of the workload.
+
+    `job`: name of the only job of interest; None for all.
+    """
     table = _table(folder)
     found = list(_times(table))
     table.lines.raise_if_any()
-    return found
-
-
-def why_not_ended(folder: Path, job: str) -> str | None:
-    """Return in a sentence why a job of a simulation has not ended; None where there is none of that name."""
-    if not any(restored(row.text("name")) == job for row in _table(folder)):
-        return None
-    told = f"job {job!r} has not ended in {folder}"
-    summary = parsed(read_text(folder / "summary.json"), str(folder / "summary.json"), lambda _tree, _report: None)
-    why = summary.get("hindrance")
-    return f"{told}: {readable(why)}" if isinstance(why, str) and why else f"{told}, where the simulation was stopped"
+    if job is None:
+        return found
+    names = [time.job for time in found]
+    if job in names:
+        return [found[names.index(job)]]
+    if any(restored(row.text("name")) == job for row in _table(folder)):
+        summary = parsed(read_text(folder / "summary.json"), str(folder / "summary.json"), lambda _tree, _report: None)
+        why = summary.get("hindrance")
+        because = f": {readable(why)}" if isinstance(why, str) and why else ", where the simulation was stopped"
+        raise unsupported("jobs", f"job {job!r} has not ended in {folder}{because}")
+    hint = suggestion(job, names) or f"ended: {named(names)}"
+    raise UsageError(f"no job {job!r} has ended in {folder}", hint, code="unknown-name", path="jobs")
 
 
 def _table(folder: Path) -> JobTable:

@@ -1,7 +1,87 @@
-"""Why a job of a plan is slow; see ``docs/explain.md``."""
+"""Why the jobs of a plan are slow; see ``docs/explain.md``."""
 
 from __future__ import annotations
 
-from jigsaw_opt.solvers.explanation.explain import JobExplanation, WorkerTime, explain
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-__all__ = ["JobExplanation", "WorkerTime", "explain"]
+from jigsaw_opt.checking.require import require_correct
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.bounds.relaxation import Bound
+from jigsaw_opt.solvers.explanation.breakdown import JobExplanation, WorkerTime, explain_jobs
+from jigsaw_opt.solvers.explanation.changes import JobChange, changes
+from jigsaw_opt.solvers.explanation.in_words import bound_reason
+from jigsaw_opt.solvers.explanation.stretches import JobStretches, explain_phases
+
+__all__ = ["Explanation", "JobExplanation", "JobStretches", "WorkerTime", "explain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where the time of jobs of a plan goes, what would make one faster, and why no plan is better than a bound.
+
+    `job`: the only job that was asked for; None for all. `jobs`: the time of each, phase by phase where the plan is
+    phased.
+    """
+
+    instance: Instance
+    plan: Plan
+    job: str | None
+    jobs: Sequence[JobExplanation] | Sequence[JobStretches]
+
+    def changes(self) -> list[JobChange]:
+        """Return what each change alone does to the only job, all orders kept; nothing of a phased plan."""
+        return [] if self.job is None or self.plan.is_phased else changes(self.instance, self.plan, self.job)
+
+    def bound(self) -> Bound:
+        """Return the best bound that the relaxations prove in a second, with its proof."""
+        return bound_reason(self.instance, self.plan.bound)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures as values of JSON, with the changes where one job was asked for."""
+        told: dict[str, Any] = {"objective": self.instance.objective, "value": self.plan.objective}
+        told |= {"bound": {"of_plan": self.plan.bound}, "jobs": [_as_json(job) for job in self.jobs]}
+        if self.plan.is_phased:
+            return told
+        reason = self.bound()
+        told["bound"] |= {"value": reason.value, "proof": asdict(reason.proof)}
+        return told if self.job is None else told | {"changes": [asdict(change) for change in self.changes()]}
+
+
+def explain(instance: Instance, plan: Plan, job: str | None = None) -> Explanation:
+    """Return where the time of the jobs of a plan goes.
+
+    Parameters
+    ----------
+    instance, plan
+        A correct plan.
+    job
+        Name of the only job of interest; None for all in the order of the instance.
+
+    Returns
+    -------
+    Explanation
+        Its figures are computed now, but for those of changes and of the bound.
+
+    Raises
+    ------
+    CheckFailedError
+        The plan breaks a rule.
+    UsageError
+        There is no job of this name.
+    """
+    require_correct(instance, plan)
+    jobs = explain_phases(instance, plan, job) if plan.is_phased else explain_jobs(instance, plan, job)
+    return Explanation(instance, plan, job, jobs)
+
+
+def _as_json(job: JobExplanation | JobStretches) -> dict[str, Any]:
+    told = asdict(job) | {"time_us": job.time_us}
+    if isinstance(job, JobExplanation):
+        return told | {"waits": [asdict(wait) for wait in job.waits]}
+    for stretch, own in zip(told["stretches"], job.stretches, strict=True):
+        if own.within is not None:
+            stretch["within"]["total_us"] = own.within.total_us
+    return told

@@ -13,7 +13,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.activities.flat import FlatActivities
-from jigsaw_opt.solvers.explanation.explain import Explainer
+from jigsaw_opt.solvers.explanation.breakdown import Explainer
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
 

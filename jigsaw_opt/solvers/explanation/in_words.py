@@ -10,7 +10,7 @@ from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.bounds.driver import lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.relaxation import Bound
-from jigsaw_opt.solvers.explanation.explain import NamedStep
+from jigsaw_opt.solvers.explanation.breakdown import NamedStep
 
 _LONGEST = 32
 """Steps of the longest stretch whose repeats are looked for: a reader does not see a longer one as a repeat."""

@@ -9,8 +9,8 @@ from typing import Literal
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, TaskGraphJobPlan
+from jigsaw_opt.solvers.explanation.breakdown import Explainer, require_job
 from jigsaw_opt.solvers.explanation.chain import StepKind
-from jigsaw_opt.solvers.explanation.explain import Explainer, require_job
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
 StretchKind = Literal["release", "before", "phase", "seam"]

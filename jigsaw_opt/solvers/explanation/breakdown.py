@@ -84,21 +84,8 @@ class JobExplanation:
         return sorted((WaitTotal(*key, us) for key, us in found.items()), key=lambda wait: -wait.us)
 
 
-def explain(instance: Instance, plan: Plan, job: str | None = None) -> list[JobExplanation]:
-    """Return where the time of each job goes.
-
-    Parameters
-    ----------
-    instance, plan
-        A plan that `jigsaw_opt.checking.check` accepts for the instance.
-    job
-        Name of the only job of interest; None for all in the order of the instance.
-
-    Raises
-    ------
-    UsageError
-        There is no job of this name.
-    """
+def explain_jobs(instance: Instance, plan: Plan, job: str | None = None) -> list[JobExplanation]:
+    """Return where the time of the jobs of a correct plan goes that is not phased; of one job where it is named."""
     explainer = Explainer(KeptOrder.of(instance, plan))
     names = [each.name for each in instance.jobs] if job is None else [job]
     return [explainer.of(explainer.number(name)) for name in names]
