@@ -182,7 +182,8 @@ def pipelines() -> bytes:
     """1F1B, ZB-H1 and the searched schedule of uneven stages, one server for each."""
     costs = PipelineCosts(*UNEVEN, activation_bytes=(1,) * 4)
     problem = PipelineProblem(costs, PipelineLayout(tuple(range(4)), 6, True), 4)
-    shown = [schedule_of(problem, ORDERS[name](problem.layout), name, name).finite for name in ("1f1b", "zb-h1")]
+    timed = [schedule_of(problem, ORDERS[name](problem.layout), name, name).finite for name in ("1f1b", "zb-h1")]
+    shown = [(each.instance, each.plan) for each in timed if each.plan is not None]
     instance, found = search_schedule(problem, "search", "finite", Options(time_limit=20, threads=2))
     assert found.plan is not None
     servers, jobs, plans = [], [], []

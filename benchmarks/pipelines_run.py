@@ -95,7 +95,9 @@ def named_cases(gpus: int, batches: int) -> Iterator[Case]:
 
 def case_of(name: str, problem: PipelineProblem, orders: Orders) -> Case:
     """A plan of one iteration in given orders."""
-    return Case(name, *schedule_of(problem, orders, "pipeline", name).finite)
+    found = schedule_of(problem, orders, "pipeline", name).finite
+    assert found.plan is not None, "orders have a plan"
+    return Case(name, found.instance, found.plan)
 
 
 def searched_case(seed: int, gpus: int) -> Case:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.profiling import profile as profile
     from jigsaw_opt.executor.replay.request import ReplayRequest
     from jigsaw_opt.executor.run_plan import run_plan
+    from jigsaw_opt.planning.pipeline.pipeline import pipeline
+    from jigsaw_opt.planning.planned import Planned
     from jigsaw_opt.problem.cluster import Cluster, Link, Server
     from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
     from jigsaw_opt.problem.instance import Instance
@@ -75,6 +77,8 @@ _NAMES = {
     "executor.profiling": ("profile",),
     "executor.replay.request": ("ReplayRequest",),
     "executor.run_plan": ("run_plan",),
+    "planning.pipeline.pipeline": ("pipeline",),
+    "planning.planned": ("Planned",),
     "problem.cluster": ("Cluster", "Link", "Server"),
     "problem.instance": ("Instance",),
     "problem.job": ("Job",),
@@ -125,6 +129,7 @@ __all__ = [
     "Options",
     "Plan",
     "PlanChange",
+    "Planned",
     "Problem",
     "Replay",
     "ReplayRequest",
@@ -156,6 +161,7 @@ __all__ = [
     "load_instance",
     "load_plan",
     "picture",
+    "pipeline",
     "placements_of",
     "remove_job",
     "run_plan",

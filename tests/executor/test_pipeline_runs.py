@@ -182,7 +182,8 @@ def test_asynchronous_minibatches_see_the_weights_that_were_kept_for_them() -> N
                 new.grad = before.grad
             optimiser.step()
             own.append(copy.deepcopy(stage))
-    assert [most for _, _, most in ran] == list(found.weight_versions) and found.weight_versions[0] > 1
+    assert [most for _, _, most in ran] == list(found.details.weight_versions)
+    assert found.details.weight_versions[0] > 1
     for (state, _, _), stage in zip(ran, made["model"], strict=True):
         assert all(torch.allclose(state[name], value, atol=1e-6) for name, value in stage.state_dict().items())
 
@@ -340,8 +341,8 @@ def test_an_interrupted_replay_has_the_steps_that_all_have_taken() -> None:
 
 def test_periods_are_mean_distances_of_ends() -> None:
     problem = PipelineProblem(PipelineCosts((100, 100), (100, 100), (), (50,)), PipelineLayout((0, 1), 2, False))
-    instance, plan = schedule_of(problem, random_orders(problem, 3), "pipeline", "random").cyclic
-    of = Case("cyclic", instance, plan)
+    found = schedule_of(problem, random_orders(problem, 3), "pipeline", "random").cyclic
+    of = Case("cyclic", found.instance, found.plan)
     found = reports(of, 8, 0)
     for report in found:
         report.parts[0].origins_us.clear()

@@ -49,7 +49,7 @@ def test_the_scatter_of_layers_is_carried_into_the_step(split: bool) -> None:
     """Whatever times of their ranges the layers take, the step of the plan is within its own."""
     random = Random("scatter")
     graph = chain(random, 6, split)
-    assert step_range_us(plan_pipeline(graph, PipelineChoices(2, (4,)), LIMITS)) is None
+    assert step_range_us(plan_pipeline(graph, PipelineChoices(2, (4,)), LIMITS).details) is None
     ends = [((layer.forward_us - 1, layer.forward_us + 3), (layer.backward_us, layer.backward_us + 5))
             for layer in graph.layers]  # fmt: skip
     ranged = tuple(
@@ -57,8 +57,8 @@ def test_the_scatter_of_layers_is_carried_into_the_step(split: bool) -> None:
         for number, (layer, (there, back)) in enumerate(zip(graph.layers, ends, strict=True))
     )
     plan = plan_pipeline(replace(graph, layers=ranged), PipelineChoices(2, (4,)), LIMITS)
-    low_us, high_us = step_range_us(plan)
-    assert low_us < plan.makespan_us < high_us
+    low_us, high_us = step_range_us(plan.details)
+    assert low_us < plan.objective < high_us
     for _ in range(20):
         layers = tuple(
             replace(layer, forward_us=random.randint(*there))
@@ -66,8 +66,10 @@ def test_the_scatter_of_layers_is_carried_into_the_step(split: bool) -> None:
             else replace(layer, backward_us=random.randint(*back))
             for number, (layer, (there, back)) in enumerate(zip(ranged, ends, strict=True))
         )
-        table = stage_table(positions_of(replace(graph, layers=layers)), plan.table.choices, plan.table.configuration)
-        assert low_us <= makespan_us(table.problem(plan.cut), plan.orders) <= high_us
+        table = stage_table(
+            positions_of(replace(graph, layers=layers)), plan.details.table.choices, plan.details.table.configuration
+        )
+        assert low_us <= makespan_us(table.problem(plan.details.cut), plan.details.orders) <= high_us
 
 
 def case(seed: int) -> tuple[LayerGraph, PipelineChoices]:
@@ -149,28 +151,31 @@ def test_a_plan_becomes_a_partition_with_the_same_costs() -> None:
     graph = chain(Random("partition"), 6, split=True)
     choices = PipelineChoices(3, (4,), 60, recompute="auto", bandwidth=2_000_000)
     found = plan_pipeline(graph, choices, LIMITS)
-    written = json_text(partition_tree(partition_of(found)))
-    assert pipeline_costs(decode_partition(written)).first_whole() == found.pipeline.costs
-    assert found.pipeline.costs.backward_us[0] == 0
+    written = json_text(partition_tree(partition_of(found.details)))
+    assert pipeline_costs(decode_partition(written)).first_whole() == found.details.pipeline.costs
+    assert found.details.pipeline.costs.backward_us[0] == 0
     apart = plan_pipeline(graph, replace(choices, first_stage="split"), LIMITS)
-    assert pipeline_costs(decode_partition(json_text(partition_tree(partition_of(apart))))) == apart.pipeline.costs
-    names = [name for stage in partition_of(found).stages for name in stage.nodes]
+    assert (
+        pipeline_costs(decode_partition(json_text(partition_tree(partition_of(apart.details)))))
+        == apart.details.pipeline.costs
+    )
+    names = [name for stage in partition_of(found.details).stages for name in stage.nodes]
     assert names == [layer.name for layer in graph.layers]
     for rate in (2_000_000, None):
         late = plan_pipeline(graph, replace(choices, bandwidth=rate, latency_us=7), LIMITS)
-        sent = [stage.output_bytes for stage in partition_of(late).stages[:-1]]
+        sent = [stage.output_bytes for stage in partition_of(late.details).stages[:-1]]
         delays = tuple(7 + (0 if rate is None else -(-transfer // 2)) for transfer in sent)
-        assert late.pipeline.costs.transfer_us == delays
-        read = decode_partition(json_text(partition_tree(partition_of(late))))
-        assert pipeline_costs(read).first_whole() == late.pipeline.costs
+        assert late.details.pipeline.costs.transfer_us == delays
+        read = decode_partition(json_text(partition_tree(partition_of(late.details))))
+        assert pipeline_costs(read).first_whole() == late.details.pipeline.costs
 
 
 def test_fewer_samples_a_micro_batch_take_less_time() -> None:
     graph = replace(chain(Random("samples"), 5, split=False), batch=4)
     found = plan_pipeline(graph, PipelineChoices(2, (2, 3, 4), batch=16), LIMITS)
     alone = plan_pipeline(graph, PipelineChoices(2, (4,), batch=16), LIMITS)
-    assert found.pipeline.layout.micro_batches == 4  # 3 divides no 16, and 2 are of 8 samples each
-    assert (found.makespan_us, found.bound_us) == (alone.makespan_us, alone.bound_us)
+    assert found.details.pipeline.layout.micro_batches == 4  # 3 divides no 16, and 2 are of 8 samples each
+    assert (found.objective, found.bound) == (alone.objective, alone.bound)
     for choices, told in (
         (PipelineChoices(2, (3,), batch=16), "no number of micro-batches divides"),
         (PipelineChoices(2, (2,), batch=16), "of how many samples"),
@@ -195,9 +200,9 @@ def test_the_proven_optimum_is_that_of_all_cuts(seed: int) -> None:
     within = bound.least_us
     assert within <= min(least.values())
     found = plan_pipeline(graph, choices, LIMITS)
-    assert (found.makespan_us, found.bound_us) == (min(least.values()),) * 2
+    assert (found.objective, found.bound) == (min(least.values()),) * 2
     assert check(found.instance, found.plan) == ()
-    assert makespan_us(found.pipeline, found.orders) <= found.makespan_us
+    assert makespan_us(found.details.pipeline, found.details.orders) <= found.objective
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3, 4])
@@ -223,7 +228,7 @@ def test_the_proven_optimum_of_two_stages_a_device_is_that_of_all_cuts_and_place
             plan_pipeline(graph, choices, LIMITS)
         return
     found = plan_pipeline(graph, choices, LIMITS)
-    assert (found.makespan_us, found.bound_us) == (min(best), min(best))
+    assert (found.objective, found.bound) == (min(best), min(best))
     assert check(found.instance, found.plan) == ()
 
 
@@ -261,7 +266,7 @@ def test_the_least_limit_leaves_a_plan_and_a_bound_below_it() -> None:
     work = -(-8 * sum(layer.time_us for layer in graph.layers) // 4)
     found, more = (plan_pipeline(graph, choices, Options(work_limit=units, threads=1)) for units in (1e-9, 0.3))
     assert check(found.instance, found.plan) == ()
-    assert work <= found.bound_us <= more.bound_us <= more.makespan_us < found.makespan_us
+    assert work <= found.bound <= more.bound <= more.objective < found.objective
 
 
 def test_a_bound_that_is_out_of_time_is_one_and_goes_on() -> None:
@@ -287,8 +292,8 @@ def test_stages_that_fit_only_if_they_compute_again_are_found() -> None:
     pytest.importorskip("ortools")
     graph, choices = even(2, activation_bytes=10), PipelineChoices(1, (2,), 10, virtual=(2,), recompute="auto")
     found = plan_pipeline(graph, choices, LIMITS)
-    assert found.cut.recomputes == (True, False)
-    assert found.makespan_us == found.bound_us == 10
+    assert found.details.cut.recomputes == (True, False)
+    assert found.objective == found.bound == 10
     with pytest.raises(InfeasibleError):
         plan_pipeline(graph, replace(choices, memory=9), LIMITS)
 
@@ -326,9 +331,9 @@ def test_a_stage_that_computes_again_holds_what_it_reads_of_the_input_of_the_mod
     problem = table_of(graph, choices).problem(Cut((2, 4), (True, True)))
     assert problem.costs.activation_bytes == (50, second.sent_bytes + 7)
     plan = plan_pipeline(graph, choices, LIMITS)
-    assert pipeline_costs(partition_of(plan)).activation_bytes == plan.pipeline.costs.activation_bytes
-    tight = replace(choices, memory=max(peak_bytes(plan.pipeline, plan.orders)))
-    assert plan_pipeline(graph, tight, LIMITS).bound_us <= plan.makespan_us
+    assert pipeline_costs(partition_of(plan.details)).activation_bytes == plan.details.pipeline.costs.activation_bytes
+    tight = replace(choices, memory=max(peak_bytes(plan.details.pipeline, plan.details.orders)))
+    assert plan_pipeline(graph, tight, LIMITS).bound <= plan.objective
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -346,7 +351,7 @@ def test_the_proven_optimum_with_stages_that_recompute_is_that_of_all_cuts(seed:
             least.append((result.objective, again))
             assert cut_bound_us(problem) <= result.objective
     found = plan_pipeline(graph, choices, LIMITS)
-    assert (found.makespan_us, found.bound_us) == (min(least)[0],) * 2
-    assert (found.makespan_us, found.cut.recomputes) in least
-    assert any(found.cut.recomputes) == (seed in (3, 5)), "so that both kinds are there"
-    assert max(peak_bytes(found.pipeline, found.orders)) <= found.pipeline.room
+    assert (found.objective, found.bound) == (min(least)[0],) * 2
+    assert (found.objective, found.details.cut.recomputes) in least
+    assert any(found.details.cut.recomputes) == (seed in (3, 5)), "so that both kinds are there"
+    assert max(peak_bytes(found.details.pipeline, found.details.orders)) <= found.details.pipeline.room

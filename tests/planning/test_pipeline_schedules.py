@@ -75,9 +75,9 @@ def test_memory_is_that_of_the_papers(gpus: int) -> None:
 @pytest.mark.parametrize("name", ORDERS)
 def test_every_schedule_is_a_correct_plan(name: str) -> None:
     found = schedule(name, even(name, 4, 8))
-    for instance, plan in (found.finite, found.cyclic):
-        assert check(instance, plan) == ()
-        assert plan.bound <= plan.objective
+    for each in (found.finite, found.cyclic):
+        assert check(each.instance, each.plan) == ()
+        assert each.bound <= each.objective and each.proof.sentence
     assert found.makespan_us >= found.period_us
     assert 0 <= found.bubble < 1
 
@@ -133,33 +133,33 @@ def test_times_are_those_of_other_simulations(shared_data: Path) -> None:
 def test_steady_state_has_the_interval_of_the_slowest_stage() -> None:
     stages = [AsyncStage(4, 6, 2, 100, 10), AsyncStage(2, 3, 1, 50, 5), AsyncStage(1, 3, 1, 20, 2)]
     found = asynchronous(stages, "steady")
-    assert (found.minibatches, found.initiation_interval_us, found.plan.period_us) == (2, 5, 10)
+    assert (found.details.minibatches, found.details.initiation_interval_us, found.plan.period_us) == (2, 5, 10)
     assert found.plan.status == "optimal"
-    assert found.noam == 4
+    assert found.details.noam == 4
     assert check(found.instance, found.plan) == ()
-    assert found.weight_versions[-1] == 1
-    assert found.peak_bytes == tuple(
+    assert found.details.weight_versions[-1] == 1
+    assert found.details.peak_bytes == tuple(
         versions * (stage.parameter_bytes + stage.activation_bytes)
-        for versions, stage in zip(found.weight_versions, stages, strict=True)
+        for versions, stage in zip(found.details.weight_versions, stages, strict=True)
     )
 
 
 def test_equal_stages_need_the_minibatches_of_the_paper() -> None:
     stages = [AsyncStage(1, 2)] * 4
     found = asynchronous(stages, "steady")
-    assert (found.initiation_interval_us, found.in_flight, found.noam) == (3, 4, 4)
-    assert found.weight_versions == (4, 3, 2, 1)
+    assert (found.details.initiation_interval_us, found.details.in_flight, found.details.noam) == (3, 4, 4)
+    assert found.details.weight_versions == (4, 3, 2, 1)
     # With fewer, the first stage waits for an old one to come back.
     fewer = asynchronous(stages, "steady", in_flight=2)
-    assert fewer.latency_us <= 2 * fewer.initiation_interval_us
-    assert fewer.initiation_interval_us == 6
+    assert fewer.details.latency_us <= 2 * fewer.details.initiation_interval_us
+    assert fewer.details.initiation_interval_us == 6
     assert check(fewer.instance, fewer.plan) == ()
 
 
 def test_the_initiation_interval_is_the_least_that_keeps_the_minibatches_in_flight() -> None:
     # At 10600 a backward pass would be pushed back by a turn.
     found = asynchronous([AsyncStage(3600, 7000, transfer_us=5), AsyncStage(3600, 7000)], "steady", in_flight=2)
-    assert (found.initiation_interval_us, found.latency_us) == (10605, 21210)
+    assert (found.details.initiation_interval_us, found.details.latency_us) == (10605, 21210)
     rng = random.Random(5)
 
     def draw(copies: list[int]) -> AsyncStage:
@@ -169,7 +169,7 @@ def test_the_initiation_interval_is_the_least_that_keeps_the_minibatches_in_flig
         stages, in_flight = [draw([1, 1, 2, 3]) for _ in range(rng.randint(1, 5))], rng.randint(1, 5)
         found = asynchronous(stages, "steady", in_flight)
         slowest = max(ceil_div(stage.forward_us + stage.backward_us, stage.replicas) for stage in stages)
-        for interval in range(slowest, found.initiation_interval_us):
+        for interval in range(slowest, found.details.initiation_interval_us):
             block, _ = _building_block(stages, interval)
             assert block[-1][0] + stages[0].backward_us > in_flight * interval
     for _ in range(6):
@@ -177,7 +177,7 @@ def test_the_initiation_interval_is_the_least_that_keeps_the_minibatches_in_flig
         found = asynchronous(stages, "steady", in_flight)
         solved = solve(found.instance, options=Options(work_limit=2000))
         assert solved.status == "optimal"
-        assert solved.plan.period_us == found.initiation_interval_us
+        assert solved.plan.period_us == found.details.initiation_interval_us
 
 
 def test_steady_state_keeps_memory_and_wants_a_minibatch() -> None:
@@ -219,10 +219,10 @@ def test_a_plan_holds_no_more_than_a_named_schedule_that_is_no_longer(weight_us:
     layers = tuple(MeasuredLayer(f"n{at}", 10 + at % 3, 25, 5, 100, weight_us, 10) for at in range(6))
     graph = LayerGraph(layers, chain_edges(6))
     found = plan_pipeline(graph, PipelineChoices(2, (8,), bandwidth=10_000_000), Options(work_limit=2, threads=1))
-    assert check(found.instance, found.plan) == () and found.plan.objective == found.makespan_us
-    held = max(peak_bytes(found.pipeline, found.orders))
-    for name in names_of(found.pipeline.layout):
-        orders = ORDERS[name](found.pipeline.layout)
-        shorter = makespan_us(found.pipeline, orders) <= found.makespan_us
-        assert not shorter or held <= max(peak_bytes(found.pipeline, orders))
-    assert held < max(peak_bytes(found.pipeline, ORDERS["gpipe"](found.pipeline.layout)))
+    assert check(found.instance, found.plan) == ()
+    held = max(peak_bytes(found.details.pipeline, found.details.orders))
+    for name in names_of(found.details.pipeline.layout):
+        orders = ORDERS[name](found.details.pipeline.layout)
+        shorter = makespan_us(found.details.pipeline, orders) <= found.objective
+        assert not shorter or held <= max(peak_bytes(found.details.pipeline, orders))
+    assert held < max(peak_bytes(found.details.pipeline, ORDERS["gpipe"](found.details.pipeline.layout)))

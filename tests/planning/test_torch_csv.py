@@ -196,5 +196,6 @@ def test_an_asynchronous_pipeline_is_refused(tmp_path: Path, capsys: pytest.Capt
 def test_cyclic_plans_have_the_order_of_an_iteration() -> None:
     pipeline = named("1f1b")
     found = schedule_of(pipeline, ORDERS["1f1b"](pipeline.layout), "pipeline", "1f1b")
-    assert torch_schedule(*found.cyclic).ranks == torch_schedule(*found.finite).ranks
-    assert pipeline_instance(pipeline, "pipeline", "cyclic") == found.cyclic[0]
+    cyclic, finite = (torch_schedule(each.instance, each.plan) for each in (found.cyclic, found.finite))
+    assert cyclic.ranks == finite.ranks
+    assert pipeline_instance(pipeline, "pipeline", "cyclic") == found.cyclic.instance

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from jigsaw_opt.errors import Problem, UsageError, missing_option
+from jigsaw_opt.errors import Problem, UsageError, argument, missing_option
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.workload import LARGEST
@@ -47,49 +47,28 @@ class PipelineChoices:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
-        wrong = []
-        if self.devices < 1:
-            wrong.append(Problem("devices", f"there is at least 1 device, not {self.devices}", code="out-of-range"))
-        for name, given, known in (
-            ("recompute", self.recompute, get_args(Recompute)),
-            ("placement", self.placement, get_args(StagePlacement)),
-            ("first_stage", self.first_stage, get_args(FirstStage)),
+        wrong = list[Problem]()
+        for name, low, high in (
+            ("devices", 1, LARGEST),
+            ("bandwidth", 1, None),
+            ("latency_us", 0, LARGEST),
+            ("batch", 1, LARGEST),
         ):
-            if given not in known:
-                wrong.append(
-                    Problem(
-                        name, f"{name} is {', '.join(known[:-1])} or {known[-1]}, not {given!r}", code="unknown-value"
-                    )
-                )
-        for name, values in (("micro-batches", self.micro_batches), ("virtual stages", self.virtual)):
-            if not values or min(values) < 1:
-                wrong.append(
-                    Problem(
-                        {"micro-batches": "micro_batches"}.get(name, "virtual"),
-                        f"numbers of {name} are at least 1, not {', '.join(map(str, values)) or 'none'}",
-                        code="out-of-range",
-                    )
-                )
-        if self.bandwidth is not None and not self.bandwidth > 0:
-            wrong.append(Problem("bandwidth", f"the bandwidth is above 0, not {self.bandwidth}", code="out-of-range"))
-        if not 0 <= self.latency_us <= LARGEST:
-            wrong.append(
-                Problem(
-                    "latency_us",
-                    f"the latency of a message is 0 us to {LARGEST} us, not {self.latency_us}",
-                    code="out-of-range",
-                )
-            )
-        if self.batch is not None and self.batch < 1:
-            wrong.append(Problem("batch", f"a step has at least 1 sample, not {self.batch}", code="out-of-range"))
+            value = getattr(self, name)
+            if value is not None and not low <= value <= (value if high is None else high):
+                told = f"{name} is at least {low}" + ("" if high is None else f", and at most {high}")
+                wrong.append(Problem(name, f"{told}, not {value}", code="out-of-range"))
+        for name, known in (("recompute", Recompute), ("placement", StagePlacement), ("first_stage", FirstStage)):
+            if (given := getattr(self, name)) not in get_args(known):
+                told = f"{name} is one of {', '.join(get_args(known))}, not {given!r}"
+                wrong.append(Problem(name, told, code="unknown-value"))
+        for name in ("micro_batches", "virtual"):
+            if min(numbers := getattr(self, name), default=0) < 1:
+                told = f"numbers of {name} are at least 1, not {', '.join(map(str, numbers)) or 'none'}"
+                wrong.append(Problem(name, told, code="out-of-range"))
         if self.batch is None and len(set(self.micro_batches)) > 1:
-            wrong.append(
-                Problem(
-                    "batch",
-                    "a range of micro-batches divides the samples of a step: say how many (--batch, batch in Python)",
-                    code="missing-option",
-                )
-            )
+            told = "a range of micro-batches divides the samples of a step: say how many"
+            wrong.append(Problem("batch", f"{told} ({argument('batch')})", code="missing-option"))
         if wrong:
             raise UsageError.of(wrong)
 

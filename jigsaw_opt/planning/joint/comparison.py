@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from jigsaw_opt.planning.joint.cut_search import balanced_cut
-from jigsaw_opt.planning.joint.planning import JointPlan
+from jigsaw_opt.planning.joint.planning import CutPipeline
 from jigsaw_opt.planning.joint.stage_table import positions_of, stage_table
 from jigsaw_opt.planning.partition import Level, OuterStage, Partition, Stage
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders
@@ -33,14 +33,14 @@ class ScheduleRow:
     fits: bool
 
 
-def rows_of(plan: JointPlan) -> list[ScheduleRow]:
+def rows_of(plan: CutPipeline) -> list[ScheduleRow]:
     """Return the named schedules for the cuts of a plan, and last the plan itself."""
     pipeline = plan.pipeline
     named = {name: ORDERS[name](pipeline.layout) for name in names_of(pipeline.layout)}
     return [_row(pipeline, name, orders) for name, orders in {**named, "found": plan.orders}.items()]
 
 
-def baseline_us(plan: JointPlan, name: str) -> int | None:
+def baseline_us(plan: CutPipeline, name: str) -> int | None:
     """Return the step of a named schedule on the balanced cut: its slowest stage takes least time.
 
     Microseconds; None where no such schedule fits into the memory.
@@ -63,7 +63,7 @@ def baseline_us(plan: JointPlan, name: str) -> int | None:
     return min((row.makespan_us for row in rows), default=None)
 
 
-def step_range_us(plan: JointPlan) -> tuple[int, int] | None:
+def step_range_us(plan: CutPipeline) -> tuple[int, int] | None:
     """Return the step of a plan where each layer takes its least time, and where each takes its greatest.
 
     The order of the passes stays as it is, so that no step with times of these ranges lies outside. A layer without
@@ -81,7 +81,7 @@ def step_range_us(plan: JointPlan) -> tuple[int, int] | None:
     return low, high
 
 
-def partition_of(plan: JointPlan) -> Partition:
+def partition_of(plan: CutPipeline) -> Partition:
     """Return the stages of a plan as a partition, one level of machines.
 
     Without a bandwidth sending takes no time, and the partition says that nothing is paid for it.
@@ -110,7 +110,7 @@ def partition_of(plan: JointPlan) -> Partition:
     )
 
 
-def _stage(plan: JointPlan, number: int) -> Stage:
+def _stage(plan: CutPipeline, number: int) -> Stage:
     table, span = plan.table, plan.cut.spans[number]
     positions, last = table.positions, number == len(plan.cut.ends) - 1
     forward, whole = int(table.forward_us[span]), int(table.backward_us[span] + table.weight_us[span])

@@ -21,10 +21,10 @@ from jigsaw_opt.planning.pipeline.schedule import peak_bytes, plan_of_orders
 from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 from jigsaw_opt.planning.pipeline.stated import orders_of
+from jigsaw_opt.planning.planned import Planned
 from jigsaw_opt.problem import clock
-from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph
-from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Status
 
@@ -45,31 +45,18 @@ _MEMORY_SHARE, _MEMORY_SECONDS = 0.02, 0.5
 
 
 @dataclass(frozen=True)
-class JointPlan:
-    """A pipeline with its cuts and the order of its passes, and what no pipeline that was allowed beats.
+class CutPipeline:
+    """The cuts of a pipeline and the order of its passes.
 
-    `table`: costs of all stages of the configuration that was chosen. `instance, plan`: the pipeline as an instance,
-    and its schedule, checked. `bound_us`: no cut, number of micro-batches, placement and schedule that was allowed has
-    a shorter step.
+    `table`: costs of all stages of the configuration that was chosen. `baseline_us`: step of the schedule that it is
+    compared with, in microseconds; None where that does not fit into the memory, or there is none.
     """
 
     table: StageTable
     cut: Cut
     pipeline: PipelineProblem
     orders: Orders
-    instance: Instance
-    plan: Plan
-    bound_us: int
-
-    @property
-    def makespan_us(self) -> int:
-        """Length of a step in microseconds."""
-        return self.plan.objective
-
-    @property
-    def gap(self) -> float:
-        """Share of the makespan that may at most be saved."""
-        return 1 - self.bound_us / self.makespan_us
+    baseline_us: int | None = None
 
 
 def plan_pipeline(
@@ -79,10 +66,11 @@ def plan_pipeline(
     *,
     name: str = "pipeline",
     report: Callable[[Event], None] | None = None,
-) -> JointPlan:
+) -> Planned[CutPipeline]:
     """Cut a model into the stages of a pipeline, and order their passes, so that a step with a flush is shortest.
 
-    The best that was found; its bound holds for everything that was allowed.
+    The best that was found. No cut, number of micro-batches, placement and schedule that was allowed is below its
+    bound.
     """
     # A first plan is made however long it takes: that depends on the size of the model alone.
     with clock.limited(clock.Clock(None, options.cancel)):
@@ -217,16 +205,20 @@ class _Planner:
             work_limit=None if work is None else _MEMORY_SHARE * work,
         )
 
-    def plan(self) -> JointPlan:
+    def plan(self) -> Planned[CutPipeline]:
         """Return the best plan with what is proven."""
         assert self.best is not None, "cuts were searched for"
         best, bound = self.best, self._bound_us()
         pipeline = best.table.problem(best.cut)
-        instance, plan = plan_of_orders(pipeline, best.orders, self.name, "finite", "list")
+        made = plan_of_orders(pipeline, best.orders, self.name, "finite", "list")
+        plan = made.plan
+        assert plan is not None, "orders have a plan"
         own = min(plan.objective, self.solved.get((best.table.configuration, best.cut), 0))
         if own > plan.bound:
             plan = replace(plan, bound=own, status="optimal" if own == plan.objective else "feasible")
-        return JointPlan(best.table, best.cut, pipeline, best.orders, instance, plan, bound)
+        sentence = f"No cut and order of passes that was allowed has a step below {bound} us."
+        details = CutPipeline(best.table, best.cut, pipeline, best.orders)
+        return Planned(made.instance, plan, bound, Proof(sentence, relaxation="pipeline cuts"), details)
 
     def _makespan_us(self) -> int:
         assert self.best is not None, "cuts were searched for"

@@ -13,6 +13,7 @@ from math import lcm
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InfeasibleError, WrongPlanError, out_of_range
+from jigsaw_opt.planning.planned import Planned
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.compiled.activities import TaskGraphDecision, assemble_task_graphs
 from jigsaw_opt.problem.compiled.operations import compile_instance
@@ -29,7 +30,7 @@ from jigsaw_opt.problem.task_graph import (
     TaskGraphJob,
     TaskGraphTransfer,
 )
-from jigsaw_opt.solvers.bounds.driver import lower_bound
+from jigsaw_opt.solvers.bounds import Proof, lower_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +54,16 @@ class AsyncStage:
 
 @dataclass(frozen=True, slots=True)
 class AsyncSchedule:
-    """The steady state as an instance and a checked plan of it.
+    """The steady state; a period has as many minibatches as it takes for all copies to have had equally many.
 
-    `instance, plan`: A period has as many minibatches as it takes for all copies to have had equally many.
-    `initiation_interval_us`: microseconds from one minibatch to the next. `latency_us`: microseconds from the begin of
-    a minibatch to its end. `noam`: minibatches under way in the paper: workers over copies of the first stage, rounded
-    up, for each of these. `in_flight`: minibatches that are under way at once, at most. `weight_versions`: for each
-    stage, versions of the weights that each copy keeps. `peak_bytes`: for each stage, what a copy holds at most.
+    `stages`: what was scheduled. `initiation_interval_us`: microseconds from one minibatch to the next. `latency_us`:
+    microseconds from the begin of a minibatch to its end. `noam`: minibatches under way in the paper: workers over
+    copies of the first stage, rounded up, for each of these. `in_flight`: minibatches that are under way at once, at
+    most. `weight_versions`: for each stage, versions of the weights that each copy keeps. `peak_bytes`: for each stage,
+    what a copy holds at most.
     """
 
-    instance: Instance
-    plan: Plan
+    stages: tuple[AsyncStage, ...]
     minibatches: int
     initiation_interval_us: int
     latency_us: int
@@ -72,10 +72,16 @@ class AsyncSchedule:
     weight_versions: tuple[int, ...]
     peak_bytes: tuple[int, ...]
 
+    @property
+    def bubble(self) -> float:
+        """Share of the time that GPUs are idle, on average."""
+        work = sum(stage.forward_us + stage.backward_us for stage in self.stages)
+        return 1 - work / (sum(stage.replicas for stage in self.stages) * self.initiation_interval_us)
+
 
 def asynchronous(
     stages: Sequence[AsyncStage], name: str, in_flight: int | None = None, memory: int | None = None
-) -> AsyncSchedule:
+) -> Planned[AsyncSchedule]:
     """Return the steady state of PipeDream for some stages.
 
     The schedule with the interval of the slowest stage, or the least interval at which a building block keeps
@@ -107,8 +113,9 @@ def asynchronous(
     # After so many minibatches each stage is at its first copy again: the least number that repeats as a whole.
     count = lcm(*(stage.replicas for stage in stages))
     instance = _instance(stages, name, count, allowed, versions, room)
-    plan = _plan(instance, stages, starts, count, interval)
-    return AsyncSchedule(instance, plan, count, interval, latency, noam, allowed, versions, peak)
+    plan, proof = _plan(instance, stages, starts, count, interval)
+    details = AsyncSchedule(tuple(stages), count, interval, latency, noam, allowed, versions, peak)
+    return Planned(instance, plan, plan.bound, proof, details)
 
 
 Starts = list[tuple[int, int]]
@@ -216,8 +223,10 @@ def _sent(
     return [TaskGraphTransfer(name, delay, *slots)], [Edge(before, name), Edge(name, after)]
 
 
-def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, count: int, interval: int) -> Plan:
-    """Return the building block of each minibatch, an interval after the one before."""
+def _plan(
+    instance: Instance, stages: Sequence[AsyncStage], starts: Starts, count: int, interval: int
+) -> tuple[Plan, Proof]:
+    """Return the building block of each minibatch, an interval after the one before, and what proves its bound."""
     operations = compile_instance(instance)
     graph = operations.task_graphs[0]
     at = dict[str, int]()
@@ -233,13 +242,13 @@ def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, coun
     names = [*(block.name for block in graph.shape.blocks), *(transfer.name for transfer in graph.shape.transfers)]
     row = [at[name] for name in names]
     gpus = [(0, gpu) for gpu in range(len(graph.shape.slots))]
-    period, bound = count * interval, lower_bound(operations).value
+    period, proven = count * interval, lower_bound(operations)
     plan = Plan.of_jobs(
         instance.name,
         instance_sha256(instance),
-        "optimal" if bound >= period else "feasible",
+        "optimal" if proven.value >= period else "feasible",
         period,
-        min(bound, period),
+        min(proven.value, period),
         period,
         assemble_task_graphs(operations, [TaskGraphDecision(gpus, [row])]),
         {"name": "pipeline", "schedule": "async"},
@@ -247,4 +256,4 @@ def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, coun
     violations = check(instance, plan)
     if violations:
         raise WrongPlanError("; ".join(map(str, violations[:3])))
-    return plan
+    return plan, proven.proof

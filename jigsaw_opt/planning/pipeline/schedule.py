@@ -10,6 +10,7 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InfeasibleError, WrongPlanError
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, by_gpu, pipeline_instance
+from jigsaw_opt.planning.planned import Planned
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
@@ -26,24 +27,18 @@ class PipelineSchedule:
     """Orders of passes on GPUs, and their plans on both horizons.
 
     `finite`: one iteration, as short as the orders allow. `cyclic`: iterations one behind the other on each GPU, as
-    close as the orders allow. `bubble`: share of the period that GPUs are idle, on average. `peak_bytes`: by GPU, the
-    most memory that is held at once.
+    close as the orders allow. `makespan_us, period_us`: time of one iteration alone, and from one to the next.
+    `bubble`: share of the period that GPUs are idle, on average. `peak_bytes`: by GPU, the most memory that is held at
+    once.
     """
 
-    finite: tuple[Instance, Plan]
-    cyclic: tuple[Instance, Plan]
+    pipeline: PipelineProblem
+    finite: Planned[Orders]
+    cyclic: Planned[Orders]
+    makespan_us: int
+    period_us: int
     bubble: float
     peak_bytes: tuple[int, ...]
-
-    @property
-    def makespan_us(self) -> int:
-        """Time of one iteration alone."""
-        return self.finite[1].objective
-
-    @property
-    def period_us(self) -> int:
-        """Time from one iteration to the next."""
-        return self.cyclic[1].objective
 
 
 def require_memory(pipeline: PipelineProblem, orders: Orders, schedule: str) -> None:
@@ -64,8 +59,10 @@ def schedule_of(pipeline: PipelineProblem, orders: Orders, name: str, schedule: 
     """
     finite = plan_of_orders(pipeline, orders, name, "finite", schedule)
     cyclic = plan_of_orders(pipeline, orders, name, "cyclic", schedule)
-    whole = cyclic[1].objective * pipeline.layout.gpus
-    return PipelineSchedule(finite, cyclic, 1 - sum(pipeline.work_us) / whole, peak_bytes(pipeline, orders))
+    assert finite.objective is not None and cyclic.objective is not None, "orders have plans"
+    bubble = 1 - sum(pipeline.work_us) / (cyclic.objective * pipeline.layout.gpus)
+    peak = peak_bytes(pipeline, orders)
+    return PipelineSchedule(pipeline, finite, cyclic, finite.objective, cyclic.objective, bubble, peak)
 
 
 def peak_bytes(pipeline: PipelineProblem, orders: Orders) -> tuple[int, ...]:
@@ -162,7 +159,7 @@ def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: O
 
 def plan_of_orders(
     pipeline: PipelineProblem, orders: Orders, name: str, horizon: Horizon, schedule: str
-) -> tuple[Instance, Plan]:
+) -> Planned[Orders]:
     """Return the instance of a pipeline, and the checked plan of orders of its passes, with a fast bound.
 
     `orders`: by GPU, its passes in their order.
@@ -171,7 +168,8 @@ def plan_of_orders(
     operations = compile_instance(instance)
     timetable = timetable_of_orders(pipeline, instance, orders)
     objective = objective_of(operations, (), timetable.period_us, timetable.task_graph_jobs)
-    bound = min(objective, lower_bound(operations).value)
+    proven = lower_bound(operations)
+    bound = min(objective, proven.value)
     plan = Plan.of_jobs(
         name,
         instance_sha256(instance),
@@ -185,7 +183,7 @@ def plan_of_orders(
     violations = check(instance, plan)
     if violations:
         raise WrongPlanError("; ".join(map(str, violations[:3])))
-    return instance, plan
+    return Planned(instance, plan, bound, proven.proof, orders)
 
 
 def _joint_order(graph: CompiledTaskGraph, orders: Orders) -> list[int]:

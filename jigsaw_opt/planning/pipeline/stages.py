@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -55,40 +55,17 @@ class PipelineCosts:
 
     def __post_init__(self) -> None:
         """Refuse lists that do not fit together."""
-        count, wrong = len(self.forward_us), []
-        for name in (
-            "backward_us",
-            "weight_us",
-            "static_bytes",
-            "activation_bytes",
-            "weight_bytes",
-            "recomputed_bytes",
-        ):
-            values = getattr(self, name)
-            if values and len(values) != count:
-                wrong.append(
-                    Problem(name, f"{name} has {len(values)} values, and there are {count} stages", code="wrong-count")
-                )
+        count, wrong = len(self.forward_us), list[Problem]()
+        for name in (each.name for each in fields(self)):
+            wanted, there = count - name.startswith("transfer_"), len(getattr(self, name))
+            if there not in (0, wanted):
+                told = f"{name} has {there} values; {count} stages have {wanted}"
+                wrong.append(Problem(name, told, code="wrong-count"))
         if not self.backward_us:
             wrong.append(Problem("backward_us", "there is no backward pass", code="empty"))
-        for name in ("transfer_us", "transfer_bytes"):
-            values = getattr(self, name)
-            if values and len(values) != count - 1:
-                wrong.append(
-                    Problem(
-                        name,
-                        f"{name} has {len(values)} values, one fewer than stages would be {count - 1}",
-                        code="wrong-count",
-                    )
-                )
         if self.weight_bytes and (not self.weight_us or not self.activation_bytes):
-            wrong.append(
-                Problem(
-                    "weight_bytes",
-                    "weight_bytes are a part of activation_bytes, where the backward pass is split",
-                    code="missing-option",
-                )
-            )
+            told = "weight_bytes are a part of activation_bytes, where the backward pass is split"
+            wrong.append(Problem("weight_bytes", told, code="missing-option"))
         elif any(part > whole for part, whole in zip(self.weight_bytes, self.activation_bytes, strict=False)):
             wrong.append(Problem("weight_bytes", "weight_bytes are more than activation_bytes", code="contradiction"))
         if wrong:

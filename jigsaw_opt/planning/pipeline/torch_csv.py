@@ -118,52 +118,13 @@ class TorchSchedule:
 
 
 @dataclass(frozen=True, slots=True)
-class TorchSchedules:
-    """The actions of each rank of a pipeline in each iteration of a plan.
+class TorchSchedules(TorchSchedule):
+    """The actions of each rank of a pipeline in each iteration of a plan; those of the first are its own.
 
     `iterations`: by iteration; they differ in orders alone.
     """
 
-    iterations: tuple[TorchSchedule, ...]
-
-    @property
-    def job(self) -> int:
-        """Number of the job."""
-        return self.iterations[0].job
-
-    @property
-    def layout(self) -> PipelineLayout:
-        """Layout of the pipeline."""
-        return self.iterations[0].layout
-
-    @property
-    def recomputed(self) -> tuple[int, ...]:
-        """Stages that compute their activations again before their backward pass."""
-        return self.iterations[0].recomputed
-
-    @property
-    def stages(self) -> int:
-        """Number of stages."""
-        return self.layout.stages
-
-    @property
-    def processes(self) -> int:
-        """Number of processes."""
-        return self.layout.gpus
-
-    @property
-    def is_split(self) -> bool:
-        """Whether backward passes are."""
-        return self.layout.split
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        """All of its processes exchange."""
-        return (self.processes,)
-
-    def stages_of(self, rank: int) -> list[int]:
-        """Return the stages of a process."""
-        return self.iterations[0].stages_of(rank)
+    iterations: tuple[TorchSchedule, ...] = ()
 
     def planned_in(self, iteration: int) -> Mapping[str, str]:
         """Return by action the name of the block that it carries out in an iteration, counted over all passes."""
@@ -216,10 +177,10 @@ def torch_schedules(instance: Instance, plan: Plan) -> TorchSchedules:
     It raises the errors of `torch_schedule`.
     """
     job, _ = only_pipeline(instance)
-    every = (
-        _schedule(instance, plan, "compute_comms", iteration) for iteration in range(instance.jobs[job].iterations)
-    )
-    return TorchSchedules(tuple(every))
+    numbers = range(instance.jobs[job].iterations)
+    every = tuple(_schedule(instance, plan, "compute_comms", iteration) for iteration in numbers)
+    first = every[0]
+    return TorchSchedules(first.job, first.layout, first.ranks, first.planned, first.recomputed, every)
 
 
 def flow_schedule(instance: Instance) -> TorchSchedule | None:
