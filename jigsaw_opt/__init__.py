@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.session import Session
     from jigsaw_opt.solvers.solve import solve
     from jigsaw_opt.solvers.solving import Solving, solve_async, solving
+    from jigsaw_opt.views.export import export
     from jigsaw_opt.views.html import picture
 
 __version__ = "0.2.0"
@@ -101,6 +102,7 @@ _NAMES = {
     "solvers.session": ("Session",),
     "solvers.solve": ("solve",),
     "solvers.solving": ("Solving", "solve_async", "solving"),
+    "views.export": ("export",),
     "views.html": ("picture",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
@@ -155,6 +157,7 @@ __all__ = [
     "change_bandwidth",
     "check",
     "explain",
+    "export",
     "failures",
     "instance_sha256",
     "instances",

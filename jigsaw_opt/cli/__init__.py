@@ -60,6 +60,7 @@ _SPELLED = {
     "at_us": "--at",
     "engine_parameters": "--engine-parameter",
     "fix": "--fix-placement or --fix-before",
+    "form": "--format",
     "most_coefficients": "--max-coefficients",
     "round_s": "--round",
     "start": "--warm",

@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
+from jigsaw_opt.documents import load_replay
+from jigsaw_opt.documents.replay import require_replay_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.problem.measured.times import Timeline
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.text import duration
 from jigsaw_opt.views.lanes import ClusterLanes, Interval, Lane, Picture, picture
+
+
+def picture_of(instance: Instance, plan: Plan, replay: Replay | Path | None) -> Picture:
+    """Return the lanes of a correct plan, with those of a replay of it, which may be its file, or without any."""
+    if replay is None:
+        return picture(instance, plan)
+    source = "the replay"
+    if isinstance(replay, Path):
+        source, replay = str(replay), load_replay(replay)
+    require_replay_of(plan, replay, source)
+    return replay_picture(instance, plan, replay)
 
 
 def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:

@@ -130,11 +130,12 @@ def test_the_command_writes_checked_plans_only(
     assert main(["export", str(source), "--read-solution", str(path), "-o", str(output)]) == 0
     assert carries(capsys.readouterr().err, "1,800.0", "1,800")
     assert check(pair, load_plan(output)) == ()
-    output.unlink()
+    plan = output.rename(tmp_path / "first.json")
     path.write_text(path.read_text().replace("workers", "w").replace("here_0_0", "there_0_0"))
     assert main(["export", str(source), "--read-solution", str(path), "-o", str(output)]) == 3
     assert not output.exists()
-    assert main(["export", str(source), "plan.json", "--to", "lp", "-o", str(output)]) == 2
+    for only in (["--to", "lp"], ["--read-solution", str(path)]):
+        assert main(["export", str(source), str(plan), *only, "-o", str(output)]) == 2
 
 
 def test_a_plan_that_breaks_a_deadline_is_not_written(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.cli.common.options import add_plan
 from jigsaw_opt.cli.common.output import emit, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
-from jigsaw_opt.cli.common.source import checked_plan, picture_of
+from jigsaw_opt.cli.common.source import checked_plan
 from jigsaw_opt.errors import UsageError, missing_option, not_together
 from jigsaw_opt.text import nearest
 
@@ -40,6 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the plan, draw it, write it."""
+    from jigsaw_opt.views.replay import picture_of
+
     require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay)
     form = arguments.to or _form(arguments.output)
     if form in _IMAGES and arguments.output is None:

@@ -11,7 +11,7 @@ from jigsaw_opt.cli.common.options import warn_of_levels
 from jigsaw_opt.cli.common.output import emit, ended, goes_on_from, note, require_output
 from jigsaw_opt.cli.common.parser import option_of
 from jigsaw_opt.cli.common.progress import add_progress, logged_progress
-from jigsaw_opt.cli.common.source import checked_plan, partition_of_pipeline
+from jigsaw_opt.cli.common.source import checked_plan
 from jigsaw_opt.errors import UsageError, missing_option, not_together
 from jigsaw_opt.text import named
 
@@ -130,12 +130,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _parts(path: Path, instance: Instance, plan: Plan) -> dict[str, Any]:
     """Return stages of a pipeline by its partition, and the first module of each but the first."""
+    from jigsaw_opt.planning.pipeline.model_parts import stated_parts
     from jigsaw_opt.planning.pipeline.stated import pipeline_of
     from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule
 
     flow = flow_schedule(instance)
     job, layout = pipeline_of(instance, plan) if flow is None else (flow.job, flow.layout)
-    parts = partition_of_pipeline(instance, job, layout.stages, path).stages
+    parts = stated_parts(instance, job, layout.stages, path)[0].stages
     return {"parts": parts, "cuts": tuple(part.nodes[0] for part in parts[1:])}
 
 

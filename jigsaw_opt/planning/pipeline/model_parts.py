@@ -11,14 +11,18 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from itertools import groupby
+from pathlib import Path
 
+from jigsaw_opt.documents import read_layers
+from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.planning.partition.result import Partition
+from jigsaw_opt.planning.partition.result import Partition, decode_partition
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH
+from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.rules.report import Report, quoted
-from jigsaw_opt.problem.task_graph import TaskGraph
+from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 from jigsaw_opt.text import json_text, named
 
 ModelParts = tuple[tuple[str, ...], ...]
@@ -58,6 +62,28 @@ def model_parts(
     return tuple(
         tuple(path for name in each.nodes for path in modules.get(name) or (name,)) for each in partition.stages
     )
+
+
+def stated_parts(
+    instance: Instance,
+    job: int,
+    stages: int,
+    partition: Partition | Path,
+    layers: LayerGraph | Path | None = None,
+) -> tuple[Partition, ModelParts]:
+    """Return the partition that a pipeline was made of, and the modules of each stage; raise as `model_parts`.
+
+    `partition, layers`: documents, or their files.
+    """
+    source = "partition"
+    if isinstance(partition, Path):
+        source = str(partition)
+        partition = decode_partition(read_text(source), source)
+    if isinstance(layers, Path):
+        layers = read_layers(read_text(layers), str(layers))
+    asked = instance.jobs[job]
+    assert isinstance(asked, TaskGraphJob), "a pipeline has a task graph"
+    return partition, model_parts(partition, asked.shape, stages, layers, source)
 
 
 MEGATRON_KINDS = "EtmL-"
