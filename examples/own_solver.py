@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import Instance, compile_instance
+from jigsaw_opt.problem import Instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Report, Result, StoppedBy
+from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
 
@@ -33,11 +33,10 @@ class Restarts:
         """Take every instance."""
         return None
 
-    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
+    def run(self, solve_state: SolveState) -> Result:
         """Offer one plan a seed; the solve state keeps the best and knows when to stop."""
-        operations = compile_instance(instance)
-        solve_state = SolveState(self.name, operations, options, report)
-        for seed in range(options.seed, options.seed + self.tries):
+        operations, first = solve_state.operations, solve_state.options.seed
+        for seed in range(first, first + self.tries):
             timetable: Timetable | None = greedy_timetable(operations, seed)
             if timetable is not None:
                 solve_state.offer(timetable)

@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.failures import failures
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.params import SearchParams
-    from jigsaw_opt.solvers.registry import Solver
     from jigsaw_opt.solvers.resolve import Fix, placements_of
     from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
     from jigsaw_opt.solvers.session import Session
     from jigsaw_opt.solvers.solve import solve
+    from jigsaw_opt.solvers.solve_state.request import Solver
     from jigsaw_opt.solvers.solving import Solving, solve_async, solving
     from jigsaw_opt.views.export import export
     from jigsaw_opt.views.html import picture
@@ -96,7 +96,7 @@ _NAMES = {
     "solvers.failures": ("failures",),
     "solvers.options": ("Options",),
     "solvers.params": ("SearchParams",),
-    "solvers.registry": ("Solver",),
+    "solvers.solve_state": ("Solver",),
     "solvers.resolve": ("Fix", "placements_of"),
     "solvers.result": ("Conflict", "Event", "Report", "Result", "Status", "StoppedBy"),
     "solvers.session": ("Session",),

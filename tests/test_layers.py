@@ -39,17 +39,17 @@ SOLVERS = (
         "options",
         "stop",
         "correct",
-        "proofs",
         "solve_state",
         "bound_tightening",
         "registry",
+        "run",
     ),
     *("assignments", "activities", "greedy"),
     *("cpsat", "ilp"),
     *("search", "allocation"),
     "portfolio",
-    *("listed", "resolve", "explanation", "phased", "failure_repair", "failures"),
-    *("solve", "solving", "session"),
+    *("resolve", "explanation", "phased"),
+    *("solve", "failure_repair", "failures", "solving", "session"),
 )
 """Folders and modules of the room of solvers, from the ground up."""
 ENGINES = {"highspy", "matplotlib", "networkx", "numpy", "ortools", "pulp", "ray", "rich", "torch"}

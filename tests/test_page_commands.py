@@ -165,7 +165,7 @@ def test_the_page_of_the_library(here: Path) -> None:
     assert LIBRARY.count("```python") == sum(kind == "python" for kind, _, _ in BLOCK.findall(LIBRARY)) >= 9
     outcome = library()
     assert outcome.returncode == 0, outcome.stderr
-    assert "INFO:jigsaw_opt.solvers.listed:solving 'two jobs' with greedy" in outcome.stderr
+    assert "INFO:jigsaw_opt.solvers.run:solving 'two jobs' with greedy" in outcome.stderr
     assert re.search(r"^\d+\.\d s: \d+, at least \d+$", outcome.stdout, re.MULTILINE)
     assert library(change=("(1800, 1800, 0.0)", "(1801, 1801, 0.0)")).returncode != 0, "it notices what does not hold"
 

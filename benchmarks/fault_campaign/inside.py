@@ -22,7 +22,6 @@ from jigsaw_opt.documents import (
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import solve_phased
 from jigsaw_opt.solvers.registry import find
 from jigsaw_opt.solvers.solve import solve
 
@@ -93,7 +92,7 @@ def solved(document: Json, solver: str, seconds: float | None, workers: int = 1,
 
 def solved_phased(document: Json) -> Json:
     """A phased plan of an instance, or None."""
-    plan = solve_phased(_decoded(document), Options(threads=1)).plan
+    plan = solve(_decoded(document), "phased", Options(threads=1)).plan
     return {"plan": None if plan is None else json.loads(encode_plan(plan))}
 
 

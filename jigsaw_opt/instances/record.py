@@ -36,9 +36,9 @@ from jigsaw_opt.instances.catalogue import (
     sets,
 )
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result
+from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.system.hardware import hardware
 from jigsaw_opt.text import counted
 
@@ -127,7 +127,7 @@ def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BE
     for name in chosen:
         instance = load(name)
         try:
-            result = solve_listed(instance, solver, options)
+            result = solve(instance, solver, options)
         except UsageError as error:
             _LOGGER.info("%-32s left out: %s", name, error)
             continue

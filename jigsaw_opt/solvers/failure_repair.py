@@ -11,23 +11,22 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan, PlanStatus
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
-from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import resolve_phased, solve_phased
-from jigsaw_opt.solvers.resolve import resolve
+from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, left_of
 from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
 from jigsaw_opt.solvers.result import Result, Status
+from jigsaw_opt.solvers.solve import solve
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRepair:
     """A plan for what is left after a failure.
 
-    `status`: as in `Result`; ``infeasible`` also where no job has a place. `solver`: ``resolve``, what solved the rest
-    anew, or ``order kept`` where nothing better was found. `objective, bound`: of the jobs that run; None and 0 without
-    a plan. `unplaced`: by name of a job that cannot run at all, why. `moved`: jobs that run on other GPUs than before.
-    `instance, plan`: what is left, and its plan, which the checker accepts; None without one.
+    `status`: as in `Result`; ``infeasible`` also where no job has a place. `solver`: what solved the rest, or
+    ``order kept`` where nothing better was found. `objective, bound`: of the jobs that run; None and 0 without a
+    plan. `unplaced`: by name of a job that cannot run at all, why. `moved`: jobs that run on other GPUs than
+    before. `instance, plan`: what is left, and its plan, which the checker accepts; None without one.
     """
 
     status: Status
@@ -94,14 +93,22 @@ def _alone(instance: Instance, plan: Plan, options: Options) -> tuple[Instance, 
 def _solved(left: Instance, plan: Plan, options: Options) -> Result:
     if left.task_graph_jobs:
         return _anew(left, plan, options)
-    if plan.is_phased:
-        return resolve_phased(left, plan, options=options)
     names = {job.name for job in left.jobs}
-    return resolve(left, plan.with_jobs(tuple(job for job in plan.jobs if job.name in names)), options=options)
+    old = plan if plan.is_phased else plan.with_jobs(tuple(job for job in plan.jobs if job.name in names))
+    return solve(left, _method(plan), _asked(plan, options), start=old, fix=Fix())
 
 
 def _anew(left: Instance, plan: Plan, options: Options) -> Result:
-    return solve_phased(left, options) if plan.is_phased else solve_listed(left, "auto", options)
+    return solve(left, _method(plan), _asked(plan, options))
+
+
+def _method(plan: Plan) -> str:
+    return "phased" if plan.is_phased else "auto"
+
+
+def _asked(plan: Plan, options: Options) -> Options:
+    """Return the options, for a plan of the same kind as the old one."""
+    return options if plan.is_phased else replace(options, listed=True)
 
 
 def _order_kept(left: Instance, effects: FailureEffects | PhaseFailures, effect: FailureEffect) -> Plan | None:

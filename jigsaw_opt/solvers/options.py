@@ -16,8 +16,6 @@ from jigsaw_opt.solvers.engines.parameters import Parameter
 from jigsaw_opt.text import suggestion
 
 if TYPE_CHECKING:
-    from jigsaw_opt.problem.compiled.operations import Operations
-    from jigsaw_opt.problem.compiled.timetable import Timetable
     from jigsaw_opt.solvers.params import SearchParams
 
 MOST_THREADS = 1_000
@@ -25,9 +23,9 @@ MOST_THREADS = 1_000
 
 _LIMITS = ("time_limit", "gap", "target", "no_improvement", "work_limit")
 _NUMBERS: Mapping[str, type] = {**dict.fromkeys(_LIMITS, Real), "seed": Integral, "threads": Integral}
-LIMITS = (*_LIMITS, "seed", "threads", "without_bounds", "cancel")
-"""Options that a method keeps to unless it says otherwise: also one that ends sooner, or draws nothing, keeps to them.
-"""
+LIMITS = (*_LIMITS, "seed", "threads", "without_bounds", "listed", "survivable", "cancel")
+"""Options that a method keeps to unless it says otherwise: also one that ends sooner, or draws nothing, keeps to them,
+and `SolveState` judges plans for all."""
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "engine_parameters": ("a mapping from names to values", lambda given: isinstance(given, Mapping)),
     "engine_log": (
@@ -36,7 +34,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "params": ("a SearchParams", lambda given: given is None or hasattr(given, "without")),
     "without_bounds": ("a tuple of names", lambda given: isinstance(given, tuple | list | set | frozenset)),
-    "condition": ("a function", lambda given: given is None or callable(given)),
+    "listed": ("true or false", lambda given: isinstance(given, bool)),
     "survivable": ("true or false", lambda given: isinstance(given, bool)),
     "cancel": ("a threading.Event", lambda given: hasattr(given, "set") and hasattr(given, "is_set")),
 }
@@ -59,7 +57,7 @@ class GivenOptions(TypedDict, total=False):
     engine_log: Callable[[str], None] | int | None
     params: SearchParams | None
     without_bounds: tuple[str, ...]
-    condition: Callable[[Operations, Timetable], bool] | None
+    listed: bool
     survivable: bool
     cancel: Flag
 
@@ -94,12 +92,11 @@ class Options:
         Parameters of the search, or None for their defaults.
     without_bounds
         Names of relaxations that are left out, to see what each earns (``jigsaw_opt.solvers.bounds.names`` lists them).
-    condition
-        Plans that do not meet it are never taken: a question about the compiled instance, and a timetable. Bounds stay
-        those of all plans. None for no condition.
+    listed
+        Whether only plans are taken that list all iterations, as all methods but ``auto`` and ``phased`` make anyway.
     survivable
         Whether only plans are taken that outlive the failure of any one link: no job stops, and with the order kept all
-        guarantees are kept. ``auto``, ``portfolio`` and ``greedy`` do so, and start from no plan.
+        guarantees are kept. ``phased`` makes none, and they start from no plan. Bounds stay those of all plans.
     cancel
         Set by another thread or a signal handler, it stops the solve and keeps the best plan.
 
@@ -120,7 +117,7 @@ class Options:
     engine_log: Callable[[str], None] | int | None = None
     params: SearchParams | None = None
     without_bounds: tuple[str, ...] = ()
-    condition: Callable[[Operations, Timetable], bool] | None = None
+    listed: bool = False
     survivable: bool = False
     cancel: Flag = field(default_factory=Flag, compare=False)
 

@@ -4,68 +4,26 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
 
 from jigsaw_opt.errors import Problem, UsageError, argument
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Report, Result
+from jigsaw_opt.solvers.solve_state import Solver
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
 from jigsaw_opt.text import agreeing
 
-if TYPE_CHECKING:
-    from jigsaw_opt.solvers.solve_state import SolveState
-
 GROUP = "jigsaw_opt.solvers"
-_OWN = {"phased": "jigsaw_opt.solvers.phased:PHASED"}
-"""What makes plans of another kind, and is no entry point."""
-
-
-class _Described(Protocol):
-    """Description that every solver gives of itself."""
-
-    @property
-    def name(self) -> str:
-        """Name on the command line."""
-
-    @property
-    def display_name(self) -> str:
-        """One line for a list of solvers."""
-
-    def unavailable(self) -> str | None:
-        """Return the ``pip install`` argument that is missing, or None where the engine is installed."""
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """Return why it does not take this instance, or None where it does."""
-
-
-class ControlledSolver(_Described, Protocol):
-    """A solver that works on the compiled instance and receives the shared solve state."""
-
-    def run(self, solve_state: SolveState) -> Result:
-        """Solve ``solve_state.operations``; the plan is checked by the caller."""
-
-
-class CallableSolver(_Described, Protocol):
-    """A solver that compiles the instance and keeps the state of the solve itself."""
-
-    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
-        """Solve the instance; the plan is checked by the caller."""
-
-
-Solver = ControlledSolver | CallableSolver
-"""What an entry point of the group ``jigsaw_opt.solvers`` names; loading it must not import its engine."""
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all registered solvers that list all iterations, sorted; none of them is loaded."""
+    """Return the names of all registered solvers, sorted; none of them is loaded."""
     return registered(GROUP)
 
 
 @cache
 def find(name: str) -> Solver:
     """Return the solver registered as `name`."""
-    solver: Solver = load(GROUP, "solver", name, _OWN, "method")
+    solver: Solver = load(GROUP, "solver", name, argument="method")
     require_solver(name, solver)
     return solver
 
@@ -111,13 +69,10 @@ def _can_solve(solver: Solver, instance: Instance) -> bool:
 def ignored(method: object, options: Options) -> tuple[str, ...]:
     """Return names of the options that were given and that a method does not use, by what it says of itself.
 
-    A method says so by `takes`, names of options; the two of engines follow from its `engines`. Of one that has no
-    `takes` it is only known by `conditions` whether it takes a condition.
+    A method says so by `takes`, names of options, by default all; the two of engines follow from its `engines`.
     """
     of_engines = ("engine_parameters", "engine_log")
-    takes: tuple[str, ...] | None = getattr(method, "takes", None)
-    if takes is None:
-        takes = tuple(name for name in options.given if name != "condition" or getattr(method, "conditions", False))
+    takes: tuple[str, ...] = getattr(method, "takes", options.given)
     engines = of_engines if getattr(method, "engines", ()) else ()
     return tuple(name for name in options.given if name not in (*takes, *engines))
 
@@ -137,9 +92,9 @@ def require_options(method: Solver, options: Options, told: str = "") -> None:
 
 def require_solver(name: str, found: object) -> None:
     """Refuse what is no solver, whatever it is."""
-    require_members("solver", name, found, ("name", "display_name", "unavailable", "unsupported"), "method")
+    require_members("solver", name, found, ("name", "display_name", "unavailable", "unsupported", "run"), "method")
 
 
 def loadable_solvers() -> dict[str, Solver]:
-    """Return all solvers by name, also those of phased plans; one that does not load is left out with a warning."""
-    return dict(loadable(lambda name: (name, find(name)), registered(GROUP, _OWN)))
+    """Return all solvers by name; one that does not load is left out with a warning."""
+    return dict(loadable(lambda name: (name, find(name)), names()))

@@ -13,8 +13,7 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.solvers.options import GivenOptions, Options
-from jigsaw_opt.solvers.portfolio.auto import AUTO
+from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
 from jigsaw_opt.solvers.resolve import Fix, placements_of
 from jigsaw_opt.solvers.resolve.fix import has_begun
 from jigsaw_opt.solvers.resolve.remaining import in_progress_at, shifted_jobs
@@ -160,12 +159,11 @@ class Session:
         """
         if not self.instance.jobs:
             raise InvalidInputError([Problem("$.jobs", "no job is left in the session; add one", code="wrong-count")])
-        # From scratch by the solver, and no phased plan: that has no past.
-        method = AUTO if self._plan is None else "auto"
         passed = [problem for job in self.instance.data_parallel for problem in self._passed(job)]
         if passed:
             raise InvalidInputError(passed)
-        result = solve(self.instance, method, options, start=self._plan, fix=self.fix, on_event=on_event, **option)
+        asked = replace(options_of(options, option), listed=True)  # A phased plan has no past.
+        result = solve(self.instance, "auto", asked, start=self._plan, fix=self.fix, on_event=on_event)
         self._plan = result.plan or self._plan
         return result
 

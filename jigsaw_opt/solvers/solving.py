@@ -15,10 +15,10 @@ from weakref import WeakSet, finalize
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
-from jigsaw_opt.solvers.registry import Solver
 from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.result import Event, Report, Result
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state.request import Solver
 
 
 def solving(

@@ -26,8 +26,11 @@ class SolveProgress(Protocol):
     def kept(self) -> float:
         """Seconds of a time limit kept back for checking and writing the plan."""
 
-    objective: int | None
     improved: float
+
+    @property
+    def least(self) -> int | None:
+        """Objective of the best plan; None without one."""
 
     @property
     def proven(self) -> Bound:
@@ -44,7 +47,7 @@ class StopRule:
 
 def no_plan(limit: float) -> StopRule:
     """Return the rule that there is no plan at all for some seconds."""
-    return StopRule(StoppedBy.TIME, lambda state: state.objective is None and state.seconds >= limit)
+    return StopRule(StoppedBy.TIME, lambda state: state.least is None and state.seconds >= limit)
 
 
 def stop_rules(options: Options) -> tuple[StopRule, ...]:
@@ -52,17 +55,15 @@ def stop_rules(options: Options) -> tuple[StopRule, ...]:
     target, gap, idle, limit = options.target, options.gap, options.no_improvement, options.time_limit
 
     def is_close(state: SolveProgress) -> bool:
-        return (
-            gap is not None and state.objective is not None and relative_gap(state.objective, state.proven.value) <= gap
-        )
+        return gap is not None and state.least is not None and relative_gap(state.least, state.proven.value) <= gap
 
     def is_idle(state: SolveProgress) -> bool:
         # Never before the first plan.
-        return idle is not None and state.objective is not None and time.monotonic() - state.improved >= idle
+        return idle is not None and state.least is not None and time.monotonic() - state.improved >= idle
 
     return (
         StopRule(StoppedBy.INTERRUPT, lambda _: options.cancel.is_set()),
-        StopRule(StoppedBy.TARGET, lambda s: target is not None and s.objective is not None and s.objective <= target),
+        StopRule(StoppedBy.TARGET, lambda s: target is not None and s.least is not None and s.least <= target),
         StopRule(StoppedBy.GAP, is_close),
         StopRule(StoppedBy.NO_IMPROVEMENT, is_idle),
         StopRule(StoppedBy.TIME, lambda state: limit is not None and state.seconds >= limit - state.kept),

@@ -92,7 +92,7 @@ def test_an_exception_of_a_registered_solver_is_told_as_its_own(
     ("point", "told"),
     [
         ("pathlib:Path", "is the class Path; an object of it is wanted"),
-        ("math:pi", "is no solver: it has no name, display_name, unavailable, unsupported"),
+        ("math:pi", "is no solver: it has no name, display_name, unavailable, unsupported, run"),
     ],
 )
 def test_what_is_no_solver_is_left_out_and_refused(

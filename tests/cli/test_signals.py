@@ -53,7 +53,7 @@ class Case:
     says: str = "interrupted: "
 
 
-_SOLVED = "jigsaw_opt.solvers.listed:_solved"
+_SOLVED = "jigsaw_opt.solvers.run:_solved"
 _FILLING = "jigsaw_opt.planning.fill.search:VectorSearch.run"
 _STAGES = (
     *("--forward-us", "31,53,75,97,60", "--backward-us", "81,60,100,70,90"),
@@ -62,7 +62,7 @@ _STAGES = (
 COMPUTING = {
     "solve": (
         Case(("rack/weighted", *_FOREVER), _SOLVED),
-        Case(("rack/weighted", "--phased", *_FOREVER), "jigsaw_opt.solvers.phased.solver:_solved"),
+        Case(("rack/weighted", "--phased", *_FOREVER), "jigsaw_opt.solvers.phased.solver:_search"),
     ),
     "failures": (Case(("rack/plain", "PLAN", "--repair", "100000"), "jigsaw_opt.solvers.failure_repair:repaired"),),
     "fill": (Case(("rack/cyclic", "--foreground", "job0,job1", *_FOREVER), _FILLING),),

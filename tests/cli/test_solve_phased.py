@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_plan, save_instance
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
-from jigsaw_opt.solvers.phased import either
+from jigsaw_opt.solvers.portfolio import auto
 
 
 def one_server(memory: int, *jobs: Job) -> Instance:
@@ -22,7 +22,7 @@ def test_jobs_that_only_run_in_turn_get_a_phased_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three jobs with little memory fit into two GPUs only in turn; a plan that lists iterations keeps all of them."""
-    monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
+    monkeypatch.setattr(auto, "_MANY_OPERATIONS", 0)
     path, plan = tmp_path / "i.json", tmp_path / "p.json"
     save_instance(one_server(30, *(Job(name, "net", 1, 3) for name in "abc")), path)
     assert main(["solve", str(path), "--json", "--seed", "3", "--threads", "2", "-o", str(plan)]) == 0

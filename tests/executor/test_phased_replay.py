@@ -35,7 +35,7 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import solve_phased
+from jigsaw_opt.solvers.solve import solve
 from tests.checking.test_phased_plans import INSTANCE as SHAPED
 from tests.checking.test_phased_plans import document
 from tests.refusals import ends
@@ -57,7 +57,7 @@ def problem(*jobs: dict[str, Any], **changes: Any) -> Instance:
 
 
 def planned(asked: Instance) -> Plan:
-    plan = solve_phased(asked, Options(threads=1)).plan
+    plan = solve(asked, "phased", Options(threads=1)).plan
     assert plan is not None
     return plan
 

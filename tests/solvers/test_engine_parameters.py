@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt import Instance, Options, Result, Status, UsageError, solve
+from jigsaw_opt import Fix, Instance, Options, Result, Status, UsageError, solve
 from jigsaw_opt.cli import main
 from jigsaw_opt.instances import load
 from jigsaw_opt.solvers.cpsat import model as cpsat_model
-from jigsaw_opt.solvers.resolve import resolve
 from tests.refusals import misuse
 
 WRONG = {
@@ -96,7 +95,7 @@ def test_a_level_logs_the_engine(pair: Instance, caplog: pytest.LogCaptureFixtur
     engine = [record for record in caplog.records if record.name == "jigsaw_opt.engine"]
     assert any("CP-SAT" in record.getMessage() for record in engine)
     assert {record.levelno for record in engine} == {logging.DEBUG}
-    told = [record.getMessage() for record in caplog.records if record.name == "jigsaw_opt.solvers.listed"]
+    told = [record.getMessage() for record in caplog.records if record.name == "jigsaw_opt.solvers.run"]
     assert "solving" in told[0] and "stopped by" in told[-1]
 
 
@@ -132,10 +131,13 @@ def test_the_models_of_the_search_and_of_a_re_solve_take_them_too() -> None:
         used(Options(threads=1, work_limit=1, engine_parameters=handed, engine_log=lines.append))
         return "\n".join(lines)
 
-    for text in (log_of(lambda o: solve(instance, "search", o)), log_of(lambda o: resolve(instance, old, options=o))):
+    for text in (
+        log_of(lambda o: solve(instance, "search", o)),
+        log_of(lambda o: solve(instance, "auto", o, start=old, fix=Fix())),
+    ):
         assert "CP-SAT" in text and "linearization_level: 2" in text
     with pytest.raises(UsageError, match="no parameter 'x'"):
-        resolve(instance, old, options=Options(engine_parameters={"x": 1}))
+        solve(instance, "auto", Options(engine_parameters={"x": 1}), start=old, fix=Fix())
 
 
 def test_the_command_line_hands_them_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
@@ -11,6 +10,7 @@ from itertools import permutations
 import pytest
 
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.kernels.processor_sharing import share_processors
@@ -21,6 +21,7 @@ from jigsaw_opt.solvers.phased.rates.jobs import RateJob, RateJobs, RatePolicy
 from jigsaw_opt.solvers.phased.rates.model import RateModel
 from jigsaw_opt.solvers.phased.rates.search import RateSearch
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.extras import needs_fast
 
 MEMORY = {"x/0": 100, "x/1": 100}
@@ -169,4 +170,6 @@ def test_the_search_takes_gpus_that_are_free() -> None:
 def searched(asked: Instance) -> tuple[RateSearch, RateModel]:
     rng = random.Random(1)
     model = RateModel(asked, rng)
-    return RateSearch(asked, model, rng, PhaseTimer(asked, Options(), time.monotonic())), model
+    return RateSearch(
+        asked, model, rng, PhaseTimer(SolveState("phased", compile_instance(asked), Options(), lambda _: None))
+    ), model

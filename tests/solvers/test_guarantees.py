@@ -32,7 +32,7 @@ from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.ilp import solver as ilp
 from jigsaw_opt.solvers.infeasibility import exceeded_guarantees
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve import resolve
+from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
@@ -278,5 +278,5 @@ def test_solving_anew_keeps_guarantees(guarantees: dict[str, int]) -> None:
         replace(guaranteed, jobs=tuple(replace(job, deadline_us=None, pace_us=None) for job in guaranteed.jobs))
     )
     assert old.plan is not None
-    result = resolve(guaranteed, old.plan, options=Options(threads=1, work_limit=0.2))
+    result = solve(guaranteed, "auto", Options(threads=1, work_limit=0.2), start=old.plan, fix=Fix())
     assert result.plan is not None and check(guaranteed, result.plan) == ()

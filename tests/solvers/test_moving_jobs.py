@@ -15,9 +15,7 @@ from jigsaw_opt.problem import Cluster, FreeDepth, FullDepth, Instance, Job, Lin
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.bounds.driver import rounded_for_moves
-from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import is_listed_first, solve_phased
 from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, phases_of
@@ -25,8 +23,10 @@ from jigsaw_opt.solvers.phased.rates.jobs import RateJob, RateJobs
 from jigsaw_opt.solvers.phased.rates.model import RateModel
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
-from jigsaw_opt.solvers.phased.solver import phased_bound
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
+from jigsaw_opt.solvers.portfolio.auto import is_listed_first
+from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.phased_referee import accepts
 
 ONE = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 30),))
@@ -39,16 +39,21 @@ def three_jobs(restart_us: int | None) -> Instance:
     return Instance("three", TWO, {"one": ONE}, jobs)
 
 
+def state_of(instance: Instance) -> SolveState:
+    """A solve of an instance that has just begun."""
+    return SolveState("phased", compile_instance(instance), Options(), lambda _: None)
+
+
 def test_a_bound_does_not_need_jobs_to_keep_their_gpus() -> None:
-    assert phased_bound(compile_instance(three_jobs(None)), Options(), 0.0).value == 200
-    assert phased_bound(compile_instance(three_jobs(0)), Options(), 0.0).value == 150
+    assert solve(three_jobs(None), "phased").bound == 200
+    assert solve(three_jobs(0), "phased").bound == 150
 
 
 @pytest.mark.parametrize(("restart_us", "makespan_us"), [(0, 150), (50, 150), (60, 160), (200, 200)])
 def test_who_can_wait_makes_room_for_who_cannot(restart_us: int, makespan_us: int) -> None:
     """One of three jobs is cut in two, so that no plan is shorter than it is with its restart."""
     instance = three_jobs(restart_us)
-    result = solve_phased(instance, Options(seed=1))
+    result = solve(instance, "phased", Options(seed=1))
     assert result.plan is not None and accepts(instance, result.plan)
     assert result.plan.objective == makespan_us
 
@@ -62,7 +67,7 @@ def test_jobs_of_one_gpu_that_move_at_no_cost_reach_the_bound_of_mcnaughton(seed
     lengths = [draw.randint(3, 60) for _ in range(draw.randint(gpus + 1, 2 * gpus + 1))]
     jobs = tuple(Job(f"j{k}", "one", 1, length, restart_us=0) for k, length in enumerate(lengths))
     instance = Instance("wrapped", cluster, {"one": ONE}, jobs)
-    assert solve_phased(instance, Options(seed=1)).objective == 10 * max(*lengths, -(-sum(lengths) // gpus))
+    assert solve(instance, "phased", Options(seed=1)).objective == 10 * max(*lengths, -(-sum(lengths) // gpus))
 
 
 def test_balance_is_kept_in_periods_that_have_a_part_several_times() -> None:
@@ -73,7 +78,7 @@ def test_balance_is_kept_in_periods_that_have_a_part_several_times() -> None:
     cluster = Cluster((replace(TWO.servers[0], gpus=3),))
     jobs = (even, Job("long", "long", 1, 10, restart_us=0))
     instance = Instance("balanced", cluster, {"net": net, "long": long}, jobs, "finite", "weighted_completion")
-    timing = partial(PhaseTimer(instance, Options(), 0.0).timed, ())
+    timing = partial(PhaseTimer(state_of(instance)).timed, ())
     model = RateModel(instance, random.Random(0))
     order = model.anywhere()
     assert order is not None
@@ -104,7 +109,7 @@ def test_plans_are_correct_where_jobs_may_move() -> None:
         for k, width in enumerate(widths)
     )
     instance = Instance("mixed", cluster, {"one": ONE}, jobs, "finite", "weighted_completion")
-    result = solve_phased(instance, Options(seed=1))
+    result = solve(instance, "phased", Options(seed=1))
     assert result.plan is not None and check(instance, result.plan) == ()
     assert result.bound is not None and result.bound <= result.plan.objective
 
@@ -122,7 +127,7 @@ def test_who_pauses_and_may_move_makes_room_in_memory() -> None:
     one = Model((Segment("s", {"v": 5}, {"v": 5}, 5, 30),))
     cluster = Cluster((replace(TWO.servers[0], gpu_memory=60),))
     moving, staying = (replace(gpu_hog(each), cluster=cluster, models={"one": one}) for each in (0, None))
-    result, stays = solve_phased(moving, Options(seed=1)), solve_phased(staying, Options(seed=1))
+    result, stays = solve(moving, "phased", Options(seed=1)), solve(staying, "phased", Options(seed=1))
     assert result.plan is not None and accepts(moving, result.plan) and stays.plan is not None
     # `wide` runs at 210, then `short` at 500 beside one of the others, of which the other one ends 50 later than alone.
     assert result.plan.objective <= 320 + 600 + 1110 + 1210 < stays.plan.objective
@@ -132,7 +137,7 @@ def test_who_pauses_and_may_move_makes_room_in_memory() -> None:
 def test_a_restart_is_paid_for_or_not_worth_it() -> None:
     objectives = []
     for restart_us in (0, 50, 10**6):
-        result = solve_phased(gpu_hog(restart_us), Options(seed=1))
+        result = solve(gpu_hog(restart_us), "phased", Options(seed=1))
         assert result.plan is not None and check(gpu_hog(restart_us), result.plan) == ()
         objectives.append(result.plan.objective)
     assert objectives == sorted(objectives) and objectives[0] < objectives[-1]
@@ -150,7 +155,7 @@ def test_a_job_goes_on_elsewhere() -> None:
         Job("heavy", "only", 1, 50, release_us=200, weight=9),
     )
     asked = Instance("types", cluster, {"any": model, "only": only}, jobs, "finite", "weighted_completion")
-    plan = solve_phased(asked, Options(seed=1)).plan
+    plan = solve(asked, "phased", Options(seed=1)).plan
     assert plan is not None
     places = [job.gpus for _, _, phase in plan.all_phases() for job in phase.jobs if job.name == "first"]
     assert places[0] == ("x/0",) and ("y/0",) in places
@@ -164,7 +169,7 @@ def test_mean_depth_is_kept_in_every_period_of_a_job_alone() -> None:
     asked = Instance("free", TWO, {"net": net}, (job, replace(job, name="k", release_us=7)), "finite")
     for objective in ("makespan", "weighted_completion"):
         instance = replace(asked, objective=objective)
-        result = solve_phased(instance, Options(seed=1))
+        result = solve(instance, "phased", Options(seed=1))
         assert result.plan is not None and check(instance, result.plan) == ()
 
 
@@ -195,7 +200,7 @@ def test_random_jobs_that_move_have_correct_plans(seed: int) -> None:
     )
     for objective in ("weighted_completion", "makespan"):
         instance = Instance("random", cluster, {"both": both}, jobs, "finite", objective)
-        plan = solve_phased(instance, Options(seed=seed)).plan
+        plan = solve(instance, "phased", Options(seed=seed)).plan
         assert plan is not None and check(instance, plan) == () and accepts(instance, plan)
 
 
@@ -213,7 +218,7 @@ def test_of_jobs_that_cannot_be_timed_together_the_last_one_waits() -> None:
     def timing(counts: Mapping[str, int], gpus: Gpus) -> Plan:
         if len(counts) > 1:
             raise UntimedError("not together")
-        plan = solve_listed(cyclic_part(instance, counts), "greedy", Options()).plan
+        plan = solve(cyclic_part(instance, counts), "greedy", Options()).plan
         assert plan is not None
         return plan
 
@@ -245,7 +250,7 @@ def test_jobs_of_one_gpu_end_as_soon_as_by_shortest_remaining_time_first(seed: i
         Job(f"j{k}", "one", 1, draw.randint(1, 20), release_us=10 * draw.randint(0, 30), restart_us=0) for k in range(5)
     )
     instance = Instance("srpt", cluster, {"one": ONE}, jobs, "finite", "weighted_completion")
-    assert solve_phased(instance, Options(seed=seed)).objective == shortest_remaining_first(jobs)
+    assert solve(instance, "phased", Options(seed=seed)).objective == shortest_remaining_first(jobs)
 
 
 def test_parts_that_are_alike_get_one_cyclic_plan() -> None:
@@ -258,7 +263,7 @@ def test_parts_that_are_alike_get_one_cyclic_plan() -> None:
     def timing(counts: Mapping[str, int], gpus: Gpus) -> Plan:
         asked.append(counts)
         timed = FixedPlacementTiming({name: gpus[name] for name in counts})
-        plan = solve_listed(cyclic_part(instance, counts), timed, Options()).plan
+        plan = solve(cyclic_part(instance, counts), timed, Options()).plan
         assert plan is not None
         return plan
 

@@ -17,12 +17,14 @@ from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segment, Server
 from jigsaw_opt.problem.rules import part
 from jigsaw_opt.solvers.options import GivenOptions, Options
-from jigsaw_opt.solvers.phased import either
+from jigsaw_opt.solvers.portfolio import auto
 from jigsaw_opt.solvers.registry import find, ignored, loadable_solvers, names
-from jigsaw_opt.solvers.resolve import Fix
+from jigsaw_opt.solvers.resolve import Fix, openings
 from jigsaw_opt.solvers.resolve.remaining import listed
-from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy
+from jigsaw_opt.solvers.resolve.repaired import Repaired
+from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.random_instances import random_instance
 from tests.random_task_graphs import random_task_graph_instance
 from tests.refusals import carries, misuse
@@ -50,7 +52,7 @@ def finite() -> tuple[Instance, Plan]:
 
 
 class Idle:
-    """A solver that is called, finds nothing and proves little."""
+    """A solver that finds nothing."""
 
     name = display_name = "idle"
 
@@ -60,8 +62,8 @@ class Idle:
     def unsupported(self, instance: Instance) -> str | None:
         return None
 
-    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
-        return Result(status=Status.UNKNOWN, stopped_by=StoppedBy.COMPLETED, objective=None, bound=1, plan=None)
+    def run(self, solve_state: SolveState) -> Result:
+        return solve_state.result(StoppedBy.COMPLETED)
 
 
 def test_options_go_by_keyword_as_in_their_object(finite: tuple[Instance, Plan]) -> None:
@@ -81,7 +83,7 @@ def test_options_go_by_keyword_as_in_their_object(finite: tuple[Instance, Plan])
         ({"options": Options(gap=0.1), "gap": 0.2}, "gap is given twice: in the options and by keyword"),
         ({"options": Options(), "cancel": Options().cancel}, "cancel is given twice"),
         ({"params": jo.SearchParams(without=("x",))}, "solver 'greedy' takes no option params"),
-        ({"method": "phased", "gap": 0.1}, "solver 'phased' takes no option gap"),
+        ({"method": "phased", "work_limit": 1}, "solver 'phased' takes no option work_limit"),
         ({"fix": Fix(before_us=3)}, "what is fixed is part of a plan"),
     ],
 )
@@ -96,9 +98,9 @@ def test_every_method_says_what_it_takes_and_takes_the_limits() -> None:
     limits = Options(time_limit=1, gap=0.1, target=1, no_improvement=1, work_limit=1, seed=3, without_bounds=("x",))
     for name in names():
         if hasattr(find(name), "takes"):
-            assert ignored(find(name), limits) == ()
+            assert ignored(find(name), limits) == (("work_limit",) if name == "phased" else ())
     assert ignored(find("cpsat"), Options(params=jo.SearchParams(without=("x",)))) == ("params",)
-    assert ignored(Idle(), Options(condition=lambda *_: True, gap=0.1)) == ("condition",)
+    assert ignored(Idle(), limits) == ()
 
 
 @pytest.mark.slow
@@ -116,7 +118,7 @@ def test_no_method_is_worse_than_its_start(method: Any, finite: tuple[Instance, 
     if method == "phased":
         again = solve(instance, method, start=plan, fix=Fix(), **limits).objective
         assert again is not None and again <= plan.objective
-    elif not isinstance(method, Idle):
+    else:
         assert next(event.objective for event in seen if event.objective is not None) == plan.objective
 
 
@@ -164,13 +166,12 @@ def test_a_repair_that_time_ends_leaves_a_correct_start(
     finite: tuple[Instance, Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instance, plan = finite
-    nothing = Result(status=Status.UNKNOWN, stopped_by=StoppedBy.TIME, objective=None, bound=1, plan=None)
-    monkeypatch.setattr("jigsaw_opt.solvers.resolve.resolve", lambda *_: nothing)
+    monkeypatch.setattr(Repaired, "offer", lambda *_: StoppedBy.TIME)
     result = solve(instance, start=plan, fix=Fix())
     assert (result.objective, result.status, result.stopped_by) == (plan.objective, Status.FEASIBLE, StoppedBy.TIME)
     assert result.plan is not None and not jo.check(instance, result.plan)
     assert solve(instance, start=plan, fix=Fix(before_us=1)).plan is None
-    assert solve(replace(instance, name="other"), start=plan, fix=Fix()).plan is None
+    assert solve(replace(instance, name="other"), start=plan, fix=Fix(), listed=True).plan is None
 
 
 def test_a_phased_plan_starts_what_makes_phased_ones() -> None:
@@ -205,8 +206,9 @@ def test_listed_plans_are_tried_from_a_phased_one(monkeypatch: pytest.MonkeyPatc
     result = solve(instance, "auto", start=plan, threads=1)
     alone = solve(instance, "auto", threads=1)
     assert result.objective is not None and result.objective == alone.objective
-    monkeypatch.setattr(either, "solve_listed", lambda *_: pytest.fail("a plan that cannot be listed was begun"))
-    monkeypatch.setattr(either, "is_long", lambda *_: True)
+    monkeypatch.setattr(auto, "_listed", lambda *_, **__: pytest.fail("a plan that cannot be listed was begun"))
+    for module in (auto, openings):
+        monkeypatch.setattr(module, "is_long", lambda *_: True)
     again = solve(instance, "auto", start=plan, threads=1)
     assert again.plan is not None and again.plan.is_phased
 
@@ -224,7 +226,7 @@ def test_all_options_that_are_out_of_range_are_told_at_once() -> None:
         Options(**wrong)
     assert [told.partition(" ")[0] for told in caught.value.args] == ["gap", "threads", "seed"]
     assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
-    kinds: Any = {"engine_parameters": [1], "params": {}, "without_bounds": "gpu_work", "condition": 3, "cancel": True}
+    kinds: Any = {"engine_parameters": [1], "params": {}, "without_bounds": "gpu_work", "listed": 3, "cancel": True}
     with pytest.raises(jo.UsageError) as caught:
         Options(gap="x", **kinds)
     assert [told.partition(" ")[0] for told in caught.value.args] == ["gap", *kinds]
@@ -244,13 +246,13 @@ def test_phased_is_a_method_like_others() -> None:
     instance = random_instance(1, "finite", "makespan", 4)
     with misuse("unknown-name method", naming=["'phasd'", "'phased'"]):
         solve(instance, "phasd")
-    with misuse("unsupported survivable"):
+    with misuse("unknown-option survivable"):
         solve(instance, "phased", survivable=True)
     listed = solve(instance, "greedy").plan
     fewer = replace(instance, jobs=instance.jobs[:-1])
     result = solve(fewer, "phased", start=listed, fix=Fix(), threads=1)
     assert result.plan is not None and result.plan.is_phased and not jo.check(fewer, result.plan)
-    with misuse("unsupported start"):
+    with misuse("unsupported fix"):
         solve(fewer, "phased", start=listed, fix=Fix(before_us=1), threads=1)
 
 
@@ -276,8 +278,3 @@ def test_an_instance_is_hashed_once_and_never_read_again(monkeypatch: pytest.Mon
         assert result.plan is not None and jo.check(instance, result.plan) == ()
     assert (len(looked), len(hashed)) == (0, 2)
     assert pickle.loads(pickle.dumps(read)) == read == copy.copy(read)
-
-
-def test_what_is_solved_in_both_forms_took_the_time_of_both() -> None:
-    listed, phased = (Result(Status.UNKNOWN, StoppedBy.TIME, None, 3, None, seconds=s) for s in (2.0, 0.5))
-    assert either._better(listed, phased).seconds == 2.5

@@ -9,12 +9,11 @@ import pytest
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, compile_instance
 from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.cpsat import CPSAT
-from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.proofs import searched_part
-from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
+from jigsaw_opt.solvers.result import Conflict, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.solve_state.proofs import searched_part
 from tests.refusals import carries
 
 ONE = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 30),))
@@ -77,11 +76,11 @@ def test_a_proof_counts_where_all_plans_are_looked_at() -> None:
 
 @pytest.mark.parametrize("method", ("cpsat", "portfolio", "ilp"))
 def test_listed_plans_of_jobs_that_may_move_are_not_proven_best(method: str) -> None:
-    result = solve_listed(three_jobs(), method, Options(time_limit=20))
+    result = solve(three_jobs(), method, Options(time_limit=20))
     assert (result.status, result.objective, result.bound) == (Status.FEASIBLE, 200, 150)
     assert result.plan is not None and (result.plan.status, result.plan.bound) == ("feasible", 150)
     assert result.stopped_by is StoppedBy.COMPLETED and "moves" in result.part
-    still = solve_listed(three_jobs(None), method, Options(time_limit=20))
+    still = solve(three_jobs(None), method, Options(time_limit=20))
     assert (still.status, still.objective, still.part) == (Status.OPTIMAL, 200, "")
 
 
@@ -104,9 +103,8 @@ class Claims:
     def unsupported(self, instance: Instance) -> None:
         return None
 
-    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
-        plan = solve_listed(replace(instance), CPSAT, options).plan
-        report(Event(0.0, None, 0))
+    def run(self, solve_state: SolveState) -> Result:
+        plan = solve(replace(solve_state.operations.instance), CPSAT, solve_state.options).plan
         if plan is None:
             return Result(Status.INFEASIBLE, StoppedBy.PROOF, None, 0, None)
         return Result(Status.OPTIMAL, StoppedBy.PROOF, plan.objective, plan.objective, plan)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
 
 from jigsaw_opt.instances import load
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
@@ -16,6 +16,7 @@ from jigsaw_opt.solvers.phased import timer
 from jigsaw_opt.solvers.phased.phases import Gpus
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.refusals import fails
 
 
@@ -30,7 +31,8 @@ class TimedPlacement:
         self.counts = {job.name: 1 + k % 2 for k, job in enumerate(jobs)}
         self.instance = replace(self.instance, jobs=tuple(jobs))
         self.options = Options(threads=1, **limits)
-        self.timer = PhaseTimer(self.instance, self.options, time.monotonic())
+        operations = compile_instance(self.instance)
+        self.timer = PhaseTimer(SolveState("phased", operations, self.options, lambda _: None))
 
     def plan(self) -> Plan:
         return self.timer.timed((), self.counts, self.gpus)

@@ -14,7 +14,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Instance, Job, Plan
 from jigsaw_opt.solvers.explanation.stretches import JobStretches, explain_phases
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import solve_phased
+from jigsaw_opt.solvers.solve import solve
 from tests.checking.test_phased_plans import INSTANCE, decoded, document
 from tests.refusals import carries
 from tests.solvers.test_phased_solver import instance
@@ -66,7 +66,7 @@ def test_a_plan_by_hand() -> None:
 
 def test_sums_on_a_plan_that_is_made() -> None:
     asked = instance(Job("a", "net", 4, 10), Job("b", "net", 4, 6, release_us=70))
-    plan = solve_phased(asked, Options(threads=1)).plan
+    plan = solve(asked, "phased", Options(threads=1)).plan
     assert plan is not None
     found = require_all(asked, plan)
     assert explain_phases(asked, plan, "b") == [found[1]]

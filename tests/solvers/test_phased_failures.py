@@ -30,10 +30,10 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.solvers.failure_repair import repaired
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import solve_phased
 from jigsaw_opt.solvers.resolve.failures import FailedPart, PhaseLoss, each_failure, left_of
 from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
 from jigsaw_opt.solvers.resolve.remaining import remaining_at
+from jigsaw_opt.solvers.solve import solve
 from tests.refusals import carries
 from tests.solvers.test_failures import chained
 
@@ -60,7 +60,7 @@ def task_graphs() -> Instance:
 
 
 def planned(instance: Instance) -> Plan:
-    plan = solve_phased(instance, Options(threads=1)).plan
+    plan = solve(instance, "phased", Options(threads=1)).plan
     assert plan is not None
     return plan
 

@@ -16,9 +16,9 @@ from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Link, Phase, Plan, Server
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import resolve_phased, solve_phased
 from jigsaw_opt.solvers.resolve import Fix, placements_of
 from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.solve import solve
 from tests.phased_referee import accepts
 from tests.refusals import carries, refuses
 from tests.solvers.test_phased_solver import instance
@@ -36,13 +36,13 @@ ROOMY = Cluster(tuple(Server(name, "v", 4, 200, 10**9) for name in ("x", "y")), 
 
 
 def planned(asked: Instance) -> Plan:
-    plan = solve_phased(asked, ONE_THREAD).plan
+    plan = solve(asked, "phased", ONE_THREAD).plan
     assert plan is not None
     return plan
 
 
 def again(asked: Instance, plan: Plan, fix: Fix | None = None) -> Plan:
-    result = resolve_phased(asked, plan, fix, ONE_THREAD)
+    result = solve(asked, "phased", ONE_THREAD, start=plan, fix=fix or Fix())
     assert result.plan is not None and check(asked, result.plan) == () and accepts(asked, result.plan)
     assert result.bound <= result.plan.objective
     return result.plan
@@ -111,7 +111,7 @@ def test_another_bandwidth_times_what_is_left_anew() -> None:
         "broken-rule $.before_us: $.groups[0].phases[0].jobs[0].iterations[0].transfers[0]",
         "broken-rule $.before_us: $.groups[0].phases[0].jobs[0].iterations[0].transfers[1]",
     ):
-        resolve_phased(slow, old, Fix(before_us=MOMENT), ONE_THREAD)
+        solve(slow, "phased", ONE_THREAD, start=old, fix=Fix(before_us=MOMENT))
 
 
 def test_all_problems_are_listed_at_once() -> None:
@@ -120,12 +120,12 @@ def test_all_problems_are_listed_at_once() -> None:
     jobs = (replace(JOBS[0], iterations=1), replace(JOBS[1], release_us=50), *JOBS[2:])
     fix = Fix({"a": placements_of(old)["a"][::-1], "c": ("x/7",), "e": ("x/0",)}, MOMENT)
     with pytest.raises(InvalidInputError) as caught:
-        resolve_phased(instance(*jobs), old, fix, ONE_THREAD)
+        solve(instance(*jobs), "phased", ONE_THREAD, start=old, fix=fix)
     told = "\n".join(map(str, caught.value.problems))
     for part in ('"x/7"', '$.placements["e"]', "it has 1", "another one", "release"):
         assert part in told, part
     with refuses("out-of-range $.before_us"):
-        resolve_phased(asked, old, Fix(before_us=-1), ONE_THREAD)
+        solve(asked, "phased", ONE_THREAD, start=old, fix=Fix(before_us=-1))
 
 
 def test_a_damaged_old_plan_is_refused_or_mended() -> None:
@@ -143,7 +143,7 @@ def test_a_damaged_old_plan_is_refused_or_mended() -> None:
         "broken-rule $.before_us: $.groups[2].phases[0].jobs[0]",
         "broken-rule $.before_us: $.groups[2].phases[0].jobs[0]",
     ):
-        resolve_phased(asked, apart, Fix(before_us=MOMENT), ONE_THREAD)
+        solve(asked, "phased", ONE_THREAD, start=apart, fix=Fix(before_us=MOMENT))
 
 
 def test_groups_that_have_begun_side_by_side_never_become_one() -> None:
@@ -152,7 +152,7 @@ def test_groups_that_have_begun_side_by_side_never_become_one() -> None:
     assert len(old.groups) == 2
     wide = add_job(asked, Job("wide", "one", 4, 10))
     again(wide, old)
-    found = resolve_phased(wide, old, Fix(before_us=MOMENT), ONE_THREAD)
+    found = solve(wide, "phased", ONE_THREAD, start=old, fix=Fix(before_us=MOMENT))
     assert (found.status, found.plan) == (Status.UNKNOWN, None)
 
 
@@ -186,6 +186,6 @@ def test_the_command_takes_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureF
     assert placements_of(kept)["c"] == placements_of(load_plan(old))["c"]
     assert main(["solve", first, "--warm", old, "--fix-before", "-1"]) == 3
     assert main(["solve", first, "--warm", old, "--fix-placement", "x", "y"]) == 3
-    assert main(["solve", first, "--warm", old, "--gap", "0.1"]) == 2
+    assert main(["solve", first, "--warm", old, "--work-limit", "1"]) == 2
     told = capsys.readouterr().err
-    assert "at least 0" in told and '"x"' in told and '"y"' in told and carries(told, "option", "--gap")
+    assert "at least 0" in told and '"x"' in told and '"y"' in told and carries(told, "option", "--work-limit")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,14 +30,17 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     compile_instance,
 )
+from jigsaw_opt.problem.compiled.operations import is_long
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import is_long, solve_phased, solver
+from jigsaw_opt.solvers.phased import solver
 from jigsaw_opt.solvers.phased.phases import compact
 from jigsaw_opt.solvers.phased.shelves import cyclic_part, iteration_counts, sharing_groups
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.result import Status, StoppedBy
+from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.phased_referee import accepts
 
 NET = Model((Segment("body", {"v": 3}, {"v": 6}, 10, 40), Segment("head", {"v": 1}, {"v": 2}, 5, 1)), state_factor=1)
@@ -55,7 +57,7 @@ def instance(*jobs: Job, memory: int = 200, objective: str = "makespan") -> Inst
 
 
 def solved(asked: Instance) -> tuple[Status, int, int]:
-    result = solve_phased(asked, Options(threads=1))
+    result = solve(asked, "phased", Options(threads=1))
     assert result.plan is not None and check(asked, result.plan) == ()
     assert result.bound <= result.plan.objective
     return result.status, result.plan.objective, len(result.plan.groups)
@@ -84,7 +86,7 @@ def test_jobs_with_gpus_of_their_own_keep_their_speeds_beside_one_another() -> N
     servers = (Server("x", "v", 2, 200, 10**6),)
     asked = instance(jobs[1], objective="weighted_completion")
     asked = replace(asked, cluster=Cluster(servers), models={**asked.models, "slow": slow}, jobs=jobs)
-    result = solve_phased(asked, Options(threads=1))
+    result = solve(asked, "phased", Options(threads=1))
     assert result.plan is not None
     first = result.plan.groups[0].phases[0]
     assert [(job.name, len(job.iterations)) for job in first.jobs] == [("fast", 8), ("slow", 1)]
@@ -95,7 +97,7 @@ def test_jobs_with_gpus_of_their_own_keep_their_speeds_beside_one_another() -> N
 def test_balance_is_kept_over_all_repetitions(balance: int, least: int) -> None:
     """A worker that is a level ahead in every iteration is 500 levels ahead in all."""
     asked = instance(Job("j", "net", 2, 500, depth=FreeDepth(balance=balance)))
-    result = solve_phased(asked, Options(threads=1))
+    result = solve(asked, "phased", Options(threads=1))
     assert result.plan is not None and check(asked, result.plan) == () and accepts(asked, result.plan)
     part = cyclic_part(asked, {"j": 1}).jobs[0]
     assert isinstance(part, Job) and part.depth == FreeDepth(balance=least)
@@ -107,14 +109,14 @@ def test_a_worker_takes_the_memory_of_its_deepest_level_in_all_phases() -> None:
     for memory in range(60, 130, 20):
         asked = instance(*jobs, memory=memory)
         asked = replace(asked, cluster=Cluster((Server("x", "v", 2, memory, 10**6),)))
-        result = solve_phased(asked, Options(threads=1))
+        result = solve(asked, "phased", Options(threads=1))
         assert result.plan is None or check(asked, result.plan) == ()
 
 
 def test_time_that_is_left_is_used() -> None:
     tiny = instance_from("tiny/036")
     asked = replace(tiny, jobs=tuple(replace(job, iterations=1000 * job.iterations) for job in tiny.jobs))
-    result = solve_phased(asked, Options(threads=1, time_limit=4))
+    result = solve(asked, "phased", Options(threads=1, time_limit=4))
     assert result.stopped_by is StoppedBy.TIME or result.status is Status.OPTIMAL
     assert result.plan is not None and check(asked, result.plan) == ()
 
@@ -131,14 +133,14 @@ def test_placements_of_other_seeds_follow_until_the_time_is_over(monkeypatch: py
     monkeypatch.setattr(PhaseTimer, "is_over", property(lambda _: len(turns) > 40))
     monkeypatch.setattr(solver, "_searched", lambda *_: iter(()))
     jobs = [Job(f"j{k}", "net", 2, 1000 + k) for k in range(2)]
-    assert solve_phased(instance(*jobs), Options(threads=1, time_limit=1000)).plan is None
+    assert solve(instance(*jobs), "phased", Options(threads=1, time_limit=1000)).plan is None
     assert sorted(set(turns)) == [0, 1, 2]
 
 
 def test_a_time_limit_is_kept() -> None:
     jobs = [Job(f"j{k}", "net", 2, 1000 + k) for k in range(6)]
     asked = instance(*jobs, objective="weighted_completion")
-    result = solve_phased(asked, Options(threads=1, time_limit=0.3))
+    result = solve(asked, "phased", Options(threads=1, time_limit=0.3))
     assert result.plan is not None and check(asked, result.plan) == ()
 
 
@@ -152,11 +154,11 @@ def test_releases_and_deadlines_are_kept() -> None:
     for objective in ("makespan", "weighted_completion"):
         solved(instance(*jobs, objective=objective))
     soon = replace(jobs[2], deadline_us=10)
-    result = solve_phased(instance(*jobs[:2], soon), Options(threads=1))
+    result = solve(instance(*jobs[:2], soon), "phased", Options(threads=1))
     assert result.plan is None and result.status is Status.INFEASIBLE
     tight = replace(jobs[2], deadline_us=701_000)
     asked = instance(*jobs[:2], tight)
-    result = solve_phased(asked, Options(threads=1))
+    result = solve(asked, "phased", Options(threads=1))
     assert result.plan is None or check(asked, result.plan) == ()
 
 
@@ -183,8 +185,8 @@ def test_an_urgent_job_goes_first_though_it_is_released_later(times: int, object
 
 def test_what_is_refused() -> None:
     with pytest.raises(UsageError, match="is cyclic"):
-        solve_phased(Instance("c", cluster(), {"one": ONE}, (Job("j", "one", 1, 1),), "cyclic", "period"))
-    wide = solve_phased(instance(Job("j", "one", 5, 10)))
+        solve(Instance("c", cluster(), {"one": ONE}, (Job("j", "one", 1, 1),), "cyclic", "period"), "phased")
+    wide = solve(instance(Job("j", "one", 5, 10)), "phased")
     assert wide.status is Status.INFEASIBLE and wide.conflicts
 
 
@@ -233,7 +235,9 @@ def test_the_shortest_repetition_is_found_among_all(period_us: int, spans: list[
 
 def test_no_part_of_the_jobs_is_placed_once_the_limit_is_over() -> None:
     asked = instance(Job("a", "one", 1, 1))
-    timer = PhaseTimer(asked, Options(time_limit=1.0), started=time.monotonic() - 60)
+    late = SolveState("phased", compile_instance(asked), Options(time_limit=1.0), lambda _: None)
+    late.started -= 60
+    timer = PhaseTimer(late)
     with pytest.raises(OutOfTimeError):
         timer.placed("greedy", 1.0, replace(asked, horizon="cyclic", objective="period"))
     with pytest.raises(OutOfTimeError):

@@ -22,12 +22,13 @@ from jigsaw_opt.problem import (
     TaskGraphJob,
     TaskGraphTransfer,
 )
+from jigsaw_opt.problem.compiled.operations import is_long
 from jigsaw_opt.problem.compiled.task_graph import compile_task_graph
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 from jigsaw_opt.solvers.bounds.activities import slot_loads
 from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
-from jigsaw_opt.solvers.phased import is_long, resolve_phased, solve_phased
 from jigsaw_opt.solvers.resolve import Fix
+from jigsaw_opt.solvers.solve import solve
 from tests.random_task_graphs import random_task_graph_instance
 from tests.refusals import misuse
 
@@ -42,7 +43,7 @@ def long(seed: int, factor: int, objective: str = "makespan") -> Instance:
 def test_as_good_as_the_best_listed_plan(seed: int, best: int) -> None:
     """`best` is the optimum of plans that list the iterations, as `auto` proves it."""
     asked = long(seed, 7)
-    result = solve_phased(asked, Options(threads=1))
+    result = solve(asked, "phased", Options(threads=1))
     assert result.plan is not None and check(asked, result.plan) == ()
     assert result.bound <= best == result.plan.objective
 
@@ -51,7 +52,7 @@ def test_as_good_as_the_best_listed_plan(seed: int, best: int) -> None:
 def test_a_million_iterations_beside_a_data_parallel_job() -> None:
     asked = long(12, 10**6, "weighted_completion")
     assert is_long(asked, most=10**6)
-    result = solve_phased(asked, Options(threads=1))
+    result = solve(asked, "phased", Options(threads=1))
     assert result.plan is not None and check(asked, result.plan) == ()
     kinds = {type(job) for _, _, phase in result.plan.all_phases() for job in phase.jobs}
     assert kinds == {JobPlan, TaskGraphJobPlan}
@@ -73,19 +74,19 @@ def test_a_pipeline_runs_beside_the_job_that_memory_keeps_it_apart_from() -> Non
     cluster = Cluster(tuple(Server(name, "v", 2, 100, 10**9) for name in "xy"), (), (Link("xy", ("x", "y"), 10**9, 0),))
     net = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 60),))
     asked = Instance("beside", cluster, {"net": net}, jobs, "finite", "makespan")
-    result = solve_phased(asked, Options(threads=1))
+    result = solve(asked, "phased", Options(threads=1))
     assert result.plan is not None and check(asked, result.plan) == ()
     both, alone = 40_000, 10_000
     assert result.objective is not None and result.objective <= 1.05 * (both + alone)
-    assert solve_phased(asked, Options(threads=1)).objective == result.objective
+    assert solve(asked, "phased", Options(threads=1)).objective == result.objective
 
 
 def test_a_phased_plan_with_shapes_is_not_gone_on_from() -> None:
     asked = long(2, 7)
-    plan = solve_phased(asked, Options(threads=1)).plan
+    plan = solve(asked, "phased", Options(threads=1)).plan
     assert plan is not None
     with misuse("unsupported start", naming=["task graph"]):
-        resolve_phased(asked, plan, Fix(), Options(threads=1))
+        solve(replace(asked, name="other"), "phased", Options(threads=1), start=plan, fix=Fix())
 
 
 @pytest.mark.parametrize("seed", range(12))

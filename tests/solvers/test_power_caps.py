@@ -17,7 +17,6 @@ from jigsaw_opt.planning.shifts.comparison import compare
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.power import PowerCap
-from jigsaw_opt.solvers.phased import solve_phased
 from jigsaw_opt.solvers.registry import find, names, refusal
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from tests.oracle import optimum
@@ -135,9 +134,9 @@ def test_phased_plans_keep_caps(seed: int) -> None:
 
 
 def test_no_phased_plan_is_made_from_another_under_caps(capped: Instance) -> None:
-    plan = solve_phased(capped, _ONE).plan
+    plan = solve(capped, "phased", _ONE).plan
     assert plan is not None
-    with misuse("unsupported power_caps", naming=["'room'", "from another"]):
+    with misuse("unsupported start", naming=["'room'"]):
         solve(replace(capped, name="other"), "phased", _ONE, start=plan, fix=Fix())
 
 

@@ -14,7 +14,7 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, JobPlan, Model, Plan, Segment, Server
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve import Fix, placements_of, resolve
+from jigsaw_opt.solvers.resolve import Fix, placements_of
 from jigsaw_opt.solvers.result import Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from tests.random_instances import GOALS, random_instance
@@ -76,7 +76,7 @@ def test_plans_of_changed_random_instances_are_correct_and_keep_placements(
             names = {job.name for job in after.jobs}
             places = {name: gpus for name, gpus in placements_of(plan).items() if name in names}
             for fix in (Fix(), Fix(places)):
-                result = resolve(after, plan, fix, ONE)
+                result = solve(after, "auto", ONE, start=plan, fix=fix)
                 if result.plan is None:
                     continue
                 found += 1
@@ -100,7 +100,7 @@ def test_what_has_started_stays_and_nothing_else_starts_before(objective: Object
                 1 + max(b.start_us for job in plan.jobs for iteration in job.iterations for b in iteration.blocks) // 2
             )
             try:
-                result = resolve(after, plan, Fix(before_us=moment), ONE)
+                result = solve(after, "auto", ONE, start=plan, fix=Fix(before_us=moment))
             except InvalidInputError as error:
                 # Longer transfers may overlap what has started; jobs that have begun cannot change.
                 assert all("before_us" in problem.path for problem in error.problems)
@@ -119,7 +119,7 @@ def test_an_unchanged_instance_loses_nothing(family: str, seed: int) -> None:
     instance = generate(family, seed)
     plan = old_plan(instance)
     assert plan is not None
-    result = resolve(instance, plan, options=ONE)
+    result = solve(instance, "auto", ONE, start=plan, fix=Fix())
     assert result.objective is not None and result.objective <= plan.objective
 
 
@@ -130,7 +130,7 @@ def test_a_removed_job_makes_room_for_the_others() -> None:
     longest = max(
         plan.jobs, key=lambda job: sum(b.end_us - b.start_us for iteration in job.iterations for b in iteration.blocks)
     )
-    result = resolve(remove_job(instance, longest.name), plan, options=Options(threads=1))
+    result = solve(remove_job(instance, longest.name), "auto", Options(threads=1), start=plan, fix=Fix())
     assert result.stopped_by is StoppedBy.COMPLETED or result.status is Status.OPTIMAL
     assert result.objective is not None and result.objective < plan.objective
 
@@ -140,7 +140,9 @@ def test_a_longer_period_is_found_for_one_more_job() -> None:
     plan = solve(instance, "cpsat", Options(threads=1)).plan
     assert plan is not None and plan.objective == 40
     after = add_job(instance, Job("c", "m", 1, 2))
-    result = resolve(replace(after, cluster=Cluster((Server("s0", "v", 2, 1000, 10),))), plan, options=ONE)
+    result = solve(
+        replace(after, cluster=Cluster((Server("s0", "v", 2, 1000, 10),))), "auto", ONE, start=plan, fix=Fix()
+    )
     assert result.objective == 60
     assert result.status is Status.FEASIBLE or result.bound == 60
 
@@ -149,15 +151,21 @@ def test_a_new_job_follows_those_that_leave_it_no_memory() -> None:
     instance = two_jobs()
     model = Model((Segment("s", {"v": 10}, {"v": 10}, 20, 10),), state_factor=4)
     apart = Plan.of_jobs("two", "", "feasible", 40, 40, None, _apart(instance))
-    result = resolve(add_job(instance, Job("c", "wide", 1, 1), {"wide": model}), apart, options=ONE)
+    result = solve(add_job(instance, Job("c", "wide", 1, 1), {"wide": model}), "auto", ONE, start=apart, fix=Fix())
     assert result.plan is not None
     places = {job.name: job.gpus for job in result.plan.jobs}
     assert places["a"] != places["b"] == places["c"]
     assert result.objective == 40
-    kept = resolve(add_job(instance, Job("c", "wide", 1, 1), {"wide": model}), apart, Fix(placements_of(apart)), ONE)
+    kept = solve(
+        add_job(instance, Job("c", "wide", 1, 1), {"wide": model}),
+        "auto",
+        ONE,
+        start=apart,
+        fix=Fix(placements_of(apart)),
+    )
     assert kept.objective == 40
     bound = {"a": ("s0/0",), "b": ("s0/1",), "c": ("s0/0",)}
-    behind = resolve(add_job(instance, Job("c", "wide", 1, 1), {"wide": model}), apart, Fix(bound), ONE)
+    behind = solve(add_job(instance, Job("c", "wide", 1, 1), {"wide": model}), "auto", ONE, start=apart, fix=Fix(bound))
     assert behind.objective == 60
 
 
@@ -173,7 +181,7 @@ def test_an_invalid_fix_lists_all_problems() -> None:
     assert plan is not None
     fix = Fix({"a": ("s0/0", "s0/0"), "b": ("s9/0",), "z": ("s0/0",)}, before_us=-1)
     with pytest.raises(InvalidInputError) as caught:
-        resolve(instance, plan, fix)
+        solve(instance, "auto", start=plan, fix=fix)
     messages = [str(problem) for problem in caught.value.problems]
     assert len(messages) == 5
     for part in ("2 GPUs for 1", "twice", '"s9/0"', "no such job", "at least 0"):
@@ -186,7 +194,7 @@ def test_a_job_that_has_begun_cannot_change() -> None:
     assert plan is not None
     other = replace(instance, jobs=tuple(replace(job, iterations=3) for job in instance.jobs))
     with pytest.raises(InvalidInputError) as caught:
-        resolve(other, plan, Fix(before_us=1))
+        solve(other, "auto", start=plan, fix=Fix(before_us=1))
     assert len(caught.value.problems) == 2
 
 
@@ -195,7 +203,7 @@ def test_a_cyclic_plan_has_no_past() -> None:
     plan = old_plan(instance)
     assert plan is not None
     with refuses("contradiction $.before_us"):
-        resolve(instance, plan, Fix(before_us=5))
+        solve(instance, "auto", start=plan, fix=Fix(before_us=5))
 
 
 def test_placements_of_a_job_that_the_plan_lacks() -> None:
@@ -235,6 +243,6 @@ def test_same_seed_and_work_give_the_same_plan() -> None:
     plan = old_plan(instance)
     assert plan is not None
     after = add_job(instance, replace(instance.jobs[0], name="new"))
-    runs = [resolve(after, plan, options=Options(threads=1, work_limit=0.05, seed=3)) for _ in range(2)]
+    runs = [solve(after, "auto", Options(threads=1, work_limit=0.05, seed=3), start=plan, fix=Fix()) for _ in range(2)]
     assert runs[0].plan is not None and runs[1].plan is not None
     assert runs[0].plan.jobs == runs[1].plan.jobs

@@ -16,7 +16,7 @@ from jigsaw_opt.problem.compiled.timetable import objective_of
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve import resolve
+from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.session import Session
 from jigsaw_opt.solvers.solve import solve
@@ -45,11 +45,13 @@ def test_without_time_going_on_a_session_is_solve_and_then_resolve(instance: Ins
     session.add(job := replace(instance.jobs[0], name="new"))
     changed = add_job(instance, job)
     second = session.solve(ONE)
-    assert second.plan is not None and second.plan.jobs == _jobs(resolve(changed, first.plan, options=ONE).plan)
+    assert second.plan is not None and second.plan.jobs == _jobs(
+        solve(changed, "auto", ONE, start=first.plan, fix=Fix()).plan
+    )
     session.remove(instance.jobs[0].name)
     changed = remove_job(changed, instance.jobs[0].name)
     left = second.plan.with_jobs(second.plan.jobs[1:])
-    assert _jobs(session.solve(ONE).plan) == _jobs(resolve(changed, left, options=ONE).plan)
+    assert _jobs(session.solve(ONE).plan) == _jobs(solve(changed, "auto", ONE, start=left, fix=Fix()).plan)
 
 
 def _jobs(plan: Plan | None) -> object:

@@ -18,8 +18,8 @@ from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.portfolio.auto import AUTO
 from jigsaw_opt.solvers.registry import find, names
-from jigsaw_opt.solvers.resolve import resolve
-from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy, relative_gap
+from jigsaw_opt.solvers.resolve import Fix
+from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy, relative_gap
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.solvers.solving import solve_async
@@ -42,10 +42,8 @@ class Scripted:
     def unsupported(self, instance: Instance) -> str | None:
         return self.refuses
 
-    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
-        operations = compile_instance(instance)
-        solve_state = SolveState(self.name, operations, options, report)
-        timetable = greedy_timetable(operations)
+    def run(self, solve_state: SolveState) -> Result:
+        timetable = greedy_timetable(solve_state.operations)
         assert timetable is not None
         solve_state.offer(Timetable(tuple(timetable.jobs), timetable.period_us))
         result = solve_state.result(StoppedBy.COMPLETED)
@@ -53,26 +51,6 @@ class Scripted:
             wrong = replace(result.plan, objective=result.plan.objective + self.shift_us)
             result = replace(result, plan=wrong)
         return result
-
-
-@dataclass(frozen=True)
-class Handed:
-    """A third party's solver that is handed the solve state."""
-
-    name: str = "handed"
-    display_name: str = "another solver of a test"
-
-    def unavailable(self) -> str | None:
-        return None
-
-    def unsupported(self, instance: Instance) -> str | None:
-        return None
-
-    def run(self, solve_state: SolveState) -> Result:
-        timetable = greedy_timetable(solve_state.operations)
-        assert timetable is not None
-        solve_state.offer(timetable)
-        return solve_state.result(StoppedBy.COMPLETED)
 
 
 @pytest.fixture
@@ -100,20 +78,8 @@ def test_a_changed_instance_is_cut_once(pair: Instance, cuts: list[Instance]) ->
     plan = solve(pair, "greedy").plan
     assert plan is not None
     cuts.clear()
-    assert resolve(pair, plan, options=Options(threads=1)).plan is not None
+    assert solve(pair, "auto", Options(threads=1), start=plan, fix=Fix()).plan is not None
     assert cuts == [pair]
-
-
-def test_both_forms_of_a_solver_find_the_same(pair: Instance) -> None:
-    by_itself: list[Event] = []
-    handed: list[Event] = []
-    plans = [
-        solve(pair, Scripted(), on_event=by_itself.append).plan,
-        solve(pair, Handed(), on_event=handed.append).plan,
-    ]
-    assert plans[0] is not None and plans[1] is not None
-    assert plans[0].jobs == plans[1].jobs
-    assert [event[1:] for event in by_itself] == [event[1:] for event in handed]
 
 
 def test_every_registered_solver_is_found_and_says_what_it_is() -> None:
@@ -133,9 +99,9 @@ def test_an_exception_of_somebodys_solver_names_it(pair: Instance, monkeypatch: 
     def broken(*_: object) -> Result:
         raise ValueError("no such order")
 
-    monkeypatch.setattr(Handed, "run", broken)
-    with fails(PluginError, "'handed'", "ValueError", "no such order") as raised:
-        solve(pair, Handed())
+    monkeypatch.setattr(Scripted, "run", broken)
+    with fails(PluginError, "'scripted'", "ValueError", "no such order") as raised:
+        solve(pair, Scripted())
     assert isinstance(raised.value.__cause__, ValueError)
 
 
@@ -144,7 +110,7 @@ def test_an_exception_of_the_receiver_of_events_stays_as_it_is(pair: Instance) -
         raise ValueError("a full disk")
 
     with pytest.raises(ValueError, match=r"^a full disk$"):
-        solve(pair, Handed(), on_event=broken)
+        solve(pair, Scripted(), on_event=broken)
 
 
 def test_the_name_of_an_instance_is_refused_with_what_gives_one(pair: Instance) -> None:

@@ -94,8 +94,8 @@ def test_task_graph_jobs_and_instances_without_such_a_plan() -> None:
     wide = replace(star, jobs=fast_and_slow(9).jobs, models=fast_and_slow(9).models)
     none = solve(replace(wide, jobs=(replace(wide.jobs[0], deadline_us=None),)), "auto", QUICK, survivable=True)
     assert none.status is Status.INFEASIBLE and carries(none.conflicts[0].message, "outlives", "every")
-    with misuse("unsupported survivable"):
-        solve(chained(), "cpsat", QUICK, survivable=True)
+    with misuse("unknown-option survivable"):
+        solve(fast_and_slow(9), "ilp", QUICK, survivable=True)
 
 
 def test_survivable_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

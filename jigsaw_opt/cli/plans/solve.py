@@ -232,7 +232,7 @@ def _params(path: Path | None) -> SearchParams | None:
 
 def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:
     from jigsaw_opt.documents import save_plan
-    from jigsaw_opt.solvers.phased import is_listed_first
+    from jigsaw_opt.solvers.portfolio.auto import is_listed_first
 
     asked_for = _method(arguments) == "phased" or (old is not None and old.is_phased)
     with progress(arguments.quiet or asked_for, arguments.verbose, options.time_limit) as report:

@@ -17,9 +17,9 @@ from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status
+from jigsaw_opt.solvers.solve import solve
 
 _MORE = 3.0
 """Where its share of the limits gives no plan, the foreground gets this multiple of it once more."""
@@ -59,7 +59,7 @@ def alone(instance: Instance, part: Callable[[float], Options]) -> Alone:
 
 
 def _solved(instance: Instance, options: Options) -> Result:
-    result = solve_listed(instance, "auto", options)
+    result = solve(instance, "auto", replace(options, listed=True))
     if result.status is Status.INFEASIBLE:
         raise InfeasibleError(
             "; ".join(conflict.message for conflict in result.conflicts) or "the foreground alone has no plan"
@@ -112,7 +112,7 @@ def _on_one_server(instance: Instance) -> Instance:
 
 
 def _plan(instance: Instance, options: Options) -> Plan | None:
-    return solve_listed(instance, "auto", options).plan
+    return solve(instance, "auto", replace(options, listed=True)).plan
 
 
 def _elsewhere(instance: Instance, gpus: tuple[str, ...], used: Counter[int]) -> tuple[str, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from jigsaw_opt.documents import add_job
 from jigsaw_opt.errors import UsageError, not_together
@@ -12,9 +13,11 @@ from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instan
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.solvers.listed import offering, solve_listed
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.resolve.openings import FirstTimetables
 from jigsaw_opt.solvers.result import Event, Result
+from jigsaw_opt.solvers.run import run
+from jigsaw_opt.solvers.solve_state.request import Request
 
 
 def search_schedule(
@@ -32,8 +35,8 @@ def search_schedule(
     instance = pipeline_instance(pipeline, name, horizon)
     # `auto` keeps the best of its first plans, so that its result is never worse than any of them.
     known = (*first, *fitting(pipeline).values())
-    starts = [timetable_of_orders(pipeline, instance, orders) for orders in known]
-    return instance, solve_listed(instance, "auto", options, report, offering(starts))
+    first_plans = FirstTimetables(tuple(timetable_of_orders(pipeline, instance, orders) for orders in known))
+    return instance, run(Request(instance, replace(options, listed=True), (first_plans,)), "auto", report)
 
 
 def fitting(pipeline: PipelineProblem) -> dict[str, Orders]:

@@ -16,8 +16,8 @@ from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.stop import interruptible
 
 _RANDOM_STARTS = 5
@@ -157,7 +157,7 @@ def shared_times(
 
 
 def _solved(instance: Instance, options: Options) -> Plan:
-    plan = solve_listed(instance, "auto", options).plan
+    plan = solve(instance, "auto", replace(options, listed=True)).plan
     if plan is None:
         raise OutOfTimeError("no plan was found within the limits")
     return plan

@@ -20,9 +20,9 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds.driver import lower_bound
-from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.solve import solve
 
 Ratios = tuple[int, ...]
 _MOST_VECTORS = 4_096
@@ -174,7 +174,7 @@ class _RatioSearch:
         self.tries[ratios] = self.tries.get(ratios, 0) + 1
         instance = with_ratios(self.instance, ratios)
         share = min(1.0, share)
-        result = solve_listed(instance, self.solver, self.limits.part(share))
+        result = solve(instance, self.solver, self.limits.part(share))
         self.limits.charge(share, result.status is Status.OPTIMAL)
         infeasible = result.status is Status.INFEASIBLE
         proven = math.inf if infeasible else self._value(ratios, result.bound)

@@ -28,6 +28,7 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.network.best_channel import BestChannel
 from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 MOST_OPERATIONS = 20_000_000
 """Blocks and transfers that a plan is written for."""
@@ -285,3 +286,16 @@ def _rule(job: Job, deepest: int) -> LevelRule:
             path="depth",
         )
     return rule
+
+
+def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
+    """Return whether a plan that lists all iterations would be too long; False on the cyclic horizon."""
+    if instance.horizon != "finite":
+        return False
+    operations = 0
+    for job in instance.jobs:
+        if isinstance(job, TaskGraphJob):
+            operations += job.iterations * (len(job.shape.blocks) + len(job.shape.transfers))
+        else:
+            operations += job.iterations * (job.workers + (instance.models[job.model].depth if job.workers > 1 else 0))
+    return operations > most

@@ -203,7 +203,7 @@ def _search(
     incumbents = _incumbents(solve_state, model)
     status = run_engine(solve_state, solver, model, incumbents, until)
     # Under a condition the engine's best plan may have been refused.
-    if status == cp_model.OPTIMAL and solve_state.objective is not None and solve_state.options.condition is None:
+    if status == cp_model.OPTIMAL and solve_state.objective is not None and not solve_state.conditions:
         solve_state.raise_bound(solve_state.objective)
     if status == cp_model.INFEASIBLE and solve_state.best is None:
         solve_state.refute(partial(minimal_conflict, operations))

@@ -27,7 +27,7 @@ class Greedy:
 
     task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
-    takes: ClassVar[tuple[str, ...]] = (*LIMITS, "condition")
+    takes: ClassVar[tuple[str, ...]] = LIMITS
     route_policies: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
     power_caps: ClassVar[bool] = True

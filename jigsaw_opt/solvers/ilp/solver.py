@@ -58,7 +58,8 @@ class Ilp:
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
-    takes: ClassVar[tuple[str, ...]] = LIMITS
+    # A plan that is refused stays the engine's best, and what it says then is of no use.
+    takes: ClassVar[tuple[str, ...]] = tuple(name for name in LIMITS if name != "survivable")
 
     def unavailable(self) -> str | None:
         """Return which of PuLP and HiGHS is not installed, or None."""

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
 from typing import ClassVar
 
-from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.problem import clock
-from jigsaw_opt.problem.compiled.operations import MOST_OPERATIONS, Operations, compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import PhaseGroup, Plan, PlanStatus
+from jigsaw_opt.problem.plan import PhaseGroup, Plan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.solvers.bound_tightening import BOUND_WORK
-from jigsaw_opt.solvers.bounds import Bound, Proof, stronger_bounds
-from jigsaw_opt.solvers.correct import require_correct
+from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds
 from jigsaw_opt.solvers.engines.compiled import warn_if_interpreted
-from jigsaw_opt.solvers.infeasibility import certain_causes, exceeded_guarantees, too_wide
-from jigsaw_opt.solvers.options import Options, required_options
+from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.phased.group_search import GroupSearch, PlacedGroups, improve, refine
 from jigsaw_opt.solvers.phased.moving import LeastLaxityPolicy, MovingPolicy, wrap_around_us
 from jigsaw_opt.solvers.phased.phases import RunningRule, Timing
@@ -33,37 +26,15 @@ from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.rates.jobs import RateJob, RatePolicy
 from jigsaw_opt.solvers.phased.rates.model import RateModel
 from jigsaw_opt.solvers.phased.rates.search import RateSearch
-from jigsaw_opt.solvers.phased.result import phased_result, value_of
 from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
-from jigsaw_opt.solvers.proofs import NO_BOUND, first_bound
-from jigsaw_opt.solvers.registry import require_taken
-from jigsaw_opt.solvers.result import Conflict, Report, Result
+from jigsaw_opt.solvers.phased.values import value_of
+from jigsaw_opt.solvers.result import Result, StoppedBy
+from jigsaw_opt.solvers.solve_state import SolveState
 
-_FIRST_SHARE, _BOUND_SHARE = 0.2, 0.1
-"""Share of a time limit that may be over when the first bound ends, and up to which stronger ones are sought."""
-
-
-def phased_bound(operations: Operations, options: Options, started: float) -> Bound:
-    """Return what relaxations prove within a second or two, and a share of the time limit.
-
-    `started`: when it began, on the monotonic clock, in seconds.
-    """
-    seconds = None if options.time_limit is None else started + _FIRST_SHARE * options.time_limit - time.monotonic()
-    with clock.limited(clock.Clock(seconds, options.cancel)):
-        best = first_bound(operations, options)
-    end = math.inf if options.time_limit is None else started + _BOUND_SHARE * options.time_limit
-
-    def stop() -> bool:
-        return options.cancel.is_set() or time.monotonic() >= end
-
-    with suppress(OutOfTimeError):
-        for bound in stronger_bounds(operations, best.value, BOUND_WORK, stop, options.without_bounds):
-            best = bound
-    return best
-
-
+_BOUND_SHARE = 0.1
+"""Share of a time limit up to which stronger bounds are sought."""
 _MOST = 4
 """Most iterations of a job in a period: with more, it is closer to the ratios of jobs, and takes longer to plan."""
 _PLACINGS = (("greedy", _MOST), ("auto", _MOST), ("greedy", 1), ("greedy", 2 * _MOST))
@@ -83,85 +54,47 @@ _ROUNDS = 4
 """Number of rounds of local search after all policies."""
 
 
-def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
-    """Return whether a plan that lists all iterations would be too long; False on the cyclic horizon."""
-    if instance.horizon != "finite":
-        return False
-    operations = 0
-    for job in instance.jobs:
-        if isinstance(job, TaskGraphJob):
-            operations += job.iterations * (len(job.shape.blocks) + len(job.shape.transfers))
-        else:
-            operations += job.iterations * (job.workers + (instance.models[job.model].depth if job.workers > 1 else 0))
-    return operations > most
-
-
-def solve_phased(instance: Instance, options: Options | None = None) -> Result:
-    """Make a phased plan, check it, and say how far from the best it may be (specification: phased-plans).
-
-    `options`: limits, seed and cores. Jobs are placed by ``greedy``, and within a time limit by ``auto``, too.
-    """
-    options, started = required_options(options), time.monotonic()
-    require_taken(PHASED, instance)
-    with clock.limited(clock.Clock(options.time_limit, options.cancel, options.grace)):
-        bound, causes, plan = _solved(instance, options, started)
-    if plan is not None:
-        plan = replace(plan, solver={**plan.solver, "seconds": round(time.monotonic() - started, 3)})
-        require_correct(instance, plan, "the solver of phased plans")
-    return phased_result(options, started, bound, plan, causes)
-
-
-def _solved(instance: Instance, options: Options, started: float) -> tuple[Bound, tuple[Conflict, ...], Plan | None]:
-    """Return a bound, why there is no plan, and the plan, as far as they are known when the time is over."""
-    bound = NO_BOUND
-    try:
-        if causes := too_wide(instance):
-            return Bound(0, Proof("there is no plan")), causes, None
-        operations = compile_instance(instance)
-        bound = phased_bound(operations, options, started)
-        if causes := certain_causes(operations):
-            return bound, causes, None
-        if exceeded := exceeded_guarantees(operations, bound.value, bound.proof):
-            return bound, (exceeded,), None
-        return bound, (), _planned(instance, options, bound, started)
-    except OutOfTimeError:
-        return bound, (), None
-
-
-def _planned(instance: Instance, options: Options, bound: Bound, started: float) -> Plan | None:
-    """Return the best plan on several placements, as far as time goes; stop once one is at the bound."""
-    timer = PhaseTimer(instance, options, started)
-    if len(instance.jobs) > 1:
+def _search(solve_state: SolveState) -> StoppedBy:
+    """Raise the bound for a short time, then offer the best plan on several placements, as far as time goes."""
+    limit = solve_state.limit
+    seconds = math.inf if limit is None else _BOUND_SHARE * limit - solve_state.seconds
+    raise_bounds(solve_state, solve_state.operations, BOUND_WORK, seconds)
+    if len(solve_state.operations.instance.jobs) > 1:
         warn_if_interpreted()
+    timer = PhaseTimer(solve_state)
+    with suppress(OutOfTimeError):
+        _offer_plans(solve_state, timer)
+    return solve_state.reason() or StoppedBy.COMPLETED
+
+
+def _offer_plans(solve_state: SolveState, timer: PhaseTimer) -> None:
+    """Offer plans on several placements; stop once one is at the bound."""
     found, placed = list[PlacedGroups](), list[PlacedGroups]()
-    try:
-        for one in _candidates(instance, timer, options, bound.value, placed):
-            found.append(one)
-            if timer.first:  # It has the first cyclic plan of each phase, and gets better ones now.
-                timer.first = False
-                refine(one.groups)
-            if timer.is_over:
-                break
-            least = min(other.rank[1] for other in found)
-            # Groups of `placed` get all their policies once all others are there; the others only here.
-            if not any(one is other for other in placed) and (one.moves or one.rank[1] <= _PROMISING * least):
-                improve(one.groups, bound.value)
-            if one.rank <= (0, bound.value) or timer.is_over:
-                break
-    except OutOfTimeError:
-        pass
-    best = min(found, key=lambda one: one.rank, default=None)
-    return None if best is None or best.rank[0] > 0 else _plan(instance, best, bound, options)
+    for one in _candidates(solve_state, timer, placed):
+        found.append(one)
+        _offer(solve_state, one)
+        if timer.first:  # It has the first cyclic plan of each phase, and gets better ones now.
+            timer.first = False
+            refine(one.groups)
+            _offer(solve_state, one)
+        if timer.is_over:
+            break
+        least = min(other.rank[1] for other in found)
+        # Groups of `placed` get all their policies once all others are there; the others only here.
+        if not any(one is other for other in placed) and (one.moves or one.rank[1] <= _PROMISING * least):
+            improve(one.groups, solve_state.bound)
+            _offer(solve_state, one)
+        if timer.is_over:
+            break
 
 
-def _candidates(
-    instance: Instance, timer: PhaseTimer, options: Options, bound: int, placed: list[PlacedGroups]
-) -> Iterator[PlacedGroups]:
+def _candidates(solve_state: SolveState, timer: PhaseTimer, placed: list[PlacedGroups]) -> Iterator[PlacedGroups]:
     """Yield groups on placements by cyclic plans and by local search, then those of `placed` with all policies.
 
     What counts least begins: a period says much of a makespan, and little of weighted completions, and nothing of jobs
     that all may move. Beside task-graph jobs, whose memory keeps more of them apart, it says little of either.
     """
+    instance, options, bound = solve_state.operations.instance, solve_state.options, solve_state.bound
     # Each round has its own source of random numbers, so that what it finds does not depend on how far others came.
     rounds = (partial(_searched, instance, timer, random.Random(f"{options.seed} {k}"), placed) for k in count())
     if instance.objective != "makespan" or instance.task_graph_jobs:
@@ -297,22 +230,28 @@ def _grouped(
     return PlacedGroups(name, gpus, groups, instance.objective == "makespan", moves)
 
 
-def _plan(instance: Instance, placed: PlacedGroups, bound: Bound, options: Options) -> Plan:
-    objective = placed.rank[1]
-    status: PlanStatus = "optimal" if bound.value == objective else "feasible"
-    found = tuple(PhaseGroup(tuple(group.phases)) for group in placed.groups)
-    solver = {"name": "phased", "seed": options.seed, "threads": options.threads, "placed_by": placed.name}
-    return Plan(instance.name, instance_sha256(instance), status, objective, bound.value, found, solver)
+def _offer(solve_state: SolveState, placed: PlacedGroups) -> None:
+    """Offer the phases of a placement if no job is late."""
+    late, objective = placed.rank
+    if not late:
+        groups, made_by = tuple(PhaseGroup(tuple(group.phases)) for group in placed.groups), {"placed_by": placed.name}
+        name = solve_state.operations.instance.name
+        solve_state.offer_phased(Plan(name, "", "feasible", objective, 0, groups, made_by))
 
 
 @dataclass(frozen=True, slots=True)
-class _Phased:
-    """Description of `solve_phased` as a method."""
+class Phased:
+    """Makes a phased plan: phases of cyclic ones, whose jobs ``greedy`` and, within a time limit, ``auto`` place."""
 
     name: str = "phased"
     display_name: str = "phases that repeat, for jobs too long to list all iterations; finite horizon"
 
-    takes: ClassVar[tuple[str, ...]] = ("time_limit", "seed", "threads", "without_bounds", "cancel")
+    takes: ClassVar[tuple[str, ...]] = tuple(
+        name for name in LIMITS if name not in ("work_limit", "listed", "survivable")
+    )
+    phased: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
+    memory_in_time: ClassVar[bool] = True
     task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
@@ -325,10 +264,10 @@ class _Phased:
         """Return why it does not take this instance, or None."""
         return None if instance.horizon == "finite" else "it is cyclic; a phased plan is one of the finite horizon"
 
-    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
-        """Make a phased plan; there is no progress stream."""
-        return solve_phased(instance, options)
+    def run(self, solve_state: SolveState) -> Result:
+        """Make a phased plan."""
+        return solve_state.conclude(partial(_search, solve_state))
 
 
-PHASED = _Phased()
+PHASED = Phased()
 """The method that always makes a phased plan."""

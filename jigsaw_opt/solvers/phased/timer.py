@@ -14,13 +14,14 @@ from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
-from jigsaw_opt.solvers.listed import solve_listed
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
 from jigsaw_opt.solvers.phased.phases import Gpus
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.result import Result, StoppedBy
+from jigsaw_opt.solvers.run import run
 from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.solve_state.request import Request
 
 _LEAST_SECONDS = 1.0
 """Seconds for a placement or cyclic plan without which a group has no phases, where the limit's grace allows it."""
@@ -40,22 +41,23 @@ _Key: TypeAlias = tuple[tuple[str, int, tuple[str, ...]], ...]
 class PhaseTimer:
     """Makes cyclic plans.
 
-    `instance, options`: the instance, and the options of the solve. `started`: when that began, by the monotonic clock.
-    `first`: whether there is no phased plan yet. Until then the first cyclic plan of a phase is taken, and where there
-    is none the limit may be passed by its grace.
+    `solve_state`: the solve, which says when the time is over. `first`: whether there is no phased plan yet. Until
+    then the first cyclic plan of a phase is taken, and where there is none the limit may be passed by its grace.
     """
 
-    def __init__(self, instance: Instance, options: Options, started: float) -> None:
-        self._instance, self._options = instance, options
-        self._end = None if options.time_limit is None else started + options.time_limit
+    def __init__(self, solve_state: SolveState) -> None:
+        self._solve_state, self._options = solve_state, solve_state.options
+        self._instance = solve_state.operations.instance
+        limit = self._options.time_limit
+        self._end = None if limit is None else solve_state.started + limit
         self._known: dict[_Key, Plan] = {}
         self._ended: set[_Key] = set()
         self.first = True
 
     @property
     def is_over(self) -> bool:
-        """Return whether the limit is reached, or the solve is cancelled."""
-        return self._options.cancel.is_set() or (self._end is not None and time.monotonic() >= self._end)
+        """Return whether there is a reason to stop."""
+        return self._solve_state.reason() is not None
 
     def deadline(self, share: float) -> Callable[[], bool]:
         """Return a function that tells whether a share of the time that is left now is over."""
@@ -88,7 +90,7 @@ class PhaseTimer:
         # depth add up to one.
         own = len(part.jobs) / len(self._instance.jobs)
         within = self._within(share * own)
-        return solve_listed(part, solver, replace(within, seed=(within.seed + turn) % 2**31)).plan
+        return run(Request(part, replace(within, seed=(within.seed + turn) % 2**31)), solver).plan
 
     def timed(self, shelves: Sequence[Plan], counts: Mapping[str, int], gpus: Gpus) -> Plan:
         """Return a cyclic plan of jobs that run together.

@@ -47,7 +47,7 @@ class Portfolio(OrtoolsSolver):
 
     task_graphs: ClassVar[bool] = True
     guarantees: ClassVar[bool] = True
-    takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params", "condition")
+    takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
     route_policies: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
 

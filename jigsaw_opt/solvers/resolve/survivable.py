@@ -8,12 +8,11 @@ without route policies, a cluster without its bridges has just the placements th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import argument, unsupported
 from jigsaw_opt.problem.cluster import Cluster, Link, Routes
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
@@ -21,21 +20,20 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.correct import require_correct
-from jigsaw_opt.solvers.listed import acting, find_solver, offering, solve_listed
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.proofs import first_bound
-from jigsaw_opt.solvers.registry import ControlledSolver, Solver, ignored, require_taken
 from jigsaw_opt.solvers.resolve.failures import FailedPart, FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
 from jigsaw_opt.solvers.result import Report, Result, Status
+from jigsaw_opt.solvers.run import run
+from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.solve_state.proofs import first_bound
+from jigsaw_opt.solvers.solve_state.request import Condition, Opening, Request, Solver
 
 _FIRST_SHARE = 0.3
 """Share of the limits for plans to begin with."""
 
 
-def solve_survivable(
-    instance: Instance, method: str | Solver, options: Options, on_event: Report | None = None
-) -> Result:
+def solve_survivable(instance: Instance, method: Solver, options: Options, on_event: Report | None = None) -> Result:
     """Solve an instance as `solve` does, among plans that outlive the failure of any one link.
 
     Its bound is one of all plans, and ``optimal`` means optimal among all. The status is ``infeasible`` where it is
@@ -43,13 +41,11 @@ def solve_survivable(
     """
     dead = bridges(instance.cluster) if not instance.policed else frozenset()
     narrow = altered(instance, cluster=instance.cluster.without(dead)) if dead else instance
-    asked = replace(options, condition=LinkFailures(instance.cluster).outlived)
-    solver, opening = find_solver(method), None
-    _require_condition(solver, narrow, asked)
-    if instance.guaranteed_jobs and instance.cluster.links and not callable(solver):
-        first = list(_first_plans(narrow, solver, _shared(asked, _FIRST_SHARE / 2)))
-        opening, asked = offering(first), _shared(asked, 1 - _FIRST_SHARE)
-    result = solve_listed(narrow, solver, asked, on_event, opening)
+    conditions = (LinkFailures(instance.cluster).outlived,)
+    openings: tuple[Opening, ...] = ()
+    if instance.guaranteed_jobs and instance.cluster.links:
+        openings = (_FirstPlans(method, _shared(options, _FIRST_SHARE / 2), conditions),)
+    result = run(Request(narrow, options, openings, conditions), method, on_event)
     if result.status is Status.INFEASIBLE:
         told = [
             replace(conflict, message=f"no plan outlives every link: {conflict.message}")
@@ -59,34 +55,38 @@ def solve_survivable(
     return _of_all(instance, result, options) if dead else result
 
 
-def _require_condition(method: Solver, instance: Instance, options: Options) -> None:
-    """Refuse a method that takes no condition on plans, by the name of the option that the caller gave."""
-    require_taken(method, instance)
-    used = acting(method, instance)
-    if "condition" in ignored(used, options):
-        told = f"solver {used.name!r} takes no option {argument('survivable')}"
-        raise unsupported("survivable", told)
+@dataclass(frozen=True, slots=True)
+class _FirstPlans:
+    """Offers plans that are likely to outlive the failure of a link.
 
-
-def _first_plans(instance: Instance, method: ControlledSolver, options: Options) -> Iterator[Timetable]:
-    """Yield plans that are likely to outlive the failure of a link.
-
-    In one of them every job is on one server; in the other, links are no faster than the ways around them.
-
-    The latter is timed anew in its order with the links as they are.
+    In one of them every job is on one server; in the other, links are no faster than the ways around them. The latter
+    is timed anew in its order with the links as they are.
     """
-    cluster = instance.cluster
-    apart = altered(instance, cluster=cluster.without({link.name for link in cluster.links}))
-    plan = solve_listed(apart, method, options).plan
-    if plan is not None:
-        yield timetable_in(plan)
-    slow = altered(cluster, links=tuple(_slowed(cluster)))
-    plan = solve_listed(altered(instance, cluster=slow), method, replace(options, condition=None)).plan
-    if plan is not None:
-        order, routes = KeptOrder.of(instance, plan), Routes(cluster)
-        timing = order.timed((), (), routes)
-        if timing is not None:
-            yield order.timetable(timing, (), routes)[1]
+
+    method: Solver
+    options: Options
+    conditions: tuple[Condition, ...]
+    phased: ClassVar[bool | None] = False
+    keeps: ClassVar[bool] = False
+    from_phases: ClassVar[bool] = False
+
+    def offer(self, solve_state: SolveState) -> None:
+        """Offer the plans, each made in its share of the limits."""
+        instance = solve_state.operations.instance
+        cluster, options = instance.cluster, replace(self.options, survivable=False)
+        apart = altered(instance, cluster=cluster.without({link.name for link in cluster.links}))
+        plan = run(Request(apart, options, (), self.conditions), self.method).plan
+        if plan is not None:
+            solve_state.offer(timetable_in(plan))
+        slow = altered(cluster, links=tuple(_slowed(cluster)))
+        plan = run(Request(altered(instance, cluster=slow), options), self.method).plan
+        if plan is not None:
+            order, routes = KeptOrder.of(instance, plan), Routes(cluster)
+            timing = order.timed((), (), routes)
+            if timing is not None:
+                solve_state.offer(order.timetable(timing, (), routes)[1])
+        work = options.work_limit
+        solve_state.spend(0.0 if work is None else 2 * work)
 
 
 def _slowed(cluster: Cluster) -> Iterator[Link]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, instant_bounds
 from jigsaw_opt.solvers.infeasibility import broken_together, exceeded_guarantees
@@ -12,15 +13,19 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict, StoppedBy
 
 NO_BOUND = Bound(0, Proof("no time is less than 0; the limit left no time for a bound"))
+_FIRST_SHARE = 0.2
+"""Share of a time limit for the first bound."""
 """Bound, and what proves it, where the time was over before there was any."""
 
 
 def first_bound(operations: Operations, options: Options) -> Bound:
     """Return the bound that every solve begins with: the best one so far once the time is over, or `NO_BOUND`."""
     best = NO_BOUND
+    seconds = None if options.time_limit is None else _FIRST_SHARE * options.time_limit
     try:
-        for bound in instant_bounds(operations, options.without_bounds):
-            best = bound
+        with clock.limited(clock.Clock(seconds, options.cancel, options.grace)):
+            for bound in instant_bounds(operations, options.without_bounds):
+                best = bound
     except OutOfTimeError:
         return best if best.value else NO_BOUND
     return best
@@ -47,18 +52,20 @@ def searched_part(method: object, operations: Operations) -> str:
 class Proofs:
     """What is proven in a solve under way, of all plans and of those that the solver looks at. Not locked.
 
-    `part`: which plans the solver looks at, as `searched_part` says. `proven`: bound of all plans, with its proof.
+    `part`: which plans the solver looks at, as `searched_part` says. `whole`: what is proven already in the solve that
+    this one is a part of; None for none. `proven`: bound of all plans, with its proof.
     `bound`: no plan of those that the solver looks at is better. `deadlines`: what the last proof with any says of
     single jobs. `conflict`: why there is no plan, once that is proven. `part_is_empty`: whether it is proven that there
     is no plan in that part.
     """
 
-    def __init__(self, operations: Operations, options: Options, part: str) -> None:
+    def __init__(self, operations: Operations, options: Options, part: str, whole: Proofs | None = None) -> None:
         self.part, self._operations = part, operations
-        self.proven = first_bound(operations, options)
+        self.proven: Bound = first_bound(operations, options) if whole is None else whole.proven
         self.bound = self.proven.value
-        self.deadlines: Deadlines | None = None
-        self.conflict = exceeded_guarantees(operations, self.bound, self.proven.proof)
+        self.deadlines: Deadlines | None = None if whole is None else whole.deadlines
+        self.conflict: Conflict | None
+        self.conflict = exceeded_guarantees(operations, *self.proven[:2]) if whole is None else whole.conflict
         self._by_bound = self.conflict is not None
         self.part_is_empty = False
 

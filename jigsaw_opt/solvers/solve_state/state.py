@@ -1,8 +1,8 @@
 """One solve under way: incumbent, bound, stop rules and the progress stream.
 
 `solve` hands a solver a `SolveState`; it offers it every plan and every bound, asks it when to stop, and
-ends with its `result`. Engines that block run under `SolveState.run`, so Ctrl-C, time and every other
-stop rule work the same for all of them.
+ends with its `result`. A solver may let others work for it: what they find and prove counts for the same solve. Engines
+that block run under `SolveState.run`, so Ctrl-C, time and every other stop rule work the same for all of them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from importlib.metadata import version
 from typing import TypeVar
@@ -22,13 +24,12 @@ from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable, lateness_us, objective_of
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Plan, PlanStatus, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.stoppable import run_all_stoppable
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.proofs import Proofs, searched_part
 from jigsaw_opt.solvers.result import (
     Accepted,
     Conflict,
@@ -41,6 +42,8 @@ from jigsaw_opt.solvers.result import (
     Status,
     StoppedBy,
 )
+from jigsaw_opt.solvers.solve_state.proofs import Proofs, searched_part
+from jigsaw_opt.solvers.solve_state.request import Condition, Opening, Solver
 from jigsaw_opt.solvers.stop import no_plan, stop_rules
 
 T = TypeVar("T")
@@ -63,10 +66,24 @@ class SolveState:
         Receives the progress stream.
     part
         Which plans the solver looks at, as `searched_part` says; None for a solver that says nothing.
+    openings
+        What offers first plans.
+    conditions
+        What judges every plan.
+    whole
+        The solve that this is a part of, and reports to; None for none.
     """
 
     def __init__(
-        self, name: str, operations: Operations, options: Options, report: Report, part: str | None = None
+        self,
+        name: str,
+        operations: Operations,
+        options: Options,
+        report: Report,
+        part: str | None = None,
+        openings: Sequence[Opening] = (),
+        conditions: Sequence[Condition] = (),
+        whole: SolveState | None = None,
     ) -> None:
         self.name, self.operations, self.options = name, operations, options
         self._clock = clock.current() or clock.Clock(options.time_limit, options.cancel, options.grace)
@@ -75,16 +92,26 @@ class SolveState:
         self._after = max(0.0, _SECONDS_OF_BLOCK * operations.blocks - options.grace)
         self.objective: int | None = None
         self.best: Timetable | None = None
+        self.phased: Plan | None = None
+        self._leading: Timetable | None = None  # The best of all plans, where that lists all iterations.
+        self.openings, self.conditions, self._whole = openings, conditions, whole
         self.trajectory: list[Event] = []
         self.moves: dict[str, MoveRecord] = {}
         self._report = report
         self._lock = threading.RLock()
         self._rules = stop_rules(options)
         self.part = searched_part(None, operations) if part is None else part
-        self._proofs = Proofs(operations, options, self.part)
+        self._proofs: Proofs = Proofs(operations, options, self.part, None if whole is None else whole._proofs)
+        self._parts: list[Result] = []
         self._exact_model: ExactModel | None = None
         self.ended = False
-        self._emit()
+        if whole is None:
+            self._emit()
+        else:
+            self.objective, self.best, self.phased = whole.objective, whole.best, whole.phased
+            self._leading = whole._leading
+            if self.objective is not None:
+                self._clock.has_plan(self.kept)
 
     @cached_property
     def _sha256(self) -> str:
@@ -123,6 +150,12 @@ class SolveState:
         return self._proofs.proven
 
     @property
+    def least(self) -> int | None:
+        """Return the objective of the best plan so far, whether it lists all iterations or has phases."""
+        with_phases = None if self.phased is None else self.phased.objective
+        return min((value for value in (self.objective, with_phases) if value is not None), default=None)
+
+    @property
     def incumbent(self) -> tuple[int, Timetable] | None:
         """Return objective and timetable of the best plan so far; None before there is any."""
         with self._lock:
@@ -131,30 +164,56 @@ class SolveState:
     def offer(self, timetable: Timetable) -> Accepted | None:
         """Take a plan as the new incumbent if it is better; says by how much it was, or None where it was not.
 
-        One that breaks a guarantee is no plan, and never taken; nor is one against the condition of the options.
+        One that breaks a guarantee is no plan, and never taken; nor is one against a condition of the request.
         """
         if not self.keeps_guarantees(timetable):
             return None
         objective = objective_of(self.operations, timetable.jobs, timetable.period_us, timetable.task_graph_jobs)
-        if not self._meets_condition(timetable, objective):
+        if not self._meets_conditions(timetable, objective):
             return None
+        return self._take(timetable, objective, self.name)
+
+    def _take(self, timetable: Timetable, objective: int, name: str) -> Accepted | None:
+        """Take a plan that lists all iterations if it is better, here and in the solve that this is a part of."""
         with self._lock:
             if self.ended or (self.objective is not None and objective >= self.objective):
                 return None
-            before, self.objective, self.best = self.objective, objective, timetable
+            known, before, self.objective, self.best = self.least, self.objective, objective, timetable
             if before is None:
                 self._clock.has_plan(self.kept)
-            self.improved = time.monotonic()
-            self._emit()
+            if self._whole is not None:
+                self._whole._take(timetable, objective, name)
+            self._tell(known, name, timetable)
             return Accepted(0 if before is None else before - objective)
 
-    def _meets_condition(self, timetable: Timetable, objective: int) -> bool:
-        """Return whether a plan meets the condition of the options.
+    def offer_phased(self, plan: Plan) -> None:
+        """Take a phased plan as the new incumbent of its kind if it is better.
 
-        Only better plans are asked about, since it may take long.
+        Parameters
+        ----------
+        plan
+            Phases that keep all rules and guarantees; what it says of bound and status does not count.
         """
-        condition, known = self.options.condition, self.objective
-        return condition is None or ((known is None or objective < known) and condition(self.operations, timetable))
+        with self._lock:
+            if self.ended or (self.phased is not None and plan.objective >= self.phased.objective):
+                return
+            known, self.phased = self.least, plan
+            if self._whole is not None:
+                self._whole.offer_phased(plan)
+            self._tell(known, "phased", None)
+
+    def _tell(self, known: int | None, name: str, timetable: Timetable | None) -> None:
+        """Tell of a plan if it is better than the best one known before of either kind."""
+        if self.least != known:
+            self.improved, self.name, self._leading = time.monotonic(), name, timetable
+            if self._whole is None:
+                self._emit()
+
+    def _meets_conditions(self, timetable: Timetable, objective: int) -> bool:
+        """Return whether a plan meets all conditions; only better plans are asked about, since it may take long."""
+        known = self.objective
+        better = known is None or objective < known
+        return not self.conditions or (better and all(met(self.operations, timetable) for met in self.conditions))
 
     def keeps_guarantees(self, timetable: Timetable) -> bool:
         """Return whether a plan keeps all guarantees (specification: deadline, pace)."""
@@ -176,14 +235,23 @@ class SolveState:
             What the proof says of single jobs; None where it says nothing.
         """
         with self._lock:
-            if not self.ended and self._proofs.raise_bound(bound, proof, deadlines, self.name):
+            if self.ended or not self._proofs.raise_bound(bound, proof, deadlines, self.name):
+                return
+            if self._whole is None:
                 self._emit()
+            else:
+                self._whole.raise_bound(bound, self.proven.proof, deadlines)
 
     def credit(self, record: MoveRecord) -> None:
         """Add what calls of a move of the search came to."""
         with self._lock:
             old = self.moves.get(record.name)
             self.moves[record.name] = record if old is None else old + record
+
+    def spend(self, work: float) -> None:
+        """Take work that was done before the method off the limit of work."""
+        if self.options.work_limit is not None:
+            self.options = replace(self.options, work_limit=max(0.0, self.options.work_limit - work))
 
     def end_without_plan(self, seconds: float) -> None:
         """End the solve so many seconds after its start, unless there is a plan by then."""
@@ -202,7 +270,52 @@ class SolveState:
         conflict
             Returns why, which takes work; called only if these are all plans.
         """
-        self._proofs.refute(conflict)
+        if self._whole is None or self.part:
+            self._proofs.refute(conflict)
+        else:
+            self._whole.refute(conflict)
+
+    def carry_out(self, method: Solver) -> Result:
+        """Offer first plans of the kind that a method makes, then let it work; return its result.
+
+        Parameters
+        ----------
+        method
+            The solver. One that chooses among others leaves first plans to them.
+        """
+        ended = None
+        if not getattr(method, "chooses", False):
+            phased = getattr(method, "phased", False)
+            with suppress(OutOfTimeError):
+                for opening in self.openings:
+                    if opening.phased in (None, phased):
+                        ended = opening.offer(self) or ended
+        return method.run(self) if ended is None else self.conclude(lambda: ended)
+
+    def delegate(self, method: Solver, options: Options | None = None, without_plan: float = 1.0) -> Result:
+        """Let a method work for this solve: its plans, and what it proves of all plans, count here.
+
+        Parameters
+        ----------
+        method
+            The solver.
+        options
+            Its own limits; None for those of this solve.
+        without_plan
+            The share of its time limit after which it ends as long as there is no plan.
+        """
+        own, part = options or self.options, searched_part(method, self.operations)
+        limit = self._clock if options is None else clock.Clock(own.time_limit, own.cancel, own.grace)
+        with clock.limited(limit):
+            asked = self.openings, self.conditions
+            made = SolveState(method.name, self.operations, own, self._report, part, *asked, whole=self)
+            if own.time_limit is not None and without_plan < 1 and self.least is None:
+                made.end_without_plan(without_plan * own.time_limit)
+            if self.least is None:
+                self.name = made.name
+            found = made.carry_out(method)
+        self._parts.append(found)
+        return found
 
     def leave_out_model(self, reason: str = "the solve ended before its turn came") -> None:
         """Record why the exact model of this solver has not been built, unless it has been.
@@ -228,7 +341,8 @@ class SolveState:
     def reason(self) -> StoppedBy | None:
         """Return why the solve should stop now, or None."""
         by_rule = (rule.reason for rule in self._rules if rule.holds(self))
-        return self._proofs.ends(self.objective) or next(by_rule, None)
+        ended = self._proofs.ends(self.least) or next(by_rule, None)
+        return ended if ended is not None or self._whole is None else self._whole.reason()
 
     def run(self, call: Callable[[], T], cancel: Callable[[], None], until: float = math.inf) -> T:
         """Run a blocking engine in a thread of its own; call `cancel` as soon as there is a reason to stop.
@@ -308,7 +422,7 @@ class SolveState:
         except OutOfTimeError:
             ended = StoppedBy.TIME
         except (EngineDiedError, MemoryError) as error:
-            if self.best is None:
+            if self.least is None:
                 raise
             died = isinstance(error, EngineDiedError)
             return self.result(StoppedBy.FAILURE, engines, str(error) if died else "out of memory")
@@ -328,66 +442,80 @@ class SolveState:
         """
         with self._lock:  # from here on whatever an engine that was left behind finds comes too late
             self.ended = True
-        closed = self.objective is not None and self.objective <= self.proven.value
-        conflict = self._proofs.explained_conflict() if self.best is None else None
+        least, proven, parts = self.least, self.proven, self._parts
+        closed = least is not None and least <= proven.value
+        conflict = self._proofs.explained_conflict() if least is None else None
         refuted = conflict is not None
+        if parts:  # All together looked at what any of them did.
+            self.part = "" if any(not found.part for found in parts) else parts[0].part
+        empty = self._proofs.part_is_empty or any(found.ruled_out for found in parts)
+        versions = {engine: version(engine) for engine in engines}
+        for found in parts:
+            versions |= found.versions
         seconds = self.seconds
         return Result(
             status=self._status(closed, refuted),
             stopped_by=StoppedBy.PROOF if closed or refuted else stopped_by,
-            objective=self.objective,
-            bound=self.proven.value,
-            proof=self.proven.proof,
-            plan=self._plan(self.best, Event(seconds, self.objective, self.proven.value)),
+            objective=least,
+            bound=proven.value,
+            proof=proven.proof,
+            plan=self._plan(self._leading, self.phased, Event(seconds, least, proven.value)),
             trajectory=tuple(self.trajectory),
             conflicts=() if conflict is None else (conflict,),
-            failure=failure,
+            failure=failure or next((found.failure for found in parts if found.failure), ""),
             part=self.part,
-            ruled_out=self.part if self.best is None and self._proofs.part_is_empty else "",
-            exact_model=self._exact_model,
-            moves=tuple(self.moves.values()),
+            ruled_out=self.part if least is None and empty else "",
+            exact_model=self._exact_model or next((found.exact_model for found in parts if found.exact_model), None),
+            moves=tuple(self.moves.values()) or tuple(move for found in parts for move in found.moves),
             solver=self.name,
             seconds=seconds,
             seed=self.options.seed,
             threads=self.options.threads,
-            versions={engine: version(engine) for engine in engines},
+            versions=versions,
         )
 
     def _status(self, closed: bool, refuted: bool) -> Status:
-        if self.best is None:
+        if self.least is None:
             return Status.INFEASIBLE if refuted else Status.UNKNOWN
         return Status.OPTIMAL if closed else Status.FEASIBLE
 
-    def _plan(self, timetable: Timetable | None, event: Event) -> Plan | None:
-        if timetable is None or event.objective is None:
+    def _plan(self, timetable: Timetable | None, phased: Plan | None, event: Event) -> Plan | None:
+        if timetable is None and phased is None:
             return None
+        assert event.objective is not None
+        status: PlanStatus = "optimal" if event.objective <= event.bound else "feasible"
+        made_by = {
+            "name": self.name,
+            "version": __version__,
+            "seconds": round(event.seconds, 3),
+            "seed": self.options.seed,
+            "threads": self.options.threads,
+        }
+        if timetable is None:
+            assert phased is not None
+            own = {**made_by, **phased.solver}
+            return replace(phased, instance_sha256=self._sha256, status=status, bound=event.bound, solver=own)
         return Plan.of_jobs(
             instance=self.operations.instance.name,
             instance_sha256=self._sha256,
-            status="optimal" if event.objective <= event.bound else "feasible",
+            status=status,
             objective=event.objective,
             bound=event.bound,
             period_us=timetable.period_us,
             jobs=_in_order(self.operations.instance, timetable),
-            solver={
-                "name": self.name,
-                "version": __version__,
-                "seconds": round(event.seconds, 3),
-                "seed": self.options.seed,
-                "threads": self.options.threads,
-            },
+            solver=made_by,
         )
 
     def _emit(self) -> None:
-        event = Event(round(self.seconds, 3), self.objective, self.proven.value)
+        event = Event(round(self.seconds, 3), self.least, self.proven.value)
         self.trajectory.append(event)
-        self._report(LiveEvent.of(event, partial(self._checked_plan, self.best, event)))
+        self._report(LiveEvent.of(event, partial(self._checked_plan, self._leading, self.phased, event)))
 
-    def _checked_plan(self, timetable: Timetable | None, event: Event) -> Plan | None:
+    def _checked_plan(self, timetable: Timetable | None, phased: Plan | None, event: Event) -> Plan | None:
         """Return the plan at an event; None where there is none, or where the time limit leaves none to check it."""
-        if not self.ended and self._clock.left < _SECONDS_OF_BLOCK * self.operations.blocks:
+        if timetable is not None and not self.ended and self._clock.left < _SECONDS_OF_BLOCK * self.operations.blocks:
             return None
-        plan = self._plan(timetable, event)
+        plan = self._plan(timetable, phased, event)
         if plan is not None:
             require_correct(self.operations.instance, plan, f"solver {self.name!r}")
         return plan

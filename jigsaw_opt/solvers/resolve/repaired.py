@@ -1,4 +1,4 @@
-"""The solver object behind `resolve`: an old plan repaired, then improved."""
+"""A plan of another instance as a start: repaired, then improved."""
 
 from __future__ import annotations
 
@@ -6,28 +6,25 @@ import math
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, unsupported
+from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.compiled.timetable import assemble, decisions_of, job_end, objective_of
 from jigsaw_opt.problem.costs import needed_bytes
+from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
-from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
-from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.resolve.cyclic_insertion import reinserted, repaired
 from jigsaw_opt.solvers.resolve.finite_insertion import FiniteInsertion
 from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced, problems, same_shape
 from jigsaw_opt.solvers.resolve.shifting import shifted
-from jigsaw_opt.solvers.result import Result, StoppedBy
-from jigsaw_opt.solvers.search.driver import Driver
+from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 from jigsaw_opt.solvers.solve_state import SolveState
@@ -100,45 +97,44 @@ _PLACES_A_STEP, _WORK_OF_OPERATION = 10, 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Warm(OrtoolsSolver):
-    """Solves an instance from the plan of another one."""
+class Repaired:
+    """Offers the plan of another instance, repaired, and goes on from it as what is asked of it permits.
+
+    Jobs are matched by name. Those whose operations still keep to all rules stay as they lie at first; the others are
+    inserted into the gaps. `fix`: parts of the old plan that stay. `improves`: whether an improvement follows, short
+    where nothing limits the solve.
+    """
 
     plan: Plan
     fix: Fix
-    name: str = "resolve"
-    display_name: str = "an old plan repaired and improved"
+    improves: bool
+    phased: ClassVar[bool | None] = False
+    from_phases: ClassVar[bool] = False
 
-    guarantees: ClassVar[bool] = True
-    route_policies: ClassVar[bool] = True
-    memory_in_time: ClassVar[bool] = True
-    takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
+    @property
+    def keeps(self) -> bool:
+        """Return whether something is fixed."""
+        return not self.fix.empty
 
-    def run(self, solve_state: SolveState) -> Result:
-        """Solve the instance."""
-        return solve_state.conclude(_resolving(solve_state, self.plan, self.fix).run, engines=["ortools"])
-
-
-def offer_repaired(solve_state: SolveState, plan: Plan) -> None:
-    """Offer a plan of another instance, repaired, as far as that is soon done."""
-    if solve_state.operations.task_graphs:
-        name = solve_state.operations.instance.task_graph_jobs[0].name
-        raise unsupported(
-            "start", f"no plan of another instance is repaired where a job has a task graph, such as {name!r}"
-        )
-    with suppress(OutOfTimeError):
-        _resolving(solve_state, plan, Fix()).repair()
+    def offer(self, solve_state: SolveState) -> StoppedBy | None:
+        """Offer the repaired plan and better ones; return why the solve ends with them, if it does."""
+        operations = solve_state.operations
+        require_size(operations)
+        found = tuple(problems(operations, self.plan, self.fix))
+        if found:
+            raise InvalidInputError(found)
+        return _Resolving(solve_state, operations, self.plan, self.fix).repair(self.improves)
 
 
-def _resolving(solve_state: SolveState, plan: Plan, fix: Fix) -> _Resolving:
-    require_size(solve_state.operations)
-    found = tuple(problems(solve_state.operations, plan, fix))
-    if found:
-        raise InvalidInputError(found)
-    return _Resolving(solve_state, solve_state.operations, plan, fix)
+def cannot_repair(instance: Instance) -> str | None:
+    """Return why no plan of another instance is carried over to this one; None where one may be."""
+    if instance.task_graph_jobs:
+        return f"job {instance.task_graph_jobs[0].name!r} has a task graph"
+    return f"its cluster has power cap {instance.cluster.power_caps[0].name!r}" if instance.cluster.power_caps else None
 
 
 class _Resolving:
-    """One re-solve under way."""
+    """One repair under way."""
 
     def __init__(self, solve_state: SolveState, operations: Operations, plan: Plan, fix: Fix) -> None:
         self.solve_state, self.operations, self.plan, self.fix = solve_state, operations, plan, fix
@@ -146,12 +142,8 @@ class _Resolving:
         self.begun = {job.name for job in plan.data_parallel if has_begun(job, fix.moment)}
         self.work = 0.0
 
-    def run(self) -> StoppedBy:
-        """Repair, then improve as long as the limits permit."""
-        return self.repair(improving=True) or self._search()
-
-    def repair(self, *, improving: bool = False) -> StoppedBy | None:
-        """Offer the old plan with as few changes as its jobs need and, where asked, improve it; return why it ended."""
+    def repair(self, improves: bool) -> StoppedBy | None:
+        """Offer the old plan with as few changes as its jobs need and better ones; return why the solve ends."""
         asked = demands(self.operations)
         if asked is None:
             return StoppedBy.COMPLETED
@@ -162,7 +154,18 @@ class _Resolving:
         index_of = {job.name: index for index, job in enumerate(now.jobs)}
         self.fixed = {index_of[job]: [number[gpu] for gpu in gpus] for job, gpus in self.fix.placements.items()}
         kept = carried(self.operations, self.plan, self.fix)
-        return self._on_cyclic_horizon(kept) if now.horizon == "cyclic" else self._on_finite_horizon(kept, improving)
+        cyclic = now.horizon == "cyclic"
+        ended = self._on_cyclic_horizon(kept) if cyclic else self._on_finite_horizon(kept, improves)
+        return ended or self._going_on(improves)
+
+    def _going_on(self, improves: bool) -> StoppedBy | None:
+        """Return that the solve ends: what is fixed stays, or there is a plan and no limit to use up; or None."""
+        options = self.solve_state.options
+        wanted = self._limited or options.gap is not None or options.target is not None
+        if not self.fix.empty or (improves and self.solve_state.objective is not None and not wanted):
+            return StoppedBy.COMPLETED
+        self.solve_state.spend(self.work)
+        return None
 
     def _released(self, job: OperationGraph) -> OperationGraph:
         """Return a job that starts no earlier than the moment, unless it has begun."""
@@ -304,18 +307,6 @@ class _Resolving:
             for index, job in enumerate(self.operations.jobs)
             if index not in kept and job.name in old and not any(misplaced(self.operations, job, old[job.name].gpus))
         }
-
-    def _search(self) -> StoppedBy:
-        """Hand over to the search, with the plan so far, where nothing is fixed and there is time or no plan."""
-        options = self.solve_state.options
-        wanted = self._limited or options.gap is not None or options.target is not None
-        if not self.fix.empty or (self.solve_state.best is not None and not wanted):
-            return StoppedBy.COMPLETED
-        return Driver(self.solve_state).run(self._share_left())
-
-    def _share_left(self) -> float:
-        limit = self.solve_state.options.work_limit
-        return 1.0 if not limit else max(0.0, 1 - self.work / limit)
 
     @property
     def _improved_enough(self) -> bool:

@@ -8,31 +8,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, require_a, unsupported
-from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
+from jigsaw_opt.errors import InvalidInputError, OutOfTimeError
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan, PlanStatus
+from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.solvers.bounds import Bound, Proof
-from jigsaw_opt.solvers.correct import require_correct
-from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
-from jigsaw_opt.solvers.listed import solve_listed
-from jigsaw_opt.solvers.options import Options, required_options
+from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
 from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
-from jigsaw_opt.solvers.phased.result import ends_us, objective_at, phased_result, value_of
 from jigsaw_opt.solvers.phased.shelves import Place, Sharing, cyclic_part, placed_shelves
-from jigsaw_opt.solvers.phased.solver import PHASED, phased_bound, solve_phased
 from jigsaw_opt.solvers.phased.timer import UntimedError
-from jigsaw_opt.solvers.registry import require_taken
+from jigsaw_opt.solvers.phased.values import ends_us, objective_at, value_of
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, problems
-from jigsaw_opt.solvers.result import Result
+from jigsaw_opt.solvers.result import StoppedBy
+from jigsaw_opt.solvers.run import run
+from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.solve_state.request import Request
 
 _MOST = 4
 """Iterations of a job in a period where jobs that fit into memory together are found."""
@@ -42,56 +40,49 @@ _LEAST_SECONDS = 0.2
 """Seconds that a cyclic plan of a phase has at least, whatever the limit."""
 
 
-def resolve_phased(instance: Instance, plan: Plan, fix: Fix | None = None, options: Options | None = None) -> Result:
-    """Make a phased plan of a changed instance from one of the old instance.
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """Offers phased plans of a changed instance that go on from one of the old instance.
 
     Jobs are matched by name. The old plan is kept where that is still correct and nothing better is found. With a
     moment fixed, repetitions that have begun by then end as they were; a job that has begun keeps its GPUs.
 
-    As from `solve_phased`. The bound is one of the instance with nothing fixed. The status is ``unknown`` where no plan
-    with the fixed parts was found.
-
-    `fix`: parts of the old plan that must stay; none by default.
+    `fix`: parts of the old plan that stay.
     """
-    require_a(Plan, plan)
-    if not plan.is_phased:
-        raise unsupported("start", "a phased plan is made from another one; this plan lists all iterations")
-    fix = fix or Fix()
-    require_a(Fix, fix)
-    require_a(Instance, instance)
-    options, started = required_options(options), time.monotonic()
-    require_taken(PHASED, instance)
-    instance.require_no_power_caps("no phased plan is made from another")
+
+    plan: Plan
+    fix: Fix
+    phased: ClassVar[bool | None] = True
+    from_phases: ClassVar[bool] = True
+
+    @property
+    def keeps(self) -> bool:
+        """Return whether something is fixed."""
+        return not self.fix.empty
+
+    def offer(self, solve_state: SolveState) -> StoppedBy | None:
+        """Offer plans on the old placements; return why the solve ends with them, where something is fixed."""
+        operations, options = solve_state.operations, solve_state.options
+        instance = operations.instance
+        past = past_at(instance, self.plan, self.fix.moment)
+        _require_possible(operations, past, self.plan, self.fix)
+        # A plan from scratch moves everything, so it is an answer only where nothing is fixed.
+        share = 1.0 if self.keeps else _REST_SHARE
+        end = math.inf if options.time_limit is None else solve_state.started + share * options.time_limit
+        work = _Work(instance, self.plan, past, self.fix, options, end)
+        with suppress(OutOfTimeError):
+            for placements in work.placings(operations):
+                groups = work.planned(placements)
+                if groups is not None and not _late_us(instance, groups):
+                    solve_state.offer_phased(_as_plan(instance, groups))
+        return (solve_state.reason() or StoppedBy.COMPLETED) if self.keeps else None
+
+
+def cannot_continue(instance: Instance) -> str | None:
+    """Return why no phased plan is made from another one for an instance; None where one may be."""
     if instance.task_graph_jobs:
-        job = instance.task_graph_jobs[0].name
-        raise unsupported(
-            "start", f"no phased plan is made from another for instance {instance.name!r}: job {job!r} has a task graph"
-        )
-    causes = too_wide(instance)
-    if causes:
-        return phased_result(options, started, Bound(0, Proof()), conflicts=causes)
-    operations, past = compile_instance(instance), past_at(instance, plan, fix.moment)
-    _require_possible(operations, past, plan, fix)
-    bound, causes = phased_bound(operations, options, started), certain_causes(operations)
-    if causes:
-        return phased_result(options, started, bound, conflicts=causes)
-    # A plan from scratch moves everything, so it is an answer only where nothing is fixed.
-    anew = fix.empty
-    work = _Work(instance, plan, past, fix, options, started, _REST_SHARE if anew else 1.0)
-    groups = [found for placements in work.placings(operations) if (found := work.planned(placements)) is not None]
-    plans = [_as_plan(instance, found, bound.value, options.seed) for found in groups]
-    if anew:
-        plans += _from_scratch(instance, options, started)
-    plans = [found for found in plans if not _late_us(instance, found)]
-    if not plans:
-        return phased_result(options, started, bound)
-    seconds = time.monotonic() - started
-    best = min(plans, key=lambda found: found.objective)
-    # A plan from scratch has a bound of its own, which may be the larger one.
-    best = replace(best, bound=max(best.bound, bound.value), solver={**best.solver, "seconds": round(seconds, 3)})
-    best = replace(best, status="optimal" if best.bound == best.objective else "feasible")
-    require_correct(instance, best, "re-solving of phased plans")
-    return phased_result(options, started, Bound(best.bound, bound.proof), best)
+        return f"job {instance.task_graph_jobs[0].name!r} has a task graph"
+    return f"its cluster has power cap {instance.cluster.power_caps[0].name!r}" if instance.cluster.power_caps else None
 
 
 def _require_possible(operations: Operations, past: BegunPhases, plan: Plan, fix: Fix) -> None:
@@ -102,27 +93,16 @@ def _require_possible(operations: Operations, past: BegunPhases, plan: Plan, fix
         raise InvalidInputError(found)
 
 
-def _from_scratch(instance: Instance, options: Options, started: float) -> list[Plan]:
-    limit = options.time_limit
-    if limit is not None:
-        limit = started + limit - time.monotonic()
-        if limit <= 0:
-            return []
-    found = solve_phased(instance, replace(options, time_limit=limit)).plan
-    return [found] if found is not None else []
-
-
-def _as_plan(instance: Instance, groups: Sequence[PhaseGroup], bound: int, seed: int) -> Plan:
+def _as_plan(instance: Instance, groups: Sequence[PhaseGroup]) -> Plan:
     objective = objective_at(instance, ends_us([phase for group in groups for phase in group.phases]))
-    status: PlanStatus = "optimal" if bound == objective else "feasible"
-    solver = {"name": "resolve", "seed": seed}
-    return Plan(instance.name, instance_sha256(instance), status, objective, bound, tuple(groups), solver)
+    document = instance.name, instance_sha256(instance)
+    return Plan(*document, "feasible", objective, 0, tuple(groups), {"name": "phased"})
 
 
-def _late_us(instance: Instance, plan: Plan) -> int:
+def _late_us(instance: Instance, groups: Sequence[PhaseGroup]) -> int:
     """Return how late jobs are in all, in microseconds."""
     jobs = {job.name: job for job in instance.data_parallel}
-    return value_of(instance, jobs, [phase for _, _, phase in plan.all_phases()])[0]
+    return value_of(instance, jobs, [phase for group in groups for phase in group.phases])[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +133,10 @@ class _Work:
         past: BegunPhases,
         fix: Fix,
         options: Options,
-        started: float,
-        share: float,
+        end: float,
     ) -> None:
         self._instance, self._plan, self._past, self._fix, self._options = instance, plan, past, fix, options
-        self._end = math.inf if options.time_limit is None else started + share * options.time_limit
+        self._end = end
         self._jobs = {job.name: job for job in instance.data_parallel}
         done = past.done
         self._left = {name: past.left(job) for name, job in self._jobs.items() if done[name] < job.iterations}
@@ -221,7 +200,7 @@ class _Work:
         with suppress(OutOfTimeError):
             for phases in self._candidates(part, placements):
                 tried = value_of(own, asked, phases)
-                if tried < value and not violations(own, _as_plan(own, [PhaseGroup(tuple(phases))], 0, 0)):
+                if tried < value and not violations(own, _as_plan(own, [PhaseGroup(tuple(phases))])):
                     best, value = phases, tried
                     self._hurried = True
         return best
@@ -320,7 +299,7 @@ class _Work:
         limit = max(seconds, _LEAST_SECONDS) if math.isfinite(seconds) else None
         options = Options(time_limit=limit, seed=asked.seed, threads=asked.threads, cancel=asked.cancel)
         there = {job.name: placements[job.name] for job in cyclic.jobs}
-        plan = solve_listed(cyclic, FixedPlacementTiming(there), options).plan
+        plan = run(Request(cyclic, options), FixedPlacementTiming(there)).plan
         if plan is None:
             raise UntimedError("no cyclic plan of a phase was found")
         return plan

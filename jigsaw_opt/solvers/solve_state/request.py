@@ -1,0 +1,75 @@
+"""What a solve is asked: an instance, options, first plans, and what judges every plan; and what a method is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Timetable
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Result, StoppedBy
+
+if TYPE_CHECKING:
+    from jigsaw_opt.solvers.solve_state.state import SolveState
+
+Condition = Callable[[Operations, Timetable], bool]
+"""Tells whether a plan that lists all iterations is taken. Bounds stay those of all plans."""
+
+
+class Opening(Protocol):
+    """What offers plans before a method begins.
+
+    `phased`: whether it is for methods that make phased plans, or for those that list all iterations; None for both.
+    `keeps`: whether something of an old plan stays as it is, so that the solve ends with what this offers.
+    `from_phases`: whether it begins with a phased plan.
+    """
+
+    phased: ClassVar[bool | None]
+
+    @property
+    def keeps(self) -> bool:
+        """Whether something stays."""
+
+    @property
+    def from_phases(self) -> bool:
+        """Whether it begins with a phased plan."""
+
+    def offer(self, solve_state: SolveState) -> StoppedBy | None:
+        """Offer plans; return why the solve ends with them, or None where the method goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a solve is asked.
+
+    `openings`: what offers first plans, in this order. `conditions`: what judges every plan.
+    """
+
+    instance: Instance
+    options: Options = field(default_factory=Options)
+    openings: tuple[Opening, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+
+class Solver(Protocol):
+    """What an entry point of the group ``jigsaw_opt.solvers`` names; loading it must not import its engine."""
+
+    @property
+    def name(self) -> str:
+        """Name on the command line."""
+
+    @property
+    def display_name(self) -> str:
+        """One line for a list of solvers."""
+
+    def unavailable(self) -> str | None:
+        """Return the ``pip install`` argument that is missing, or None where the engine is installed."""
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """Return why it does not take this instance, or None where it does."""
+
+    def run(self, solve_state: SolveState) -> Result:
+        """Solve ``solve_state.operations``; the plan is checked by the caller."""
