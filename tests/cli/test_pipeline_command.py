@@ -110,6 +110,7 @@ def test_a_search_is_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         ([*COSTS, "--transfer-bytes", "2"], "2: not-together --transfer-bytes"),
         ([*COSTS, "--into", "pair/plain", "--schedule", "search"], "2: not-together --schedule"),
         ([*COSTS, "--into", "pair/plain"], "2: missing-option -o"),
+        ([*COSTS, "--cuts", "never.json", "--profile-batch", "2"], "2: not-together --cuts, --profile-batch"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: list[str], told: str) -> None:
@@ -202,13 +203,14 @@ def test_cuts_and_schedule_of_a_profile(tmp_path: Path, capsys: pytest.CaptureFi
     [
         (["--stages", "2", "--schedule", "1f1b"], "2: not-together schedule"),
         (["--bandwidth", "5"], "2: missing-option stages"),
+        (["--into", "pair/plain", "-o", "never.json"], "3: unknown-format {}"),
         (["--stages", "2", "--micro-batches", "2..3"], "2: missing-option batch"),
     ],
 )
 def test_what_makes_no_sense_with_cuts_is_refused(given: list[str], told: str, tmp_path: Path) -> None:
     profile = tmp_path / "small.graph.txt"
     profile.write_text(PROFILE)
-    ends(told, "pipeline", profile, *given)
+    ends(told.format(profile), "pipeline", profile, *given)
 
 
 def test_no_file_is_written_where_one_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,9 @@ from jigsaw_opt import __version__
 from jigsaw_opt.errors import malformed, not_together
 from jigsaw_opt.text import nearest, printable, suggestion
 
+_UNITS = {"": 1, "B": 1, **{f"{prefix}B": 1000**k for k, prefix in enumerate("KMGT", 1)}}
+_UNITS |= {f"{prefix}iB": 1024**k for k, prefix in enumerate("KMGT", 1)}
+_SIZE = re.compile(rf"([0-9]+(?:\.[0-9]+)?) ?({'|'.join(_UNITS)})", re.ASCII)
 _MEASURED = re.compile(r"[0-9.]+ ?[A-Za-z]+")
 
 
@@ -76,6 +79,25 @@ def file_or_stdout(text: str) -> Path | None:
 def add_threads(parser: argparse._ActionsContainer, told: str) -> None:
     """Add ``--threads``."""
     parser.add_argument("--threads", type=int, metavar="N", help=told)
+
+
+def size_of(text: str) -> int:
+    """Read a size: a whole number of bytes, or a number with a unit."""
+    found = _SIZE.fullmatch(text)
+    size = float(found[1]) * _UNITS[found[2]] if found else 0
+    exact = int(text) if text.isascii() and text.isdigit() else int(size)
+    if not 1 <= exact < 2**53:
+        raise argparse.ArgumentTypeError(f"a size is at least 1 byte, as in 32GB or 34359738368, not {text!r}")
+    return exact
+
+
+def range_of(text: str) -> tuple[int, ...]:
+    """Read whole numbers from 1 on: one, or a range as in 8..32."""
+    found = re.fullmatch(r"([0-9]{1,6})(?:\.\.([0-9]{1,6}))?", text, re.ASCII)
+    numbers = range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
+    if not numbers or numbers[0] < 1:
+        raise argparse.ArgumentTypeError(f"a whole number above 0 or a range of them, as in 8..32, not {text!r}")
+    return tuple(numbers)
 
 
 def option_of(name: str) -> str:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.options import effort
 from jigsaw_opt.cli.common.output import emit, ended, note, print_json, print_table, require_output
-from jigsaw_opt.cli.common.parser import add_threads, require_none
+from jigsaw_opt.cli.common.parser import add_threads, range_of, require_none, size_of
 from jigsaw_opt.cli.common.progress import add_progress, progress
 from jigsaw_opt.cli.common.source import layer_graph
 from jigsaw_opt.cli.training.pipeline_costs import LISTS, configure_costs, costs_of_options
-from jigsaw_opt.cli.training.pipeline_cuts import UNKNOWN_INPUT, configure_cuts, memory_of, numbers_of, print_cuts
-from jigsaw_opt.errors import missing_option, not_together
+from jigsaw_opt.cli.training.pipeline_cuts import UNKNOWN_INPUT, configure_cuts, print_cuts
+from jigsaw_opt.errors import OutOfTimeError, missing_option, not_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schedule", choices=_SCHEDULES, help="schedule (default: 1f1b)")
     parser.add_argument(
         "--micro-batches",
-        type=numbers_of,
+        type=range_of,
         metavar="M",
         help="micro-batches of an iteration; with --stages also a range, as in 8..32 (default: 4 times the stages)",
     )
@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--gpus", type=int, metavar="N", help="GPUs, each with as many stages (default: one a stage)")
     parser.add_argument(
-        "--memory", type=memory_of, metavar="BYTES", help="memory of a GPU, also as in 32GB (default: no limit)"
+        "--memory", type=size_of, metavar="BYTES", help="memory of a GPU, also as in 32GB (default: no limit)"
     )
     parser.add_argument(
         "--in-flight",
@@ -110,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.planning.joint import CutPipeline
     from jigsaw_opt.planning.pipeline.asynchronous import AsyncSchedule
     from jigsaw_opt.planning.pipeline.pipeline import pipeline
+    from jigsaw_opt.problem.measured.layers import LayerGraph
     from jigsaw_opt.solvers.stop import interruptible
 
     read = [arguments.partition]
@@ -118,14 +119,21 @@ def run(arguments: argparse.Namespace) -> int:
         read.append(path)
     _require_job(arguments)
     source = _source(arguments)
+    if not isinstance(source, LayerGraph):
+        require_none(arguments, "only a profile is cut", "cuts", "profile_batch")
     stated = {name: getattr(arguments, name) for name in _OF_STAGES}
     if arguments.into is not None:
         return _add(arguments, source, stated)
     limit = 20.0 if arguments.time_limit is None and arguments.work_limit is None else arguments.time_limit
     options = effort(arguments, time_limit=limit)
     stated |= {name: getattr(arguments, name) for name in _OF_PLANS} | {"name": arguments.name, "options": options}
-    with interruptible(options), progress(arguments.quiet, arguments.verbose) as report:
-        found = pipeline(source, **stated, report=report)
+    try:
+        with interruptible(options), progress(arguments.quiet, arguments.verbose) as report:
+            found = pipeline(source, **stated, report=report)
+    except OutOfTimeError:
+        if options.cancel.is_set():
+            return ended(True, "no schedule was found so far")
+        raise
     _write(arguments, found)
     details = found.details
     if isinstance(details, CutPipeline):
@@ -163,7 +171,7 @@ def _source(arguments: argparse.Namespace) -> LayerGraph | Partition | PipelineC
         return costs_of_options(arguments)
     require_none(arguments, "a profile or a partition has costs of its own", *LISTS)
     text = read_text("/dev/stdin" if arguments.partition == "-" else arguments.partition)
-    if arguments.stages is None and likely_form(text) == "partition":
+    if arguments.into is not None or (arguments.stages is None and likely_form(text) == "partition"):
         partition = decode_partition(text, source=arguments.partition)
         if partition.stages[0].recompute and partition.stages[0].input_bytes is None:
             note(f"{arguments.partition}: {UNKNOWN_INPUT}")

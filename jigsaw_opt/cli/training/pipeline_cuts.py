@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.output import print_json, print_table
+from jigsaw_opt.cli.common.parser import option_of, range_of
 from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
@@ -16,27 +16,23 @@ if TYPE_CHECKING:
 
 UNKNOWN_INPUT = "bytes of the model's input are not known: a first stage that recomputes holds it, and none count"
 """What is said of a profile, or of a partition, where a stage may recompute."""
+_NUMBERS = {
+    "stages": ("N", "cut PROFILE for so many devices"),
+    "bandwidth": ("RATE", "bytes per second between neighbours (default: no time to send)"),
+    "latency_us": ("US", "microseconds of a message that do not depend on its size (default: 0)"),
+    "batch": ("N", "samples of a step, which its micro-batches share (default: as measured)"),
+    "profile_batch": ("N", "samples that were measured, where PROFILE does not say"),
+}
 _YES = {True: "yes", False: "no"}
 _BASELINES = ("slowest-stage", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half")
-_UNITS = {"": 1, "B": 1, **{f"{prefix}B": 1000**k for k, prefix in enumerate("KMGT", 1)}}
-_UNITS |= {f"{prefix}iB": 1024**k for k, prefix in enumerate("KMGT", 1)}
-_SIZE = re.compile(rf"([0-9]+(?:\.[0-9]+)?) ?({'|'.join(_UNITS)})", re.ASCII)
 
 
 def configure_cuts(group: argparse._ArgumentGroup) -> None:
     """Add the arguments of a profile that is to be cut."""
-    group.add_argument("--stages", type=int, metavar="N", help="cut PROFILE for so many devices")
+    for name, (metavar, text) in _NUMBERS.items():
+        group.add_argument(option_of(name), type=int, metavar=metavar, help=text)
     group.add_argument(
-        "--bandwidth", type=int, metavar="RATE", help="bytes per second between neighbours (default: no time to send)"
-    )
-    group.add_argument(
-        "--latency-us",
-        type=int,
-        metavar="US",
-        help="part of the time of a message that does not depend on its size, in microseconds (default: 0)",
-    )
-    group.add_argument(
-        "--virtual", type=numbers_of, metavar="V", help="stages of a device, also a range as in 1..3 (default: 1)"
+        "--virtual", type=range_of, metavar="V", help="stages of a device, also a range as in 1..3 (default: 1)"
     )
     group.add_argument(
         "--placement",
@@ -49,15 +45,6 @@ def configure_cuts(group: argparse._ArgumentGroup) -> None:
         choices=("none", "all", "auto"),
         help="stages that compute their activations again before their backward pass (default: none)",
     )
-    group.add_argument(
-        "--batch", type=int, metavar="N", help="samples of a step, which its micro-batches share (default: as measured)"
-    )
-    group.add_argument(
-        "--profile-batch",
-        type=int,
-        metavar="N",
-        help="samples that were measured, where PROFILE does not say",
-    )
     group.add_argument("--cuts", type=Path, metavar="FILE", help="write the stages with their layers, as a partition")
     group.add_argument(
         "--baseline",
@@ -65,25 +52,6 @@ def configure_cuts(group: argparse._ArgumentGroup) -> None:
         help="say what is gained over this schedule on the cut whose slowest stage is fastest; "
         "slowest-stage: over the best of them",
     )
-
-
-def memory_of(text: str) -> int:
-    """Read a size: a whole number of bytes, or a number with a unit."""
-    found = _SIZE.fullmatch(text)
-    size = float(found[1]) * _UNITS[found[2]] if found else 0
-    exact = int(text) if text.isascii() and text.isdigit() else int(size)
-    if not 1 <= exact < 2**53:
-        raise argparse.ArgumentTypeError(f"a size is at least 1 byte, as in 32GB or 34359738368, not {text!r}")
-    return exact
-
-
-def numbers_of(text: str) -> tuple[int, ...]:
-    """Read whole numbers from 1 on: one, or a range as in 8..32."""
-    found = re.fullmatch(r"([0-9]{1,6})(?:\.\.([0-9]{1,6}))?", text, re.ASCII)
-    numbers = range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
-    if not numbers or numbers[0] < 1:
-        raise argparse.ArgumentTypeError(f"a whole number above 0 or a range of them, as in 8..32, not {text!r}")
-    return tuple(numbers)
 
 
 def print_cuts(found: Planned[Any], details: CutPipeline, baseline: str | None, as_json: bool) -> None:
