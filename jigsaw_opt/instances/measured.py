@@ -27,17 +27,17 @@ class MeasuredSetting:
     """
 
     gpu_type: str
-    servers: int
-    gpus: int
-    gpu_memory: int
-    topology: str
-    bandwidth: int
-    latency_us: int
-    fabric_bandwidth: int
-    workers: int
-    iterations: int
-    depth: str
-    objective: Objective
+    servers: int = 2
+    gpus: int = 4
+    gpu_memory: int = 32 * 10**9
+    topology: str = "star"
+    bandwidth: int = 1_250_000_000
+    latency_us: int = 0
+    fabric_bandwidth: int = 12 * 10**9
+    workers: int = 4
+    iterations: int = 3
+    depth: str = "staircase"
+    objective: Objective = "makespan"
 
 
 def instance_of(name: str, models: Mapping[str, Model], setting: MeasuredSetting) -> Instance:

@@ -13,7 +13,7 @@ from tests.refusals import ends
 DATA = Path(__file__).parents[1] / "data/cases"
 
 
-@pytest.mark.parametrize("to", [["--to", "layers"], [], ["--only-model"]])
+@pytest.mark.parametrize("to", [["--to", "layers"], [], ["--to", "model"]])
 def test_a_trace_without_times_makes_no_document(
     to: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -35,8 +35,8 @@ def test_a_trace_without_times_makes_no_document(
         (["--servers", "99999999999"], "2: too-large"),
         (["--workers", "1000001"], "2: too-large"),
         (["--gpus", "500001"], "2: too-large"),
-        (["--gpu-memory", str(2**53)], "2: out-of-range --gpu-memory"),
-        (["--latency-us", str(2**60)], "2: out-of-range --latency-us"),
+        (["--gpu-memory", str(2**53)], "2: out-of-range gpu_memory"),
+        (["--latency-us", str(2**60)], "2: out-of-range latency_us"),
     ],
 )
 def test_sizes_have_a_limit(option: list[str], code: str) -> None:

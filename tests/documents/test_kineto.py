@@ -269,7 +269,7 @@ def test_a_parameter_without_a_gradient_counts_nothing_and_its_layer_is_named() 
         ("head", 144, 43, 96),
     ]
     (about,) = [one for one in told if "no gradient" in one]
-    assert '"table"' in about and about.endswith("--parameters table=BYTES")
+    assert '"table"' in about and about.endswith("--parameter-bytes table=BYTES")
     stated: list[str] = []
     again = read_kineto_layers(data, of_a_pass=True, parameter_bytes={"table": 0}, source="t", tell=stated.append)
     assert again == found and stated == [one for one in told if one != about]
@@ -516,7 +516,7 @@ def test_an_instance_a_model_and_a_layer_profile_from_the_command_line(
     assert main([*convert, "--segments", "2", "-o", str(instance)]) == 0
     whole = load_instance(instance).models["trace"]
     assert (len(whole.segments), whole.gpu_types) == (2, ("v100",))
-    assert main([*convert, "--only-model", "-o", str(model)]) == 0
+    assert main([*convert, "--to", "model", "-o", str(model)]) == 0
     assert [one["name"] for one in json.loads(model.read_bytes())["segments"]] == ["layer:a", "layer:b", "layer:head"]
     profile = [*convert, "--to", "layers"]
     assert main([*profile, "--batch", "32", "--state-factor", "3", "-o", str(layers)]) == 0
@@ -526,13 +526,11 @@ def test_an_instance_a_model_and_a_layer_profile_from_the_command_line(
     assert found.layers == read_kineto_layers(FILE.read_bytes(), of_a_pass=True)
     pipedream = ["convert", "pipedream", *convert[2:]]
     for words, code, told in (
-        ([*profile, "--segments", "2", "--only-model"], 2, ["--only-model"]),
+        ([*profile, "--segments", "2"], 2, ["--segments", "--to layers"]),
         ([*convert, "--state-factor", "3"], 2, ["--state-factor", "--to"]),
-        ([*convert, "--parameters", "x=1"], 3, ["parameters", '"x"']),
-        ([*convert, "--parameters", "x"], 2, ["--parameters"]),
-        ([*convert, "--activations", "x"], 2, ["--activations", "LAYER=BYTES"]),
-        ([*pipedream, "--layers", "a", "--parameters", "a=1"], 2, ["--layers", "kineto"]),
-        ([*convert[:2], str(FILE), *convert[2:], "--only-model"], 2, []),
+        ([*convert, "--parameter-bytes", "x=1"], 3, ["parameters", '"x"']),
+        ([*convert, "--activation-bytes", "x"], 2, ["--activation-bytes", "LAYER=BYTES"]),
+        ([*pipedream, "--layers", "a", "--parameter-bytes", "a=1"], 2, ["--layers", "kineto"]),
     ):
         assert main(words) == code
         require_data(capsys.readouterr().err, *told)

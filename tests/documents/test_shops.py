@@ -139,7 +139,7 @@ def test_shops_go_in_and_out_on_the_command_line(tmp_path: Path, capsys: pytest.
         assert json.loads(instance.read_text())["name"] == name
     capsys.readouterr()
     assert main(["convert", "jsplib", str(shop), str(shop), "--gpu-type", "v100", "--to", "layers"]) == 2
-    require_data(capsys.readouterr().err, "--gpu-type", "--to", "one file")
+    require_data(capsys.readouterr().err, "--to", "one file", "--gpu-type")
 
 
 HIGHS = """Model status

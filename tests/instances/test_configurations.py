@@ -278,7 +278,7 @@ def test_every_problem_with_its_path() -> None:
 def test_models_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     convert = ["convert", "huggingface", str(FILE), "--batch", "4", "--gpu-type"]
     model, own, slow = tmp_path / "m.json", tmp_path / "own.json", tmp_path / "slow.json"
-    assert main([*convert, "a100", "--only-model", "-o", str(model)]) == 0
+    assert main([*convert, "a100", "--to", "model", "-o", str(model)]) == 0
     assert f"{FILE}: counted as LlamaForCausalLM, " in capsys.readouterr().err
     words = ["--cluster", "1x4:a100", "--profile", f"llama={model}", "--job", "a:llama:4:5"]
     assert main(["new", *words, "-o", str(own)]) == 0

@@ -100,5 +100,5 @@ def tell_without_gradient(step: ProfiledStep, names: Iterable[str], source: str,
         if count := step.gradients_without_value(name):
             tell(
                 f"{source}: {counted(count, 'parameter')} of layer {quoted(name)} got no gradient and counts 0 bytes: "
-                f"state all of the layer's with --parameters {shlex.quote(f'{name}=BYTES')}"
+                f"state all of the layer's with --parameter-bytes {shlex.quote(f'{name}=BYTES')}"
             )
