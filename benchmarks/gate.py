@@ -98,8 +98,8 @@ def found(case: Case, without: Sequence[str] = (), seed: int = 0) -> Found:
     params = SearchParams(without=tuple(without))
     options = Options(work_limit=case.work or None, threads=1, seed=seed, params=params)
     if case.kind == "fill":
-        filled = fill(instance, [instance.jobs[0].name], options)
-        return Found(round(_PLACES / filled.rate) if filled.rate else None, round(_PLACES / filled.bound))
+        filled = fill(instance, [instance.jobs[0].name], options).details
+        return Found(round(_PLACES / filled.rate) if filled.rate else None, round(_PLACES / filled.rate_bound))
     if case.kind == "phased":
         longer = tuple(replace(job, iterations=1000 * job.iterations) for job in instance.jobs)
         phased = solve(replace(instance, jobs=longer), "phased", Options(threads=1, seed=seed))

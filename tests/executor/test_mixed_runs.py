@@ -89,7 +89,7 @@ def require_goes_on(folder: Path, of: tuple[Instance, Plan], whole: Replay) -> N
 def filled() -> tuple[Instance, Plan]:
     """A pipeline whose holes are filled."""
     found = fill(mixed(2), ["pipe"], WORK)
-    assert found.iterations == {"spb": 2, "piece": 1}
+    assert found.plan is not None and found.details.iterations == {"spb": 2, "piece": 1}
     return found.instance, found.plan
 
 

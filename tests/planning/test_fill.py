@@ -81,15 +81,15 @@ def best_rate(whole: Instance, allowed_us: int, paces_us: dict[str, int] | None 
 @pytest.mark.parametrize("whole", CASES)
 def test_the_best_of_all_vectors_is_found_and_proven(whole: Instance, slowdown: Fraction) -> None:
     found = fill(whole, ["front"], WORK, slowdown=slowdown)
-    assert found.foreground_us == 15
-    assert found.allowed_us == int(15 * slowdown)
-    assert found.status == "optimal"
-    best = best_rate(whole, found.allowed_us)
-    assert best is not None and found.rate == pytest.approx(float(best * 10**6))
-    assert found.bound == pytest.approx(found.rate)
+    assert found.details.foreground_us == 15
+    assert found.details.allowed_us == int(15 * slowdown)
+    assert found.details.status == "optimal"
+    best = best_rate(whole, found.details.allowed_us)
+    assert best is not None and found.details.rate == pytest.approx(float(best * 10**6))
+    assert found.gap == 0 and found.proof.relaxation == "fill"
     assert not check(found.instance, found.plan)
-    assert found.plan.objective <= found.allowed_us
-    assert 0 < found.filled <= 1
+    assert found.plan.objective <= found.details.allowed_us
+    assert 0 < found.details.filled <= 1
 
 
 @pytest.mark.parametrize("paces_us", [{"b": 9}, {"a": 8, "b": 16}, {"a": 5, "b": 6}])
@@ -104,9 +104,9 @@ def test_least_rates_are_kept_and_the_best_of_all_vectors_that_keep_them_is_foun
             fill(whole, ["front"], WORK, slowdown=Fraction(6, 5), least=least)
         return
     found = fill(whole, ["front"], WORK, slowdown=Fraction(6, 5), least=least)
-    assert found.status == "optimal" and found.rate == pytest.approx(float(best * 10**6))
+    assert found.details.status == "optimal" and found.details.rate == pytest.approx(float(best * 10**6))
     assert not check(found.instance, found.plan)
-    assert all(found.plan.objective <= pace * found.iterations[name] for name, pace in paces_us.items())
+    assert all(found.plan.objective <= pace * found.details.iterations[name] for name, pace in paces_us.items())
     assert {job.name: job.pace_us for job in found.instance.jobs}.items() >= paces_us.items()
 
 
@@ -114,22 +114,22 @@ def test_a_background_job_with_a_cycle_time_limit_keeps_the_tighter_of_it_and_it
     whole = instance(THERE_AND_BACK, replace(line("a", ("z", 4)), pace_us=9), line("b", ("z", 5)))
     for least, pace in (({}, 9), ({"a": 10**6 / 8}, 8), ({"a": 1.5}, 9)):
         found = fill(whole, ["front"], WORK, least=least)
-        assert found.instance.jobs[1].pace_us == pace and found.iterations["a"] >= 2
+        assert found.instance.jobs[1].pace_us == pace and found.details.iterations["a"] >= 2
 
 
 def test_the_foreground_guarantees_its_throughput_and_jobs_without_iterations_are_absent() -> None:
     whole = instance(THERE_AND_BACK, line("a", ("z", 4)), line("long", ("z", 14)))
     found = fill(whole, ["front"], WORK, slowdown=1.0)
-    assert found.iterations == {"a": 2, "long": 0}
+    assert found.details.iterations == {"a": 2, "long": 0}
     assert [(job.name, job.pace_us) for job in found.instance.jobs] == [("front", 15), ("a", None)]
-    assert found.slowdown == 1
-    assert found.foreground_is_proven
+    assert found.details.slowdown == 1
+    assert found.details.foreground_bound_us == found.details.foreground_us
 
 
 def test_nothing_fits_and_the_foreground_stays_as_it_is() -> None:
     whole = instance(THERE_AND_BACK, line("long", ("z", 14)))
     found = fill(whole, ["front"], WORK, slowdown=1)
-    assert (found.status, found.rate, found.value, found.filled) == ("optimal", 0, 0, 0)
+    assert (found.details.status, found.details.rate, found.details.value, found.details.filled) == ("optimal", 0, 0, 0)
     assert found.plan.objective == 15
 
 
@@ -139,14 +139,14 @@ def test_a_bound_of_rates_holds_where_a_shorter_period_has_as_many_iterations() 
     assert loads.caps == (1,)
     assert loads.rate_bound() == Fraction(1, 15)
     found = fill(whole, ["front"], WORK, slowdown=1.8)
-    assert (found.value, found.plan.objective, found.status) == (1, 15, "optimal")
+    assert (found.details.value, found.plan.objective, found.details.status) == (1, 15, "optimal")
 
 
 def test_weights_decide_between_jobs() -> None:
     heavy = replace(line("b", ("z", 5)), weight=9)
     found = fill(instance(THERE_AND_BACK, line("a", ("z", 4)), heavy), ["front"], WORK, slowdown=1)
-    assert found.iterations["b"] >= 1
-    assert found.value == found.iterations["a"] + 9 * found.iterations["b"]
+    assert found.details.iterations["b"] >= 1
+    assert found.details.value == found.details.iterations["a"] + 9 * found.details.iterations["b"]
 
 
 def test_a_bound_of_rates_holds_for_two_servers_of_unlike_types() -> None:
@@ -183,10 +183,10 @@ def test_transfers_of_workers_on_two_servers_count_and_a_cycle_time_limit_is_kep
     # Bucket 1 has two contributors, 2 * 3 / 2 each way; bucket 2 has one, (0 + 1) * 3 / 2 and rounded up.
     assert loads.resources[-1].each_us == (2 * (3 + 2),)
     found = fill(whole, ["front"], WORK, slowdown=2)
-    assert found.allowed_us == 16
+    assert found.details.allowed_us == 16
     assert found.instance.jobs[0].pace_us == 16
     assert not check(found.instance, found.plan)
-    assert found.status == "optimal"
+    assert found.details.status == "optimal"
 
 
 def test_foreground_jobs_that_are_alike_each_get_a_server_of_their_own() -> None:
@@ -199,7 +199,7 @@ def test_foreground_jobs_that_are_alike_each_get_a_server_of_their_own() -> None
     assert [{gpu[0] for gpu in job.gpus} for job in found.plan.jobs] == [{"s"}, {"t"}]
     filled = fill(whole, ["front0", "front1"], replace(WORK, work_limit=2.0), slowdown=1.2)
     assert not check(filled.instance, filled.plan)
-    assert filled.value >= 1
+    assert filled.details.value >= 1
     # With a longer job beside them, the shorter one waits.
     both = alone(replace(whole, jobs=(fronts[0], longer)), lambda _: WORK)
     assert (both.plan.objective, both.bound) == (18, 18)

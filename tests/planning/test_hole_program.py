@@ -88,10 +88,10 @@ def test_a_pipeline_on_eight_gpus_is_filled_and_proven() -> None:
     whole = instance(pipe, *(line(f"one{k}", ("z", 40)) for k in range(3)), gpus=8)
     found = fill(whole, ["pipe"], Options(work_limit=4.0, threads=1), slowdown=Fraction(11, 10))
     assert not check(found.instance, found.plan)
-    assert found.status == "optimal"
+    assert found.details.status == "optimal"
     # The first stage is busy or waits for 8 * 14 = 112 us. Beside 14 of a GPU two pieces of 40 fit in that, and three
     # do not in the 123 that are allowed.
-    assert (found.value, found.plan.objective) == (6, 112)
+    assert (found.details.value, found.objective) == (6, 112)
 
 
 def test_vectors_of_jobs_that_are_alike_are_listed_once() -> None:

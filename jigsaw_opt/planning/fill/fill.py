@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,11 +22,13 @@ from jigsaw_opt.errors import (
 from jigsaw_opt.planning.fill.alone import Alone, alone
 from jigsaw_opt.planning.fill.loads import Loads, restricted
 from jigsaw_opt.planning.fill.search import Limits, VectorSearch
+from jigsaw_opt.planning.planned import Planned
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
+from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.options import Options, required_options
 from jigsaw_opt.solvers.stop import interruptible
@@ -35,46 +36,41 @@ from jigsaw_opt.text import suggestion
 
 
 @dataclass(frozen=True, slots=True)
-class FillResult:
-    """Background iterations, and the plan in which they run.
+class Filling:
+    """Background iterations in a period, and how much of the time is filled.
 
-    `status`: ``optimal`` where no numbers of iterations have a better rate within the allowed period, else
-    ``feasible``. `iterations`: for each background job, iterations in a period; 0 where it is left out. `instance,
-    plan`: foreground jobs with their cycle-time limits, background jobs that have iterations, and a checked plan.
-    `value`: weighted background iterations in a period. `rate, bound`: weighted background iterations a second, and
-    what no plan within the allowed period beats. `foreground_us, foreground_bound_us`: period of the foreground alone
-    as it was found, and what is proven of it. `filled`: share of the GPU time that the foreground's blocks leave in a
-    period of the plan, and background blocks take. `interrupted`: whether a signal or the caller ended the search.
+    Attributes
+    ----------
+    iterations
+        For each background job, iterations in a period; 0 where it is left out.
+    value
+        Weighted background iterations in a period.
+    rate, rate_bound
+        Weighted background iterations a second, and what no plan within the allowed period beats.
+    foreground_us, foreground_bound_us
+        Period of the foreground alone as it was found, and what is proven of it.
+    allowed_us
+        The period that is allowed.
+    slowdown
+        Period of the plan over that of the foreground alone.
+    filled
+        Share of the GPU time that the foreground's blocks leave in a period, and background blocks take.
     """
 
-    status: Literal["optimal", "feasible"]
     iterations: Mapping[str, int]
-    instance: Instance
-    plan: Plan
     value: int
     rate: float
-    bound: float
+    rate_bound: float
     foreground_us: int
     foreground_bound_us: int
     allowed_us: int
+    slowdown: float
     filled: float
-    interrupted: bool
-    seconds: float
 
     @property
-    def gap(self) -> float:
-        """``(bound - rate) / bound``; 0 where nothing can be gained."""
-        return (self.bound - self.rate) / self.bound if self.bound > self.rate else 0.0
-
-    @property
-    def slowdown(self) -> float:
-        """Period of the plan over that of the foreground alone."""
-        return self.plan.objective / self.foreground_us
-
-    @property
-    def foreground_is_proven(self) -> bool:
-        """Whether the foreground alone has no shorter period."""
-        return self.foreground_bound_us >= self.foreground_us
+    def status(self) -> Literal["optimal", "feasible"]:
+        """``optimal`` where no numbers of iterations have a better rate within the allowed period."""
+        return "optimal" if self.rate_bound == self.rate else "feasible"
 
 
 def busy_us(instance: Instance, plan: Plan, names: Collection[str]) -> Counter[str]:
@@ -114,7 +110,7 @@ def fill(
     *,
     slowdown: float | Fraction = 1.1,
     least: Mapping[str, float | Fraction] | None = None,
-) -> FillResult:
+) -> Planned[Filling]:
     """Give background jobs as many iterations as fit beside foreground jobs, by weight and a second.
 
     Parameters
@@ -134,8 +130,9 @@ def fill(
 
     Returns
     -------
-    FillResult
-        Never worse than the foreground alone.
+    Planned
+        Foreground jobs with their cycle-time limits and background jobs that have iterations, and a plan never worse
+        than the foreground alone. Its bound is of the period: in a shorter one, no plan has as many iterations.
 
     Raises
     ------
@@ -150,7 +147,7 @@ def fill(
         None was found.
     """
     require_a(Instance, instance)
-    began, options = time.monotonic(), required_options(options)
+    options = required_options(options)
     instance.require_no_power_caps("filling keeps none")
     background = _background(instance, foreground)
     instance = _with_rates(instance, background, least or {})
@@ -167,7 +164,7 @@ def fill(
         search.run()
     if not search.keeps_rates:
         _refuse_rates(search, options)
-    return _result(search, first, options, began)
+    return _result(search, first)
 
 
 def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...]:
@@ -245,7 +242,7 @@ def _allowed(instance: Instance, foreground: Sequence[str], least_us: int, slowd
     return min([int(exact * least_us), *guaranteed])
 
 
-def _result(search: VectorSearch, first: Alone, options: Options, began: float) -> FillResult:
+def _result(search: VectorSearch, first: Alone) -> Planned[Filling]:
     loads, best = search.loads, search.best
     chosen = dict(zip(loads.background, best.vector, strict=True))
     instance = _with_guarantees(restricted(loads.instance, search.kept | chosen), loads, search.kept, best.plan)
@@ -253,21 +250,31 @@ def _result(search: VectorSearch, first: Alone, options: Options, began: float) 
     require_correct(instance, plan, "filling")
     bound = max(best.rate, search.bound())
     holes = instance.cluster.gpu_count * plan.objective - busy_us(instance, plan, search.kept).total()
-    return FillResult(
-        status="optimal" if bound == best.rate else "feasible",
+    details = Filling(
         iterations=chosen,
-        instance=instance,
-        plan=plan,
         value=best.value,
-        rate=float(best.rate * 10**6),
-        bound=float(bound * 10**6),
+        rate=float(best.rate * _MICROSECONDS),
+        rate_bound=float(bound * _MICROSECONDS),
         foreground_us=first.plan.objective,
         foreground_bound_us=first.bound,
         allowed_us=loads.allowed_us,
+        slowdown=plan.objective / first.plan.objective,
         filled=busy_us(instance, plan, chosen).total() / holes if holes else 0.0,
-        interrupted=options.cancel.is_set(),
-        seconds=time.monotonic() - began,
     )
+    return Planned(instance, plan, *_period_bound(best.value, bound, first.bound), details)
+
+
+def _period_bound(value: int, rate: Fraction, foreground_us: int) -> tuple[int, Proof]:
+    """Return what no period with so many weighted iterations is below, and why.
+
+    `rate`: weighted iterations a microsecond that no plan beats. `foreground_us`: no period of the foreground is below.
+    """
+    # Rounded down, it equals the period of a plan only if the rate of that is the best.
+    least = int(value / rate) if rate else 0
+    if least < foreground_us:
+        return foreground_us, Proof("the foreground alone takes so long", relaxation="fill")
+    sentence = f"no period has more than {float(rate * _MICROSECONDS):.6g} weighted background iterations a second"
+    return least, Proof(sentence, f"floor({value} / ({rate})) = {least}", relaxation="fill")
 
 
 def _with_guarantees(instance: Instance, loads: Loads, kept: dict[str, int], plan: Plan) -> Instance:
