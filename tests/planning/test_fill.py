@@ -122,7 +122,7 @@ def test_the_foreground_guarantees_its_throughput_and_jobs_without_iterations_ar
     found = fill(whole, ["front"], WORK, slowdown=1.0)
     assert found.details.iterations == {"a": 2, "long": 0}
     assert [(job.name, job.pace_us) for job in found.instance.jobs] == [("front", 15), ("a", None)]
-    assert found.details.slowdown == 1
+    assert found.objective == found.details.foreground_us
     assert found.details.foreground_bound_us == found.details.foreground_us
 
 

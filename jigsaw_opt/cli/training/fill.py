@@ -75,11 +75,12 @@ def _rate(pair: str) -> tuple[str, float]:
 
 def _print(found: Planned[Filling], as_json: bool) -> None:
     filling, period = found.details, found.objective or 0
+    slowdown = period / filling.foreground_us
     gap = 1 - filling.rate / filling.rate_bound if filling.rate_bound else 0.0
     if as_json:
         told = {"rate_per_s": filling.rate, "bound_per_s": filling.rate_bound, "gap": gap, "period_us": period}
-        keys = ("status", "iterations", "allowed_us", "foreground_us", "foreground_bound_us", "slowdown")
-        told |= {key: getattr(filling, key) for key in keys} | {"holes_filled": filling.filled}
+        keys = ("status", "iterations", "allowed_us", "foreground_us", "foreground_bound_us")
+        told |= {key: getattr(filling, key) for key in keys} | {"slowdown": slowdown, "holes_filled": filling.filled}
         print_json(told)
         return
     rows = [(name, count, f"{count * 1e6 / period:.2f}") for name, count in filling.iterations.items()]
@@ -88,7 +89,7 @@ def _print(found: Planned[Filling], as_json: bool) -> None:
     print(f"\n{filling.rate:.2f} weighted iterations a second, bound {filling.rate_bound:.2f}, ", end="")
     print(f"gap {100 * gap:.2f} % ({filling.status})")
     print(f"period {period} us of {filling.allowed_us} allowed; alone the foreground takes ", end="")
-    print(f"{filling.foreground_us}: {filling.slowdown:.4f} times")
+    print(f"{filling.foreground_us}: {slowdown:.4f} times")
     if filling.foreground_bound_us < filling.foreground_us:
         print(f"that is the best found, not proven: none is below {filling.foreground_bound_us}")
     print(f"{100 * filling.filled:.1f} % of the GPU time that the foreground leaves is filled")

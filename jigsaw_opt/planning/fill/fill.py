@@ -39,22 +39,11 @@ from jigsaw_opt.text import suggestion
 class Filling:
     """Background iterations in a period, and how much of the time is filled.
 
-    Attributes
-    ----------
-    iterations
-        For each background job, iterations in a period; 0 where it is left out.
-    value
-        Weighted background iterations in a period.
-    rate, rate_bound
-        Weighted background iterations a second, and what no plan within the allowed period beats.
-    foreground_us, foreground_bound_us
-        Period of the foreground alone as it was found, and what is proven of it.
-    allowed_us
-        The period that is allowed.
-    slowdown
-        Period of the plan over that of the foreground alone.
-    filled
-        Share of the GPU time that the foreground's blocks leave in a period, and background blocks take.
+    `iterations`: for each background job, iterations in a period; 0 where it is left out. `value`: weighted background
+    iterations in a period. `rate, rate_bound`: weighted background iterations a second, and what no plan within the
+    allowed period beats. `foreground_us, foreground_bound_us`: period of the foreground alone as it was found, and what
+    is proven of it. `filled`: share of the GPU time that the foreground's blocks leave in a period of the plan, and
+    background blocks take.
     """
 
     iterations: Mapping[str, int]
@@ -64,7 +53,6 @@ class Filling:
     foreground_us: int
     foreground_bound_us: int
     allowed_us: int
-    slowdown: float
     filled: float
 
     @property
@@ -172,12 +160,8 @@ def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...
     names = [job.name for job in instance.jobs]
     unknown = [name for name in foreground if name not in names]
     if unknown:
-        raise InvalidInputError(
-            [
-                Problem("$.jobs", f'no job is called "{name}"', suggestion(name, names), code="unknown-name")
-                for name in unknown
-            ]
-        )
+        hints = [(f'no job is called "{name}"', suggestion(name, names)) for name in unknown]
+        raise InvalidInputError([Problem("$.jobs", told, hint, code="unknown-name") for told, hint in hints])
     if instance.horizon != "cyclic":
         raise unsupported(
             "instance", f"instance {instance.name!r} has a finite horizon; holes of a period need a cyclic one"
@@ -258,7 +242,6 @@ def _result(search: VectorSearch, first: Alone) -> Planned[Filling]:
         foreground_us=first.plan.objective,
         foreground_bound_us=first.bound,
         allowed_us=loads.allowed_us,
-        slowdown=plan.objective / first.plan.objective,
         filled=busy_us(instance, plan, chosen).total() / holes if holes else 0.0,
     )
     return Planned(instance, plan, *_period_bound(best.value, bound, first.bound), details)
