@@ -11,7 +11,7 @@ from jigsaw_opt.cli.common.output import ended, print_json, print_table, require
 from jigsaw_opt.errors import malformed
 
 if TYPE_CHECKING:
-    from jigsaw_opt.planning.fill import Filling
+    from jigsaw_opt.planning.fill import FilledHoles
     from jigsaw_opt.planning.planned import Planned
 
 
@@ -73,7 +73,7 @@ def _rate(pair: str) -> tuple[str, float]:
         raise malformed("--least", f"--least takes NAME=RATE, as in train=2.5; not {pair!r}") from None
 
 
-def _print(found: Planned[Filling], as_json: bool) -> None:
+def _print(found: Planned[FilledHoles], as_json: bool) -> None:
     filling, period = found.details, found.objective or 0
     slowdown = period / filling.foreground_us
     gap = 1 - filling.rate / filling.rate_bound if filling.rate_bound else 0.0

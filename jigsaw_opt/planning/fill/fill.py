@@ -36,7 +36,7 @@ from jigsaw_opt.text import suggestion
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class FilledHoles:
     """Background iterations in a period, and how much of the time is filled.
 
     `iterations`: for each background job, iterations in a period; 0 where it is left out. `value`: weighted background
@@ -98,7 +98,7 @@ def fill(
     *,
     slowdown: float | Fraction = 1.1,
     least: Mapping[str, float | Fraction] | None = None,
-) -> Planned[Filling]:
+) -> Planned[FilledHoles]:
     """Give background jobs as many iterations as fit beside foreground jobs, by weight and a second.
 
     Parameters
@@ -226,7 +226,7 @@ def _allowed(instance: Instance, foreground: Sequence[str], least_us: int, slowd
     return min([int(exact * least_us), *guaranteed])
 
 
-def _result(search: VectorSearch, first: Alone) -> Planned[Filling]:
+def _result(search: VectorSearch, first: Alone) -> Planned[FilledHoles]:
     loads, best = search.loads, search.best
     chosen = dict(zip(loads.background, best.vector, strict=True))
     instance = _with_guarantees(restricted(loads.instance, search.kept | chosen), loads, search.kept, best.plan)
@@ -234,7 +234,7 @@ def _result(search: VectorSearch, first: Alone) -> Planned[Filling]:
     require_correct(instance, plan, "filling")
     bound = max(best.rate, search.bound())
     holes = instance.cluster.gpu_count * plan.objective - busy_us(instance, plan, search.kept).total()
-    details = Filling(
+    details = FilledHoles(
         iterations=chosen,
         value=best.value,
         rate=float(best.rate * _MICROSECONDS),
