@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.profiling import profile as profile
     from jigsaw_opt.executor.replay.request import ReplayRequest
     from jigsaw_opt.executor.run_plan import run_plan
-    from jigsaw_opt.planning.fill import fill
+    from jigsaw_opt.planning.fill.fill import fill
     from jigsaw_opt.planning.pipeline.pipeline import pipeline
     from jigsaw_opt.planning.planned import Planned
     from jigsaw_opt.problem.cluster import Cluster, Link, Server
@@ -80,7 +80,7 @@ _NAMES = {
     "executor.replay.request": ("ReplayRequest",),
     "executor.run_plan": ("run_plan",),
     "planning.pipeline.pipeline": ("pipeline",),
-    "planning.fill": ("fill",),
+    "planning.fill.fill": ("fill",),
     "planning.planned": ("Planned",),
     "problem.cluster": ("Cluster", "Link", "Server"),
     "problem.instance": ("Instance",),
