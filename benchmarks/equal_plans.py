@@ -27,7 +27,7 @@ from paired.request import ended
 
 from jigsaw_opt import Instance, Options, instances, save_plan, solve
 from jigsaw_opt.errors import CheckFailedError
-from jigsaw_opt.solvers.registry import find, names, refusal
+from jigsaw_opt.solvers.registry import find, ignored, names, refusal
 
 LONGER = 100_000_000
 """Factor of the iterations of long jobs."""
@@ -51,9 +51,9 @@ def sources(tiny: int, crowded: int, most_gpus: int) -> Iterator[Instance]:
 def hashes(asked: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """A name of each solve, and the hash of its plan or what else came of it."""
     for number, instance in enumerate(sources(asked.tiny, asked.crowded, asked.most_gpus)):
+        options = Options(threads=1, work_limit=asked.work_limit)
         for name in names():
-            if refusal(find(name), instance) is None:
-                options = Options(threads=1, work_limit=asked.work_limit)
+            if refusal(find(name), instance) is None and not ignored(find(name), options):
                 yield f"{instance.name} by {name}", digest(solve(instance, name, options))
         if number < asked.phased and instance.horizon == "finite":
             jobs = tuple(replace(job, iterations=job.iterations * LONGER) for job in instance.jobs)

@@ -187,4 +187,4 @@ def test_a_solver_that_refuses_the_instance_tells_so_in_its_row(pair: Instance) 
 
 def test_phased_plans_are_measured_too(pair: Instance) -> None:
     row = measure(encode_instance(pair), "phased", Options(time_limit=5, threads=1))
-    assert row["objective"] >= 1800 and row["trajectory"] == []
+    assert row["objective"] >= 1800 and row["trajectory"][-1][1] == row["objective"]
