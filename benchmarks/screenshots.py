@@ -39,7 +39,7 @@ PAGES = {
         "long.html",
         (
             f"new --cluster 2x4:v100 {LONG} -o long.json",
-            "solve long.json --phased --time-limit 5 -o long.plan.json",
+            "solve long.json --solver phased --time-limit 5 -o long.plan.json",
             "plot long.json long.plan.json -o long.html",
         ),
         height=960,

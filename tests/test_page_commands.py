@@ -65,7 +65,7 @@ def in_work(words: list[str]) -> list[str]:
     if "--time-limit" not in words:
         return words
     at, own = words.index("--time-limit"), ["--work-limit", "1", "--threads", "1"]
-    return [*words[:at], *(["--time-limit", "1"] if "--phased" in words else own), *words[at + 2 :]]
+    return [*words[:at], *(["--time-limit", "1"] if "phased" in words else own), *words[at + 2 :]]
 
 
 def by_work(code: str) -> str:

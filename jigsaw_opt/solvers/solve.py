@@ -100,7 +100,7 @@ def solve(
         return solve_survivable(instance, find_solver(method), asked, on_event)
     if start is None:
         if fix is not None and not fix.empty:
-            raise missing_option("fix", "what is fixed is part of a plan: give it as start")
+            raise missing_option("fix", f"what is fixed is part of a plan: give it as {argument('start')}")
         return run(Request(instance, asked), method, on_event)
     result = run(
         Request(instance, asked, _openings(instance, find_solver(method), asked, start, fix)), method, on_event

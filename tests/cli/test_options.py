@@ -48,8 +48,7 @@ def test_options_of_durations_and_sizes_say_their_unit() -> None:
 def test_advice_without_a_plan_never_names_what_was_just_done(
     method: str, stopped_by: StoppedBy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    phased = ["--phased"] if method == "phased" else ["--solver", method]
-    arguments = parser_of(COMMANDS).parse_args(["solve", "rack/plain", *phased, "--work-limit", "1"])
+    arguments = parser_of(COMMANDS).parse_args(["solve", "rack/plain", "--solver", method, "--work-limit", "1"])
     result = Result(Status.UNKNOWN, stopped_by, None, 1, None, ruled_out="plans in which no job moves")
     _print(result, arguments)
     told = capsys.readouterr().err

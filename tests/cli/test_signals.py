@@ -62,7 +62,7 @@ _STAGES = (
 COMPUTING = {
     "solve": (
         Case(("rack/weighted", *_FOREVER), _SOLVED),
-        Case(("rack/weighted", "--phased", *_FOREVER), "jigsaw_opt.solvers.phased.solver:_search"),
+        Case(("rack/weighted", "--solver", "phased", *_FOREVER), "jigsaw_opt.solvers.phased.solver:_search"),
     ),
     "failures": (Case(("rack/plain", "PLAN", "--repair", "100000"), "jigsaw_opt.solvers.failure_repair:repaired"),),
     "fill": (Case(("rack/cyclic", "--foreground", "job0,job1", *_FOREVER), _FILLING),),

@@ -145,5 +145,5 @@ def test_a_cluster_without_some_of_its_parts_is_valid(links: tuple[str, ...], se
 
 
 def test_survivable_and_phased_do_not_go_together(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["solve", "server/plain", "--phased", "--survivable"]) == 2
+    assert main(["solve", "server/plain", "--solver", "phased", "--survivable"]) == 2
     assert carries(capsys.readouterr().err, "'phased'", "--survivable")

@@ -64,14 +64,19 @@ def _warn(subject: str, names: Iterable[str | None]) -> None:
         note(f"{subject} {named(bent)}: {_MAY_FALL}")
 
 
-def add_effort_of_all(parser: argparse._ActionsContainer) -> None:
-    """Add the limits of all solves of a command together, their seed and their threads."""
+def add_effort(parser: argparse._ActionsContainer, time_limit: float | None = None) -> None:
+    """Add the limits of a solve, or of all solves of a command together; their seed and their threads.
+
+    `time_limit`: default of all together, in seconds; None for one solve, which goes on until it is done.
+    """
+    of = "" if time_limit is None else " of all solves together"
+    default = "none" if time_limit is None else f"{time_limit:g}"
     parser.add_argument(
-        "--time-limit", type=float, default=60.0, metavar="SECONDS", help="limit of all solves together (default: 60)"
+        "--time-limit", type=float, default=time_limit, metavar="SECONDS", help=f"limit{of} (default: {default})"
     )
-    parser.add_argument("--work-limit", type=float, metavar="UNITS", help="deterministic units of all solves together")
+    parser.add_argument("--work-limit", type=float, metavar="UNITS", help=f"limit{of} in deterministic units")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
-    add_threads(parser, "threads (default: all cores)")
+    add_threads(parser, "threads (default: all cores); with 1 and without a time limit, plans repeat")
 
 
 def effort(arguments: argparse.Namespace, **others: Any) -> Options:

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.result import Event, Report
 
 
-def add_progress(parser: argparse.ArgumentParser) -> None:
-    """Add the options ``-q`` and ``-v``."""
+def add_progress(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Add the options ``-q`` and ``-v``.
+
+    `more`: what ``-v`` shows besides.
+    """
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="progress as lines, also where there is no terminal"
+        "-v", "--verbose", action="store_true", help=f"progress as lines, also where there is no terminal{more}"
     )
 
 

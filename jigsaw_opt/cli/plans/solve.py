@@ -9,11 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.common.options import effort
+from jigsaw_opt.cli.common.options import add_effort, effort
 from jigsaw_opt.cli.common.output import ended, flush, note, print_json, print_table, require_output
-from jigsaw_opt.cli.common.parser import add_threads, option_of
-from jigsaw_opt.cli.common.progress import progress
-from jigsaw_opt.errors import EngineDiedError, malformed, missing_option, not_together
+from jigsaw_opt.cli.common.parser import option_of
+from jigsaw_opt.cli.common.progress import add_progress, progress
+from jigsaw_opt.errors import EngineDiedError, malformed
 from jigsaw_opt.system.interrupts import on_interrupt
 from jigsaw_opt.text import printable
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.engines.parameters import Parameter
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.params import SearchParams
-    from jigsaw_opt.solvers.result import Report, Result
+    from jigsaw_opt.solvers.resolve import Fix
+    from jigsaw_opt.solvers.result import Result
 
 EXAMPLE = "jigsaw solve server/demo --time-limit 10 -o plan.json"
 _EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
@@ -37,18 +38,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="an instance document, a bundled instance, or a family and a seed (rack:7)",
     )
     parser.add_argument("--solver", metavar="NAME", default="auto", help="see `jigsaw solvers` (default: auto)")
+    add_effort(parser)
     _add_limits(parser)
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
-    add_threads(parser, "threads (default: all cores); with 1 the plan repeats")
     _add_parameters(parser)
     _add_old_plan(parser)
-    _add_kind_of_plan(parser)
-    _add_outputs(parser)
+    parser.add_argument(
+        "--survivable", action="store_true", help="only plans that keep their guarantees after any one link has failed"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the plan document here")
+    parser.add_argument("--timeline", action="store_true", help="also print the timeline and what proves the bound")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_progress(parser, ", and what each move of the search earned")
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say when a solve stops."""
-    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop after so many seconds")
     parser.add_argument(
         "--gap",
         type=float,
@@ -63,9 +67,6 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--no-improvement", type=float, metavar="SECONDS", help="stop after so many seconds without a better plan"
-    )
-    parser.add_argument(
-        "--work-limit", type=float, metavar="UNITS", help="stop after deterministic units of the engine"
     )
 
 
@@ -113,27 +114,6 @@ def _add_old_plan(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_kind_of_plan(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say which plans are asked for."""
-    parser.add_argument(
-        "--survivable", action="store_true", help="only plans that keep their guarantees after any one link has failed"
-    )
-    parser.add_argument(
-        "--phased", action="store_true", help="make a phased plan, of long jobs (default: where no other is written)"
-    )
-
-
-def _add_outputs(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say what is written and printed."""
-    parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the plan document here")
-    parser.add_argument("--timeline", action="store_true", help="also print the timeline and what proves the bound")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="progress as lines, and what each move of the search earned"
-    )
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Solve, write the plan, print; a signal that comes meanwhile ends the search and nothing else."""
     from jigsaw_opt.documents import load_plan
@@ -142,7 +122,6 @@ def run(arguments: argparse.Namespace) -> int:
     # To put a new plan in the place of the old one is what --warm may be for.
     require_output(arguments.output, arguments.instance)
     require_output(arguments.engine_log, arguments.instance, arguments.warm, arguments.output)
-    _require_warm(arguments)
     with _line_writer(arguments.engine_log) as engine_log:
         options = _options(arguments, engine_log)
         instance = instance_from(arguments.instance)
@@ -233,10 +212,11 @@ def _params(path: Path | None) -> SearchParams | None:
 def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:
     from jigsaw_opt.documents import save_plan
     from jigsaw_opt.solvers.portfolio.auto import is_listed_first
+    from jigsaw_opt.solvers.solve import solve
 
-    asked_for = _method(arguments) == "phased" or (old is not None and old.is_phased)
+    asked_for = arguments.solver == "phased" or (old is not None and old.is_phased)
     with progress(arguments.quiet or asked_for, arguments.verbose, options.time_limit) as report:
-        result = _solved(instance, arguments, options, report, old)
+        result = solve(instance, arguments.solver, options, start=old, fix=_fix(arguments, old), on_event=report)
     if result.plan is not None and result.plan.is_phased and not asked_for and is_listed_first(instance, options):
         note("no plan that lists all iterations was found; this one is phased")
     if result.plan is not None and arguments.output is not None:
@@ -248,6 +228,16 @@ def _finish(instance: Instance, arguments: argparse.Namespace, options: Options,
     return _exit_code(result, arguments.output)
 
 
+def _fix(arguments: argparse.Namespace, old: Plan | None) -> Fix | None:
+    """Return what stays of an old plan; without one, what `solve` then refuses."""
+    from jigsaw_opt.solvers.resolve import Fix, placements_of
+
+    names = arguments.fix_placement
+    if old is not None:
+        return Fix(placements_of(old, names), arguments.fix_before)
+    return Fix(dict.fromkeys(names, ()), arguments.fix_before) if names or arguments.fix_before is not None else None
+
+
 def _exit_code(result: Result, output: Path | None) -> int:
     """Return what the result comes to; says so where it is no fault of the instance that there is no better one."""
     if result.failure:
@@ -257,30 +247,6 @@ def _exit_code(result: Result, output: Path | None) -> int:
     if result.plan is not None:
         left = f"the best plan so far has {result.objective}" + ("" if output is None else f", in {output}")
     return ended(result.stopped_by == "interrupt", left, _EXIT[result.status])
-
-
-def _require_warm(arguments: argparse.Namespace) -> None:
-    """Refuse options that do not go together, and those that make sense with an old plan only, or without one."""
-    if arguments.warm is None and (arguments.fix_placement or arguments.fix_before is not None):
-        raise missing_option("--warm", "--fix-placement and --fix-before need an old plan: --warm PLAN")
-    if arguments.phased and arguments.solver not in ("auto", "phased"):
-        raise not_together("--solver", "a phased plan is made without --solver")
-
-
-def _solved(
-    instance: Instance, arguments: argparse.Namespace, options: Options, report: Report | None, old: Plan | None
-) -> Result:
-    """Return the result of a solve from scratch, or from the plan of this instance or another one."""
-    from jigsaw_opt.solvers.resolve import Fix, placements_of
-    from jigsaw_opt.solvers.solve import solve
-
-    fix = None if old is None else Fix(placements_of(old, arguments.fix_placement), arguments.fix_before)
-    return solve(instance, _method(arguments), options, start=old, fix=fix, on_event=report)
-
-
-def _method(arguments: argparse.Namespace) -> str:
-    method: str = "phased" if arguments.phased else arguments.solver
-    return method
 
 
 def _print(result: Result, arguments: argparse.Namespace) -> None:
@@ -320,11 +286,10 @@ def _no_plan(result: Result, arguments: argparse.Namespace) -> str:
     larger = "a larger" if result.stopped_by == "time" else "a"
     more = [f"{larger} {option_of(name)}" for name in limits] + ["another --seed"]
     ruled_out = f" among {result.ruled_out} there is none, which is proven;" if result.ruled_out else ""
-    if _method(arguments) == "auto":
+    if arguments.solver == "auto":
         return f"no plan was found;{ruled_out} {' or '.join(more)} may find one"
-    auto = "auto, without --phased," if arguments.phased else "--solver auto"
     proof = "" if result.ruled_out else " or prove that there is none"
-    return f"no plan was found;{ruled_out} {' or '.join(more)} may find one; {auto} may find one{proof}"
+    return f"no plan was found;{ruled_out} {' or '.join(more)} may find one; --solver auto may find one{proof}"
 
 
 def _print_timeline(instance: Instance, result: Result, plan: Plan) -> None:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.common.options import add_effort_of_all, effort
+from jigsaw_opt.cli.common.options import add_effort, effort
 from jigsaw_opt.cli.common.output import ended, print_json, print_table, require_output
 from jigsaw_opt.errors import malformed
 
@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=RATE",
         help="iterations a second that a background job gets at least; again for each such job",
     )
-    add_effort_of_all(parser)
+    add_effort(parser, 60.0)
     parser.add_argument("-o", "--output", type=Path, metavar="INSTANCE", help="write the instance with its iterations")
     parser.add_argument("--plan", type=Path, metavar="FILE", help="write its plan")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.common.options import add_effort_of_all, effort
+from jigsaw_opt.cli.common.options import add_effort, effort
 from jigsaw_opt.cli.common.output import ended, print_json, print_table, require_output
 from jigsaw_opt.cli.common.source import checked_plan
 from jigsaw_opt.errors import out_of_range
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--placements", type=int, default=8, metavar="N", help="random candidates (default: 8)")
     parser.add_argument("--grid", type=int, metavar="US", help="microseconds of a cell (default: circles stay small)")
     parser.add_argument("--most", type=int, default=4, metavar="A", help="largest ratio of a job (default: 4)")
-    add_effort_of_all(parser)
+    add_effort(parser, 60.0)
     parser.add_argument("-o", "--output", type=Path, metavar="INSTANCE", help="write the instance with the best ratios")
     parser.add_argument("--best-plan", type=Path, metavar="FILE", help="write its plan")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")

@@ -126,7 +126,7 @@ def require_size(operations: Operations) -> None:
     if size > MOST_OPERATIONS:
         raise TooLargeError(
             f"the plan would have {size:,} blocks and transfers; a plan is written for {MOST_OPERATIONS:,} at most; "
-            "a phased plan lists no iterations (the method `phased`, `jigsaw solve --phased`)"
+            "a phased plan lists no iterations (the method `phased`, `jigsaw solve --solver phased`)"
         )
 
 
