@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from jigsaw_opt import Fix, LiveScheduler, Options, SearchParams, Status, solve
+from jigsaw_opt import Fix, LiveScheduler, Options, Status, solve
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import load
@@ -17,11 +17,15 @@ from jigsaw_opt.planning.shifts.comparison import compare
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.power import PowerCap
+from jigsaw_opt.solvers.activities.capacities import capacity_arcs, keeping_capacities
+from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
 from jigsaw_opt.solvers.registry import find, names, refusal
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+from jigsaw_opt.solvers.result import StoppedBy
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.oracle import optimum
-from tests.random_instances import GOALS, random_instance, with_power_caps
-from tests.random_task_graphs import random_mixed_instance
+from tests.random_instances import GOALS, random_instance, with_guarantees, with_power_caps, with_route_policies
+from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 from tests.refusals import misuse
 
 _ONE = Options(threads=1)
@@ -56,19 +60,6 @@ def test_the_exact_model_agrees_with_brute_force(horizon: Horizon, objective: Ob
     assert bound >= 1 and none >= 1, (bound, none)
 
 
-@pytest.mark.parametrize(("horizon", "objective"), GOALS)
-def test_plans_of_list_scheduling_keep_caps(horizon: Horizon, objective: Objective) -> None:
-    """`solve` checks every plan."""
-    plans = 0
-    for seed in range(6):
-        plans += solve(drawn(seed, horizon, objective), "greedy", _ONE).plan is not None
-        mixed = with_power_caps(random_mixed_instance(seed, horizon, objective), Random(seed))
-        plans += solve(mixed, "greedy", _ONE).plan is not None
-        with misuse("unsupported instance", naming=["task graph", "power caps"]):
-            solve(mixed, "cpsat", _ONE)
-    assert plans >= 5, plans
-
-
 @pytest.mark.parametrize("horizon", ["finite", "cyclic"])
 def test_many_jobs_keep_a_cap_of_a_room(horizon: Horizon) -> None:
     """Sixteen GPUs of 300 W under a cap that lets five of them run: the work of all blocks by five is a bound."""
@@ -86,25 +77,53 @@ def test_many_jobs_keep_a_cap_of_a_room(horizon: Horizon) -> None:
     assert max(moments) == 5
 
 
-@pytest.mark.parametrize("method", ["search", "ilp", "portfolio"])
-def test_a_method_that_ignores_caps_refuses_them(capped: Instance, method: str) -> None:
-    with misuse("unsupported instance", naming=["'room'"]):
-        solve(capped, method)
-
-
-def test_auto_takes_the_options_of_the_method_that_it_chooses(capped: Instance) -> None:
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_every_method_keeps_caps_guarantees_and_policies(horizon: Horizon, objective: Objective) -> None:
+    """`solve` checks every plan; exact methods agree, and from a plan nothing gets worse."""
     pytest.importorskip("ortools")
-    with misuse("unknown-option params"):
-        solve(capped, params=SearchParams(without=("restart",)))
+    for seed in range(6):
+        random = Random(f"{seed}/{horizon}/{objective}")
+        makers = random_instance, random_mixed_instance, random_task_graph_instance
+        instance = with_power_caps(makers[seed % 3](seed, horizon, objective), random)
+        instance = with_route_policies(with_guarantees(instance, random, 30), random)
+        best = solve(instance, "cpsat", _ONE)
+        for method in ("greedy", "search", "portfolio", "phased"):
+            if refusal(find(method), instance) is not None:
+                continue
+            found = solve(instance, method, replace(_ONE, work_limit=None if method == "phased" else 0.05))
+            if found.plan is not None and method != "phased":
+                assert best.objective is not None and found.objective is not None
+                assert found.bound <= best.objective <= found.objective
+                again = solve(instance, method, replace(_ONE, work_limit=0.05), start=found.plan)
+                assert again.objective is not None and again.objective <= found.objective
 
 
-def test_nothing_is_said_of_a_plan_by_its_order_alone(capped: Instance) -> None:
-    """With the order kept, jobs that are left after a failure might exceed the cap."""
-    found = solve(capped, "greedy", _ONE)
-    assert found.plan is not None
-    order = KeptOrder.of(capped, found.plan)
-    with misuse("unsupported power_caps"):
-        order.timed((), (), order.operations.routes)
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_the_waits_of_a_plan_keep_its_capacities(horizon: Horizon, objective: Objective) -> None:
+    for seed in range(12):
+        instance = drawn(seed, horizon, objective, 4 if horizon == "cyclic" else 6)
+        plan = solve(instance, "greedy", _ONE).plan
+        if plan is None:
+            continue
+        order = KeptOrder.of(instance, plan)
+        timing = order.timed((), (), order.operations.routes)
+        assert timing is not None
+        solve_state = SolveState("test", order.operations, _ONE, lambda event: None)
+        solve_state.offer(order.timetable(timing, (), order.operations.routes)[1])
+        result = solve_state.result(StoppedBy.COMPLETED)
+        assert result.plan is not None and not check(instance, result.plan)
+        assert result.plan.objective <= plan.objective
+
+
+def test_a_flow_on_a_circle_reaches_over_periods() -> None:
+    """Three activities of 4 us in a period of 6 us under a capacity of two: each waits for the last but one."""
+    flat = FlatActivities(
+        [4] * 3, [0] * 3, [(0,), (1,), (2,)], [], [[]] * 3, [[]] * 3, [0], [0] * 3, [0] * 3, [[(0, 1)]] * 3, [2]
+    )
+    assert capacity_arcs(flat, [0, 2, 4], 6) == [Arc(1, 0, 4, 1), Arc(2, 1, 4, 1), Arc(0, 2, 4, 0)]
+    assert capacity_arcs(flat, [0, 2, 10], 6) == [Arc(1, 0, 4, 1), Arc(2, 1, 4, 2), Arc(0, 2, 4, -1)]
+    assert capacity_arcs(flat, [0, 0, 4]) == [Arc(0, 2, 4, 0)]
+    assert keeping_capacities(flat._replace(limits=[3]), [0, 2, 4], 6).arcs == []
 
 
 @pytest.mark.parametrize(

@@ -138,10 +138,11 @@ def spans_suffice(operations: Operations) -> bool:
 
     Slots of one job are on different GPUs, so those of a single job share no GPU. Where a barrier keeps each slot
     within one period, its blocks are apart modulo the period where they are apart at all, and so is what they hold.
-    Transfers know no barrier, so none may use a link.
+    Transfers know no barrier, so none may use a link. Slots that share a power cap are not apart by that.
     """
     alone = len(operations.task_graphs) == 1 and not operations.jobs and operations.horizon == "cyclic"
-    return alone and operations.task_graphs[0].shape.barrier != "none" and not _uses_links(operations)
+    capped = bool(operations.cluster.power_caps)
+    return alone and not capped and operations.task_graphs[0].shape.barrier != "none" and not _uses_links(operations)
 
 
 def _uses_links(operations: Operations) -> bool:

@@ -60,8 +60,8 @@ def alike_parts(graph: CompiledTaskGraph) -> list[list[Sequence[int]]]:
     """Return the parts of a job in groups of two or more that are alike.
 
     A part is a set of operations that edges or holds join. Two are alike where their operations, in the order of the
-    shape, have the same slots, durations, edges and holds: then all that binds a plan stays true where they change
-    places in every iteration.
+    shape, have the same slots, durations, watts, edges and holds: then all that binds a plan stays true where they
+    change places in every iteration.
     """
     groups: dict[Hashable, list[Sequence[int]]] = {}
     for part in _parts(graph):
@@ -89,8 +89,11 @@ def _pattern(graph: CompiledTaskGraph, part: Sequence[int]) -> Hashable:
 
 
 def _operation(graph: CompiledTaskGraph, operation: int) -> Hashable:
-    """Return the slots and durations of an operation."""
+    """Return the slots and durations of an operation, and what it draws."""
     if operation < graph.blocks:
-        return graph.takes_part[operation], tuple(sorted(graph.shape.blocks[operation].duration_us.items()))
+        block = graph.shape.blocks[operation]
+        return graph.takes_part[operation], *(
+            tuple(sorted(own.items())) for own in (block.duration_us, block.power_w or {})
+        )
     transfer = graph.shape.transfers[operation - graph.blocks]
     return graph.takes_part[operation], transfer.bytes, bool(transfer.among)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, TaskGraphVariables, TimeAxis
 from jigsaw_opt.formulations.cpsat_activities.workers import WorkerJobs
+from jigsaw_opt.formulations.cpsat_limits import PowerUse
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -47,18 +48,22 @@ def add_waits(model: cp_model.CpModel, job_vars: TaskGraphVariables, axis: TimeA
 def add_blocks_disjoint(
     model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[TaskGraphVariables], axis: TimeAxis, workers: WorkerJobs
 ) -> None:
-    """Require that blocks on a GPU do not overlap (specification: exclusive)."""
+    """Require that blocks on a GPU do not overlap and keep to the power caps (specification: exclusive, power)."""
+    power = PowerUse(gpus.cluster)
     for g in range(len(gpus.all)):
-        intervals = workers.blocks(g)
+        intervals = workers.blocks(g, power)
         for job_vars in jobs:
             for slot, blocks in enumerate(job_vars.graph.blocks_of):
                 if g in job_vars.at[slot]:
                     for row in job_vars.starts:
                         for block in blocks:
-                            intervals += axis.intervals(
-                                model, row[block].offset, job_vars.size[block], job_vars.at[slot][g]
-                            )
+                            size, literal = job_vars.size[block], job_vars.at[slot][g]
+                            own = axis.intervals(model, row[block].offset, size, literal)
+                            watts = job_vars.graph.shape.blocks[block].power_w or {}
+                            power.add(gpus.all[g][0], own, watts.get(gpus.gpu_type(g), 0))
+                            intervals += own
         model.add_no_overlap(intervals)
+    power.close(model)
 
 
 def add_transfers_disjoint(

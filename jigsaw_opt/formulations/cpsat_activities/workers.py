@@ -17,6 +17,7 @@ from jigsaw_opt.formulations.cpsat_activities.variables import ModuloAxis, TimeA
 from jigsaw_opt.formulations.cpsat_cycle import add_wrap, earlier, later, offset_of
 from jigsaw_opt.formulations.cpsat_cycle import resources as cycle_resources
 from jigsaw_opt.formulations.cpsat_cycle.resources import ModuloClock
+from jigsaw_opt.formulations.cpsat_limits import PowerUse
 from jigsaw_opt.formulations.cpsat_timetable import resources
 from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding, encode_maximum
 from jigsaw_opt.formulations.cpsat_timetable.placement import add_job
@@ -74,13 +75,15 @@ class WorkerJobs:
             for j, k in pairwise(group):
                 self.model.add(self.jobs[j].ends[-1] <= self.jobs[k].ends[-1])
 
-    def blocks(self, g: int) -> list[cp_model.IntervalVar]:
-        """Return the intervals that blocks take of a GPU."""
+    def blocks(self, g: int, power: PowerUse) -> list[cp_model.IntervalVar]:
+        """Return the intervals that blocks take of a GPU; what they draw is added to `power`."""
         eligibility = self.network.eligibility
         if self.clock is not None:
-            return cycle_resources.blocks_on(self.model, eligibility, self.jobs, g, self.clock)
+            return cycle_resources.blocks_on(self.model, eligibility, self.jobs, g, self.clock, power)
         inside = [job_vars for job_vars in self.jobs if g in job_vars.assigned]
-        return [block for job_vars in inside for block in resources.blocks_on(self.model, eligibility, job_vars, g)]
+        return [
+            block for job_vars in inside for block in resources.blocks_on(self.model, eligibility, job_vars, g, power)
+        ]
 
     def transfers(self) -> dict[int, list[cp_model.IntervalVar]]:
         """Return the intervals that transfers take of links, by link."""

@@ -101,7 +101,7 @@ def blocks_on(
     jobs: Sequence[JobVariables],
     g: int,
     clock: ModuloClock,
-    power: PowerUse | None = None,
+    power: PowerUse,
 ) -> list[cp_model.IntervalVar]:
     """Return the intervals that blocks take of a GPU; what they draw there is added to `power`.
 
@@ -113,8 +113,7 @@ def blocks_on(
             size = _size(model, block_us(job_vars.job, eligibility.gpu_type(g)), levels[g])
             copies = clock.lay(model, offset, starts[g], size, job_vars.assigned[g])
             intervals += copies
-            if power is not None:
-                power.add(eligibility.server(g), copies, job_vars.job.power_w.get(eligibility.gpu_type(g), 0))
+            power.add(eligibility.server(g), copies, job_vars.job.power_w.get(eligibility.gpu_type(g), 0))
     return intervals
 
 

@@ -26,25 +26,25 @@ def add_blocks_disjoint(model: cp_model.CpModel, eligibility: GpuEligibility, jo
         blocks: list[cp_model.IntervalVar] = []
         for job_vars in jobs:
             if g in job_vars.assigned:
-                own = blocks_on(model, eligibility, job_vars, g)
-                power.add(eligibility.server(g), own, job_vars.job.power_w.get(eligibility.gpu_type(g), 0))
-                blocks += own
+                blocks += blocks_on(model, eligibility, job_vars, g, power)
         model.add_no_overlap(blocks)
     power.close(model)
 
 
 def blocks_on(
-    model: cp_model.CpModel, eligibility: GpuEligibility, job_vars: JobVariables, g: int
+    model: cp_model.CpModel, eligibility: GpuEligibility, job_vars: JobVariables, g: int, power: PowerUse
 ) -> list[cp_model.IntervalVar]:
-    """Return the blocks of a job on a GPU, one interval an iteration.
+    """Return the blocks of a job on a GPU, one interval an iteration; what they draw is added to `power`.
 
     One interval of a size to be chosen beats one optional interval for each level.
     """
     times = block_us(job_vars.job, eligibility.gpu_type(g))
-    return [
+    blocks = [
         _block(model, job_vars, g, starts[g], [(times[d - 1], literal) for d, literal in levels[g].items()])
         for starts, levels in zip(job_vars.starts, job_vars.levels, strict=True)
     ]
+    power.add(eligibility.server(g), blocks, job_vars.job.power_w.get(eligibility.gpu_type(g), 0))
+    return blocks
 
 
 def _block(

@@ -131,6 +131,14 @@ class Operations:
         return self._best_channels[job.route_policy].crossing(gpus, job.slots)
 
     @property
+    def needs_network(self) -> bool:
+        """Whether only activity networks state it: some job has a task graph, or the cluster has cumulative capacities.
+
+        Methods for data-parallel jobs alone know one operation at a time on each GPU and link.
+        """
+        return bool(self.task_graphs or self.cluster.power_caps)
+
+    @property
     def is_mixed(self) -> bool:
         """Whether there are jobs of both kinds."""
         return bool(self.jobs and self.task_graphs)

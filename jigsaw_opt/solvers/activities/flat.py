@@ -33,7 +33,8 @@ class FlatActivities(NamedTuple):
     use of it within one period is behind all of the period before (`repeating`). `opens, closes`: by activity, its
     holds as (GPU, bytes, the activity at the other end): those that begin with its start, and those that end with its
     end. `room`: by GPU, the bytes that slots and workers leave free; all its bytes where these are only there in time.
-    `draws`: by activity, the power caps that it draws under, by number, and its watts there; empty without caps.
+    `uses`: by activity, what it takes of cumulative capacities while it runs, as (capacity, amount), such as watts
+    under a power cap; empty where there are none. `limits`: by capacity, the most that is taken of it at once.
     `residents`: by job, what it takes while present, as (GPU, bytes, activations); empty where all jobs are always
     present.
     """
@@ -47,14 +48,14 @@ class FlatActivities(NamedTuple):
     room: list[int]
     job: list[int]
     iteration: list[int]
-    draws: Sequence[Sequence[tuple[int, int]]] = ()
-    caps: Sequence[int] = ()
+    uses: Sequence[Sequence[tuple[int, int]]] = ()
+    limits: Sequence[int] = ()
     residents: Sequence[Sequence[tuple[int, int, int]]] = ()
 
     @property
-    def keeps_caps_alone(self) -> bool:
-        """Return whether every activity keeps all power caps where it runs alone."""
-        return all(watts <= self.caps[cap] for own in self.draws for cap, watts in own)
+    def fits_alone(self) -> bool:
+        """Return whether every activity keeps all cumulative capacities where it runs alone."""
+        return all(amount <= self.limits[capacity] for own in self.uses for capacity, amount in own)
 
     def successors(self) -> list[list[tuple[int, int]]]:
         """Return, by activity, what waits for it within one period, and how long after its start."""

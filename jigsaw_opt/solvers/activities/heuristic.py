@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from math import inf
+from operator import add
 from random import Random
 
 from jigsaw_opt.formulations.cpsat_activities import spans_suffice
@@ -13,13 +14,14 @@ from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable, lateness_us, objective_of_ends
+from jigsaw_opt.solvers.activities.capacities import keeping_capacities
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, network_of
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.modulo import ModuloScheduler
 from jigsaw_opt.solvers.activities.placing import SlotPlacement, complete, placements
 from jigsaw_opt.solvers.activities.presence import job_orders, ordered
 from jigsaw_opt.solvers.activities.ranks import Ranks, Rule, in_order
-from jigsaw_opt.solvers.activities.repeating import repeated, repeated_as_it_is
+from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing
 from jigsaw_opt.solvers.activities.timetables import timetable_of
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
@@ -90,7 +92,7 @@ def task_graph_timetables(operations: Operations, seed: int) -> Iterator[Timetab
 
     Nothing comes where no placement was found.
 
-    `operations`: the compiled instance; some of its jobs have task graphs, or its cluster has power caps.
+    `operations`: the compiled instance; of those that only activity networks state (`Operations.needs_network`).
     """
     least = inf
     for value, timetable in _lists(operations, seed, placements(operations, seed), inf):
@@ -138,7 +140,7 @@ def _lists(
         if len(placed) * size > _MOST_LISTED:
             break
         jobs = PlacedJobs(operations, placement)
-        if not jobs.flat.keeps_caps_alone:
+        if not jobs.flat.fits_alone:
             continue
         for rule in jobs.ranks.rules:
             value, timetable = jobs.schedule(rule, least)
@@ -153,14 +155,14 @@ def _lists(
         moved = moves.moved(jobs.placement, random) if operations.jobs and random.random() < _MOVED else None
         if moved is not None:
             jobs = PlacedJobs(operations, moved)
-            if not jobs.flat.keeps_caps_alone:
+            if not jobs.flat.fits_alone:
                 continue
         value, timetable = jobs.schedule(rule, least, None if moved else random)
         if moved is not None and value < least:
             placed.insert(0, (value, len(placed), jobs, rule))
         least = min(least, value)
         yield value, timetable
-    if placed and operations.horizon == "cyclic" and not (spans_suffice(operations) or operations.cluster.power_caps):
+    if placed and operations.horizon == "cyclic" and not spans_suffice(operations):
         for timetable in placed[0][2].modulo_schedules(random, int(least)):
             yield inf, timetable
 
@@ -194,13 +196,10 @@ class PlacedJobs:
             rule = rule._replace(ahead=rule.ahead * random.uniform(*_BLURRED_AHEAD))
         starts, order = self.scheduler.run(self.ranks.rank(rule.order, random), rule.patience, rule.ahead)
         period = None
-        if self.operations.horizon == "cyclic" and self.flat.caps:
-            # Other starts in the same order might draw more at once.
-            period = repeated_as_it_is(self.flat, starts)
-        elif self.operations.horizon == "cyclic":
-            end = max(start + length for start, length in zip(starts, self.flat.duration_us, strict=True))
+        if self.operations.horizon == "cyclic":
+            end = max(map(add, starts, self.flat.duration_us))
             # No period of interest is longer than the whole schedule, or than what is to be beaten.
-            found = repeated(self.flat, order, int(min(end, least - 1)))
+            found = repeated(keeping_capacities(self.flat, starts, end), order, int(min(end, least - 1)))
             if found is None:
                 return inf, None
             period, starts = found

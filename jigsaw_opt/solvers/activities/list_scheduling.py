@@ -41,10 +41,10 @@ class ListScheduler:
             for gpu in {gpu for gpu, _, _ in (*flat.opens[activity], *flat.closes[activity])}:
                 self.reserves[gpu].append(activity)
         self.waits = _waits(flat, self.successors)
-        self.under: list[set[int]] = [set() for _ in flat.caps]
-        for resources, draws in zip(flat.resources, flat.draws, strict=False):
-            for cap, _ in draws:
-                self.under[cap].update(resources)
+        self.under: list[set[int]] = [set() for _ in flat.limits]
+        for resources, uses in zip(flat.resources, flat.uses, strict=False):
+            for capacity, _ in uses:
+                self.under[capacity].update(resources)
         used = [resource for own in flat.resources for resource in own]
         self.width = max([len(flat.room), *(resource + 1 for resource in used)])
 
@@ -72,7 +72,7 @@ class _ListRun:
         self.free = [0] * scheduler.width
         self.start, self.order = [0] * len(rank), list[int]()
         self.openings = None if ahead is None else _Openings(self.flat, scheduler.waits, ahead)
-        self.power = _PowerInUse(self.flat, scheduler.under) if self.flat.caps else None
+        self.taken = _CapacitiesInUse(self.flat, scheduler.under) if self.flat.limits else None
         # What becomes ready, and (as negative numbers) resources that become free.
         self.events = [(self.ready[a], a) for a, count in enumerate(self.missing) if count == 0]
         self.events.sort()
@@ -103,8 +103,8 @@ class _ListRun:
                         self.coming[resource].discard(number)
                         insort(self.waiting[resource], self.rank[number])
                         looked_at.add(resource)
-            if self.power is not None:
-                looked_at |= self.power.release(now)
+            if self.taken is not None:
+                looked_at |= self.taken.release(now)
             if self.presence is not None and self.presence.release(now):
                 looked_at.update(resource for resource, waiting in enumerate(self.waiting) if waiting)
             for resource in sorted(looked_at):
@@ -122,7 +122,7 @@ class _ListRun:
                 continue
             if self.openings is not None and self.openings.hold_back(activity):
                 continue
-            if self.power is not None and not self.power.fits(activity):
+            if self.taken is not None and not self.taken.fits(activity):
                 continue
             if self._finds_memory(activity, now):
                 for other in self.flat.resources[activity]:
@@ -157,8 +157,8 @@ class _ListRun:
                 heappush(self.events, (ends, ~0))  # To look again at what waits for memory.
             if self.openings is not None:
                 self.openings.do(number)
-            if self.power is not None:
-                self.power.take(number, moment + self.flat.duration_us[number])
+            if self.taken is not None:
+                self.taken.take(number, moment + self.flat.duration_us[number])
             for resource in self.flat.resources[number]:
                 self.free[resource] = moment + self.flat.duration_us[number]
                 heappush(self.events, (self.free[resource], ~resource))
@@ -185,34 +185,34 @@ class _ListRun:
         )
 
 
-class _PowerInUse:
-    """Power that is drawn under each power cap.
+class _CapacitiesInUse:
+    """What is taken of each cumulative capacity.
 
-    `under`: by cap, the GPUs of activities that draw under it.
+    `under`: by capacity, the GPUs and links of activities that take of it.
     """
 
     def __init__(self, flat: FlatActivities, under: Sequence[set[int]]) -> None:
-        self.draws, self.left, self.under = flat.draws, list(flat.caps), under
+        self.uses, self.left, self.under = flat.uses, list(flat.limits), under
         self.running: list[tuple[int, int]] = []
 
     def fits(self, activity: int) -> bool:
         """Return whether an activity may start beside what runs."""
-        return all(watts <= self.left[cap] for cap, watts in self.draws[activity])
+        return all(amount <= self.left[capacity] for capacity, amount in self.uses[activity])
 
     def take(self, activity: int, end: int) -> None:
-        """Let an activity draw up to its end."""
-        for cap, watts in self.draws[activity]:
-            self.left[cap] -= watts
-        if self.draws[activity]:
+        """Let an activity take what it uses up to its end."""
+        for capacity, amount in self.uses[activity]:
+            self.left[capacity] -= amount
+        if self.uses[activity]:
             heappush(self.running, (end, activity))
 
     def release(self, now: int) -> set[int]:
         """End what ends by now, and return the GPUs that may take something for it."""
         freed: set[int] = set()
         while self.running and self.running[0][0] <= now:
-            for cap, watts in self.draws[heappop(self.running)[1]]:
-                self.left[cap] += watts
-                freed |= self.under[cap]
+            for capacity, amount in self.uses[heappop(self.running)[1]]:
+                self.left[capacity] += amount
+                freed |= self.under[capacity]
         return freed
 
 

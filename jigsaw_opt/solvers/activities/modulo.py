@@ -9,11 +9,13 @@ those that are placed. What only begins holds is placed late, so that they are s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.problem.clock import check_deadline
+from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
 
 if TYPE_CHECKING:
@@ -49,12 +51,14 @@ class ModuloScheduler:
 
     @property
     def least(self) -> int:
-        """Return a lower bound on the period: the longest activity, and the work of each GPU and link."""
-        work: dict[int, int] = {}
+        """Return a lower bound on the period: the longest activity, and the work of each GPU, link and capacity."""
+        work, taken = Counter[int](), Counter[int]()
         for length, own in zip(self.flat.duration_us, self.flat.resources, strict=True):
-            for resource in own:
-                work[resource] = work.get(resource, 0) + length
-        return max(1, *self.flat.duration_us, *work.values())
+            work.update(dict.fromkeys(own, length))
+        for length, uses in zip(self.flat.duration_us, self.flat.uses, strict=False):
+            taken.update({capacity: amount * length for capacity, amount in uses})
+        full = (ceil_div(taken[capacity], limit) for capacity, limit in enumerate(self.flat.limits) if taken[capacity])
+        return max(1, *self.flat.duration_us, *work.values(), *full)
 
     def schedule(self, period: int, random: Random) -> list[int] | None:
         """Return the starts of a schedule of a period, in microseconds; None where none was found."""
@@ -92,6 +96,8 @@ class _ModuloRun:
         self.tight = random.random() < _TIGHT
         self.start: dict[int, int] = {}
         self.on: list[set[int]] = [set() for _ in range(1 + max((r for own in flat.resources for r in own), default=0))]
+        self.uses = flat.uses or [()] * len(flat.duration_us)
+        self.under: list[dict[int, int]] = [{} for _ in flat.limits]
         self.held: list[list[_Held]] = [[] for _ in flat.room]
         for begin, opens in enumerate(flat.opens):
             for gpu, amount, end in opens:
@@ -158,8 +164,9 @@ class _ModuloRun:
         yield first
         yield last
         own = self.flat.duration_us[activity]
-        for resource in self.flat.resources[activity]:
-            for other in self.on[resource]:
+        capacities = (self.under[capacity] for capacity, _ in self.uses[activity])
+        for others in (*(self.on[resource] for resource in self.flat.resources[activity]), *capacities):
+            for other in others:
                 behind = self.start[other] + self.flat.duration_us[other]
                 for moment in (behind, self.start[other] - own):
                     # The same moment modulo the period, not before the window.
@@ -168,7 +175,7 @@ class _ModuloRun:
                         yield at
 
     def _conflicts(self, activity: int, moment: int) -> Iterator[int]:
-        """Yield what overlaps an activity at a time, on its GPUs and links."""
+        """Yield what overlaps an activity at a time, on its GPUs and links, or where a capacity is exceeded."""
         own = self.flat.duration_us[activity]
         for resource in self.flat.resources[activity]:
             for other in self.on[resource]:
@@ -177,16 +184,28 @@ class _ModuloRun:
                 after = (moment - self.start[other]) % self.period
                 if after < self.flat.duration_us[other] or self.period - after < own:
                     yield other
+        for capacity, amount in self.uses[activity] if own else ():
+            others = self.under[capacity]
+            # The level rises only where something starts.
+            starts = (self.start[other] for other in others if (self.start[other] - moment) % self.period < own)
+            for at in (moment, *starts):
+                running = [o for o in others if (at - self.start[o]) % self.period < self.flat.duration_us[o]]
+                if amount + sum(others[other] for other in running) > self.flat.limits[capacity]:
+                    yield from running
 
     def _put(self, activity: int, moment: int) -> None:
         self.start[activity] = moment
         for resource in self.flat.resources[activity]:
             self.on[resource].add(activity)
+        for capacity, amount in self.uses[activity]:
+            self.under[capacity][activity] = amount
 
     def _eject(self, activity: int) -> None:
         del self.start[activity]
         for resource in self.flat.resources[activity]:
             self.on[resource].discard(activity)
+        for capacity, _ in self.uses[activity]:
+            del self.under[capacity][activity]
 
     def _force(self, activity: int, first: int, last: int) -> bool:
         """Place an activity and eject what conflicts with it; return False where memory never suffices for it."""

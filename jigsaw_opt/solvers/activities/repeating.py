@@ -33,25 +33,6 @@ def repeated(flat: FlatActivities, order: Sequence[int], limit: int) -> tuple[in
     return None
 
 
-def repeated_as_it_is(flat: FlatActivities, starts: Sequence[int]) -> int:
-    """Return the least period at which a schedule repeats with its starts, no use of anything reaching into the next.
-
-    On each GPU and link, and under each power cap, all use of it in one period is behind that of the period before.
-    """
-    first, last = dict[object, int](), dict[object, int]()
-    period = max(1, *flat.duration_us)
-    for activity, (start, length) in enumerate(zip(starts, flat.duration_us, strict=True)):
-        caps = (("cap", cap) for cap, _ in (flat.draws[activity] if flat.draws else ()))
-        for used in (*flat.resources[activity], *caps):
-            first[used] = min(start, first.get(used, start))
-            last[used] = max(start + length, last.get(used, 0))
-            period = max(period, last[used] - first[used])
-    for before, after, length, periods in flat.arcs:
-        if periods:
-            period = max(period, ceil_div(starts[before] + length - starts[after], periods))
-    return period
-
-
 def _neighbours(flat: FlatActivities, order: Sequence[int]) -> list[Arc]:
     """Let each activity wait for the one before it on each GPU and link, the first one for the last a period before."""
     first: dict[int, int] = {}

@@ -271,7 +271,7 @@ class SerialPlacing:
             order = [n * graph.size + operation for n in range(graph.job.iterations) for operation in one]
             order = [*order, *network.milestones]
         flat = flatten(network)
-        if not flat.keeps_caps_alone:
+        if not flat.fits_alone:
             return None
         self.spent += len(flat.job) * SECONDS_OF_LISTING
         ranks = Ranks(flat, [1], order)

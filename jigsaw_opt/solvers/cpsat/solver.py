@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result
@@ -25,12 +24,6 @@ class Cpsat(OrtoolsSolver):
     memory_in_time: ClassVar[bool] = True
     power_caps: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = LIMITS
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """Return why it does not take power caps with task-graph jobs, or None; its model does not state both."""
-        if instance.task_graph_jobs and instance.cluster.power_caps:
-            return f"job {instance.task_graph_jobs[0].name!r} has a task graph, and the cluster has power caps"
-        return None
 
     def run(self, solve_state: SolveState) -> Result:
         """Solve the instance with the model of its horizon."""

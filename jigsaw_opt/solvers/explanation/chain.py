@@ -203,12 +203,12 @@ class Chains:
     @cached_property
     def _power(self) -> list[UseOverTime]:
         """Return the watts that are drawn under each power cap."""
-        drawn: list[list[tuple[int, int, int]]] = [[] for _ in self._flat.caps]
-        for activity, own in enumerate(self._flat.draws):
+        drawn: list[list[tuple[int, int, int]]] = [[] for _ in self._flat.limits]
+        for activity, own in enumerate(self._flat.uses):
             start = self._starts[activity]
             for cap, watts in own:
                 drawn[cap].append((start, start + self._flat.duration_us[activity], watts))
-        return [UseOverTime(own, watts, self._period) for own, watts in zip(drawn, self._flat.caps, strict=True)]
+        return [UseOverTime(own, watts, self._period) for own, watts in zip(drawn, self._flat.limits, strict=True)]
 
     @cached_property
     def _spans(self) -> list[tuple[int, int]]:
@@ -309,7 +309,7 @@ class Chains:
 
     def _full(self, activity: int, since: int, start: int) -> Iterator[_Obstacle]:
         """Return when there is no room for what an activity draws or begins to hold, and for its job if it is first."""
-        for cap, watts in self._flat.draws[activity] if self._flat.draws else ():
+        for cap, watts in self._flat.uses[activity] if self._flat.uses else ():
             for low, high in self._power[cap].full(watts, since, start):
                 yield _Obstacle(low, high, "power", cap, None)
         job = self._flat.job[activity]

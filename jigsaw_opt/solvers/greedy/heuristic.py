@@ -65,7 +65,7 @@ def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | No
     For weighted completions, jobs inserted by their ratios follow the plain trials.
     """
     require_size(operations)
-    if operations.task_graphs or operations.cluster.power_caps:
+    if operations.needs_network:
         yield from task_graph_timetables(operations, seed)
         return
     asked = demands(operations)

@@ -42,8 +42,6 @@ class PlanCheck:
             return None
         if engine_excess(limit) or cpsat_timetable.readiness_count(operations) > _MOST_READINESS:
             return None
-        if operations.task_graphs and operations.cluster.power_caps:
-            return None
         from ortools.sat.python import cp_model
 
         solver, model = new_solver(), _built(operations, limit).proto

@@ -67,8 +67,6 @@ def activities_timed(
             solve_state.offer(timetable)
         if solve_state.reason() is not None:
             break
-    if operations.cluster.power_caps:  # An order of operations does not say which of them draw at once.
-        return solve_state.reason() or StoppedBy.COMPLETED
     annealing = Annealing(solve_state, operations)
     while solve_state.incumbent is not None and solve_state.reason() is None and not annealing.exhausted:
         left = _ANNEALING - annealing.spent
@@ -80,13 +78,12 @@ def activities_timed(
 
 def _listed(solve_state: SolveState, operations: Operations, placement: SlotPlacement) -> Iterator[Timetable | None]:
     jobs = PlacedJobs(operations, placement)
-    if not jobs.flat.keeps_caps_alone:
+    if not jobs.flat.fits_alone:
         return
     for rule in jobs.ranks.rules:
         yield jobs.schedule(rule, _objective(solve_state))[1]
     # Where spans suffice, operations cannot wrap around the period, and modulo schedules would gain nothing.
-    rigid = spans_suffice(operations) or operations.cluster.power_caps
-    if solve_state.objective is not None and not rigid:
+    if solve_state.objective is not None and not spans_suffice(operations):
         yield from jobs.modulo_schedules(Random(f"phase/{solve_state.options.seed}"), solve_state.objective)
 
 
@@ -170,9 +167,7 @@ class FixedPlacementTiming:
     def run(self, solve_state: SolveState) -> Result:
         """Offer plans with shorter and shorter periods."""
         operations = solve_state.operations
-        # Modulo insertion knows no power caps, and no task graphs.
-        in_lists = operations.task_graphs or operations.cluster.power_caps
-        timed = activities_timed if in_lists else _timed
+        timed = activities_timed if operations.needs_network else _timed
         return solve_state.conclude(lambda: timed(solve_state, self.placements, self.known))
 
 

@@ -50,6 +50,7 @@ class Portfolio(OrtoolsSolver):
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
     route_policies: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
+    power_caps: ClassVar[bool] = True
 
     def run(self, solve_state: SolveState) -> Result:
         """Solve the instance."""
@@ -128,7 +129,7 @@ def _prove(
 
     exact = fits(solve_state, operations)
     limit = math.inf if solve_state.limit is None else solve_state.limit
-    shared = exact and workers == 1 and limit < math.inf and not operations.task_graphs
+    shared = exact and workers == 1 and limit < math.inf and not operations.needs_network
     closing = shared and is_small(operations)
     # What bounds say of the weighted ends of single jobs, they say soon, and the exact model is the smaller for it.
     in_between = closing and operations.objective != "weighted_completion"

@@ -16,6 +16,7 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
+from jigsaw_opt.solvers.activities.capacities import capacity_arcs
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, JobLevels, flatten, network_of
 from jigsaw_opt.solvers.activities.presence import job_orders, most_present, ordered
 from jigsaw_opt.solvers.activities.repeating import repeated
@@ -117,12 +118,22 @@ class KeptOrder:
 
     def timed_as(self, flat: FlatActivities, stopped: Collection[int] = ()) -> KeptTiming | None:
         """Return the timing as `timed` does, for the activities with other durations, resources or waits."""
-        why = "the order of a plan alone does not say when its operations start"
-        self.operations.instance.require_no_power_caps(why)
+        if not flat.fits_alone:
+            return None
+        flat = flat._replace(arcs=[*flat.arcs, *self._waits_for_capacities(flat)])
         if self._old.period_us is None:
             return KeptTiming(flat, _earliest(self._in_job_order(flat, set(stopped)), self._order), None)
         found = repeated(flat, self._order, sum(flat.duration_us) + 1)
         return None if found is None else KeptTiming(flat, found[1], found[0])
+
+    def _waits_for_capacities(self, flat: FlatActivities) -> Iterator[Arc]:
+        """Yield what keeps cumulative capacities in the order of the plan, with the durations that activities have."""
+        for arc in self._capacity_arcs:
+            yield arc._replace(length_us=flat.duration_us[arc.before])
+
+    @cached_property
+    def _capacity_arcs(self) -> list[Arc]:
+        return capacity_arcs(self.flat, self.starts, self._old.period_us)
 
     def ends(self, timing: KeptTiming) -> list[int]:
         """Return, by job, its end in microseconds."""

@@ -214,11 +214,11 @@ class Driver:
 
     def _kinds_left(self, context: Context) -> list[type[Move]]:
         """Return all classes of moves for jobs of these kinds that are not left out."""
-        kinds, task_graphs = (*self.kinds, *move_types()), bool(context.operations.task_graphs)
+        kinds, network = (*self.kinds, *move_types()), context.operations.needs_network
         scarce = context.operations.has_scarce_memory
         own = (
             kind
             for kind in kinds
-            if getattr(kind, "task_graphs", False) == task_graphs or (scarce and getattr(kind, "in_time", False))
+            if getattr(kind, "task_graphs", False) == network or (scarce and getattr(kind, "in_time", False))
         )
         return [kind for kind in own if kind.name not in context.params.without]

@@ -26,7 +26,7 @@ def open_search(context: Context, begun: Event) -> None:
     """Make the first plans: those of the heuristic's own orders, and what construction adds."""
     solve_state = context.solve_state
     warn_if_interpreted()
-    if context.operations.task_graphs:
+    if context.operations.needs_network:
         offer_greedy(solve_state, context.operations, solve_state.options.seed, context.offer)
         begun.set()
         return

@@ -32,6 +32,7 @@ class Search(OrtoolsSolver):
     guarantees: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
+    power_caps: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
 
     def run(self, solve_state: SolveState) -> Result:

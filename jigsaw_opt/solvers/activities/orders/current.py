@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable
+from jigsaw_opt.solvers.activities.capacities import capacity_arcs, keeping_capacities
 from jigsaw_opt.solvers.activities.flat import FlatActivities, JobLevels, network_of
 from jigsaw_opt.solvers.activities.presence import flattened
 from jigsaw_opt.solvers.activities.timetables import levels_of, starts_of, timetable_of
@@ -22,7 +23,7 @@ class CurrentPlan:
     """A plan.
 
     `gpus, levels`: its GPUs by job, and the levels of data-parallel jobs. `flat, begins`: its activities, and how many
-    there are before each job.
+    there are before each job. `starts, period`: in microseconds; the period is None on the finite horizon.
     """
 
     objective: int
@@ -31,6 +32,11 @@ class CurrentPlan:
     flat: FlatActivities
     begins: list[int]
     starts: list[int]
+    period: int | None
+
+    def kept(self) -> FlatActivities:
+        """Return its activities, with waits that keep cumulative capacities in the order of its starts."""
+        return keeping_capacities(self.flat, self.starts, self.period)
 
 
 def adopted(solve_state: SolveState, operations: Operations, current: CurrentPlan | None) -> CurrentPlan | None:
@@ -59,7 +65,7 @@ def offer_times(
     timetable = timetable_of(operations, current.begins, current.gpus, starts, period, current.levels)
     if not solve_state.keeps_guarantees(timetable):
         return False
-    current.starts = starts
+    current.starts, current.period = starts, period
     if offer(timetable) is None:
         return False
     incumbent = solve_state.incumbent
@@ -93,4 +99,7 @@ def _current_of(operations: Operations, objective: int, timetable: Timetable) ->
         # before. Such a plan does not have that.
         if any(last[resource] - first[resource] > timetable.period_us for resource in first):
             return None
-    return CurrentPlan(objective, gpus, levels, flat, network.jobs, starts)
+        # A wait for a later period would turn what comes first around.
+        if any(arc.periods < 0 for arc in capacity_arcs(flat, starts, timetable.period_us)):
+            return None
+    return CurrentPlan(objective, gpus, levels, flat, network.jobs, starts, timetable.period_us)

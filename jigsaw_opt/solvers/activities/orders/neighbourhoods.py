@@ -99,7 +99,7 @@ class _WindowModel:
     def __init__(self, operations: Operations, current: CurrentPlan, window: set[int]) -> None:
         from jigsaw_opt.formulations.cpsat_model import new_model
 
-        self.proto, self.flat, self.operations = new_model(), current.flat, operations
+        self.proto, self.flat, self.operations = new_model(), current.kept(), operations
         ends = [start + length for start, length in zip(current.starts, self.flat.duration_us, strict=True)]
         self.limit = max(ends)
         self.starts = [self.proto.new_int_var(min(r, self.limit), self.limit, "") for r in self.flat.release_us]

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.solvers.activities.capacities import keeping_capacities
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs, WorkerMoves
 from jigsaw_opt.solvers.activities.orders.annealing import OrderSearch
 from jigsaw_opt.solvers.activities.orders.current import Offer
@@ -128,7 +129,7 @@ class SearchInTime(StepwiseSearch):
         return None if placement is None else (PlacedJobs(self.operations, placement), serial)
 
     def _keeping_caps(self, jobs: PlacedJobs) -> tuple[PlacedJobs, None] | None:
-        return (jobs, None) if jobs.flat.keeps_caps_alone else None
+        return (jobs, None) if jobs.flat.fits_alone else None
 
     def _scheduled(self, jobs: PlacedJobs) -> tuple[float, list[int]]:
         """Return objective and starts of the best of some list schedules."""
@@ -145,10 +146,11 @@ class SearchInTime(StepwiseSearch):
 
     def _annealed(self, jobs: PlacedJobs, starts: list[int], stop: Callable[[int], bool]) -> tuple[float, list[int]]:
         """Return objective and starts of the best order that annealing finds, with jobs waiting for one another."""
-        flat = None if jobs.flat.caps else flattened(jobs.network, starts, self.operations.has_scarce_memory)
+        flat = flattened(jobs.network, starts, self.operations.has_scarce_memory)
         if flat is None or self.solve_state.reason() is not None:
             return math.inf, starts
         weighted = self.operations.objective == "weighted_completion"
+        flat = keeping_capacities(flat, starts)
         search = OrderSearch(flat, self.operations.weights if weighted else (), cyclic=False)
         lengths = [length for length in flat.duration_us if length]
         value = jobs.value(starts)

@@ -34,10 +34,10 @@ _OWN = {
 class Move(Protocol):
     """A way to get from the best plan to a better one; a search makes one object of each class.
 
-    A class whose attribute `task_graphs` is true is for instances in which jobs have task graphs, any other for the
-    rest. Where jobs may have to follow one another for memory, those whose attribute `in_time` is true are made, too;
-    the others are given the best plan in which all jobs fit at once. An object whose attribute `exhausted` has become
-    true is made no more.
+    A class whose attribute `task_graphs` is true is for instances in which jobs have task graphs or power caps hold,
+    any other for the rest. Where jobs may have to follow one another for memory, those whose attribute `in_time` is
+    true are made, too; the others are given the best plan in which all jobs fit at once. An object whose attribute
+    `exhausted` has become true is made no more.
 
     Parameters
     ----------

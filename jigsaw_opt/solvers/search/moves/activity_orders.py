@@ -30,7 +30,7 @@ class _OrderMove:
     def applies(cls, context: Context) -> bool:
         """Return whether there is a plan to begin with, of task graphs or one whose jobs do not fit all at once."""
         best, operations = context.solve_state.best, context.operations
-        return best is not None and (bool(operations.task_graphs) or not fit_at_once(operations, best))
+        return best is not None and (operations.needs_network or not fit_at_once(operations, best))
 
     @property
     def exhausted(self) -> bool:

@@ -80,7 +80,7 @@ class Heuristic:
     @classmethod
     def applies(cls, context: Context) -> bool:
         """Return whether this is the first of several searches, which makes the trials for all of them."""
-        return context.stream == 0 and not context.operations.task_graphs
+        return context.stream == 0 and not context.operations.needs_network
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Make the trials that are left.
