@@ -44,7 +44,12 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.workload import TraceJob, Workload
     from jigsaw_opt.scheduling.live.plan_change import PlanChange
     from jigsaw_opt.scheduling.live.scheduler import LiveScheduler
-    from jigsaw_opt.simulation.simulate import SimulationResult, simulate
+    from jigsaw_opt.simulation.inputs.request import SimulationRequest
+    from jigsaw_opt.simulation.inputs.workloads import load_workload
+    from jigsaw_opt.simulation.prediction.when import when
+    from jigsaw_opt.simulation.results.folder import ResultFolder
+    from jigsaw_opt.simulation.results.result import SimulationResult
+    from jigsaw_opt.simulation.simulate import simulate
     from jigsaw_opt.solvers.explanation import explain
     from jigsaw_opt.solvers.failures import failures
     from jigsaw_opt.solvers.options import Options
@@ -93,7 +98,12 @@ _NAMES = {
     "problem.workload": ("TraceJob", "Workload"),
     "scheduling.live.plan_change": ("PlanChange",),
     "scheduling.live.scheduler": ("LiveScheduler",),
-    "simulation.simulate": ("SimulationResult", "simulate"),
+    "simulation.inputs.request": ("SimulationRequest",),
+    "simulation.inputs.workloads": ("load_workload",),
+    "simulation.prediction.when": ("when",),
+    "simulation.results.folder": ("ResultFolder",),
+    "simulation.results.result": ("SimulationResult",),
+    "simulation.simulate": ("simulate",),
     "solvers.explanation": ("explain",),
     "solvers.failures": ("failures",),
     "solvers.options": ("Options",),
@@ -139,10 +149,12 @@ __all__ = [
     "ReplayRequest",
     "Report",
     "Result",
+    "ResultFolder",
     "SearchParams",
     "Segment",
     "Server",
     "Session",
+    "SimulationRequest",
     "SimulationResult",
     "Solver",
     "Solving",
@@ -166,6 +178,7 @@ __all__ = [
     "instances",
     "load_instance",
     "load_plan",
+    "load_workload",
     "picture",
     "pipeline",
     "placements_of",
@@ -178,6 +191,7 @@ __all__ = [
     "solve",
     "solve_async",
     "solving",
+    "when",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

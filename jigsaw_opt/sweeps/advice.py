@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from jigsaw_opt.scheduling.policy import choose, names
 from jigsaw_opt.simulation.engine.recorded import simulation_of, why_no_record
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.inputs.reading import changed, read_settings
+from jigsaw_opt.simulation.inputs.request import SimulationRequest
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.job_times import JobChanges, job_changes
 from jigsaw_opt.sweeps.record import Record
@@ -39,6 +40,8 @@ MEASURES = {
 }
 """Measures that are compared, and what tables call them."""
 _SEEDS = (0, 1, 2)
+_STAND_IN = "fifo"
+"""The policy that others are compared with where the trace tells no record and nobody says which is in use."""
 _OUT_OF_TIME = "out of time"
 _OF_ONE_JOB = "longest_waiting_gpus"
 """Says which job waits longest: neither more nor less of it is better, so it ranks no policy and has no change."""
@@ -115,14 +118,19 @@ class Advisor:
 
     The options of today's policy are changed too: what they save is not to be credited to another policy.
 
-    `base`: what is simulated, as `simulate` takes it by name; its policy is the one to compare with, in words. Without
-    one that is what the trace says happened, where it says it of every job, and else ``fifo``. No ``seed`` is read.
+    `base`: what is simulated; its policy and its seed do not count. `baseline`: the policy to compare with, in words;
+    None for what the trace says happened, where it says it of every job, and else ``fifo``.
     `policies`: others, in words; None for all that work with what is simulated. `seeds`: each once; None for three
     where something is drawn, and one where nothing is.
     """
 
     def __init__(
-        self, base: Mapping[str, Any], policies: Sequence[str] | None, seeds: Sequence[int] | None, measure: str
+        self,
+        base: SimulationRequest,
+        baseline: str | None = None,
+        policies: Sequence[str] | None = None,
+        seeds: Sequence[int] | None = None,
+        measure: str = "mean_completion_h",
     ) -> None:
         ranking = [name for name in MEASURES if name != _OF_ONE_JOB]
         if measure not in ranking:
@@ -131,14 +139,14 @@ class Advisor:
             )
         self.seeds, self.measure = tuple(dict.fromkeys(_SEEDS if seeds is None else seeds)), measure
         # Only the seed changes what jobs there are: everything is read once a seed, and variants share it.
-        found = read_settings({"policy": "fifo", **base, "seed": seed} for seed in self.seeds)
-        why_not = why_no_record(found[0].workload)
-        recorded = "policy" not in base and why_not is None
-        self.today = RECORDED.name if recorded else str(base.get("policy", "fifo"))
+        found = read_settings(replace(base, policy=baseline or _STAND_IN, seed=seed) for seed in self.seeds)
+        why_not = None if baseline is not None else why_no_record(found[0].workload)
+        recorded = baseline is None and why_not is None
+        self.today = RECORDED.name if recorded else baseline or _STAND_IN
         self.settings = {seed: setting.under(self.today) for seed, setting in zip(self.seeds, found, strict=True)}
-        self.words = {**self.settings[self.seeds[0]].words, "seed": base.get("seed", 0)}
+        self.words = {**self.settings[self.seeds[0]].words, "seed": base.seed}
         self.left_out: dict[str, str] = {}
-        if "policy" not in base and why_not is not None:
+        if why_not is not None:
             self.left_out[RECORDED.name] = f"not the baseline, for which {self.today} stands in: {why_not}"
         for words in policies or ():
             self.settings[self.seeds[0]].under(words)

@@ -6,7 +6,7 @@ import hashlib
 import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from itertools import product
 from typing import Any
 
@@ -19,6 +19,7 @@ from jigsaw_opt.scheduling.share_rules import InvariantError
 from jigsaw_opt.simulation.engine.recorded import simulation_of
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.inputs.reading import read_settings
+from jigsaw_opt.simulation.inputs.request import SimulationRequest
 from jigsaw_opt.simulation.results.metrics import SimulationSummary, summarise
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.job_times import are_job_times, job_times
@@ -34,11 +35,14 @@ _JOBS = "\n" + _JOB_TIMES
 
 
 def simulations(
-    workload: Iterable[str | Workload], policy: Iterable[str | Policy], seed: Iterable[int], **more: Any
+    base: SimulationRequest, workload: Iterable[str | Workload], policy: Iterable[str | Policy], seed: Iterable[int]
 ) -> list[SweepTask]:
-    """Return one task for every combination, each once; all that they name is read now."""
+    """Return one task for every combination, each once; all that they name is read now.
+
+    `base`: all other parts.
+    """
     combinations = product(workload, policy, seed)
-    settings = read_settings({**more, "workload": w, "policy": p, "seed": s} for w, p, s in combinations)
+    settings = read_settings(replace(base, workload=w, policy=p, seed=s) for w, p, s in combinations)
     return list({task.key: task for task in map(task_of, settings)}.values())
 
 

@@ -17,12 +17,12 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.policies.fifo import FIFO
 from jigsaw_opt.scheduling.policies.srtf import SRTF
 from jigsaw_opt.simulation.engine.simulation import Simulation
-from jigsaw_opt.simulation.inputs.reading import read_setting
 from jigsaw_opt.simulation.results.job_times import job_times
 from jigsaw_opt.simulation.results.metrics import fairness, median, quantile, summarise
 from jigsaw_opt.simulation.results.tables import jobs_csv, rounds_csv, summary_json
 from tests.documents.test_traces import decode_workload
 from tests.refusals import carries, refuses
+from tests.simulation.asked import setting_of
 from tests.simulation.cases import SECOND, finish_s, job, random_jobs, run, setting
 
 
@@ -111,7 +111,7 @@ def test_jobs_that_wait_for_each_other_are_named() -> None:
 def test_reading_tells_of_jobs_that_are_not_there() -> None:
     text = "name,submit_s,gpus,duration_s,after,array,array_limit\na,0,1,5,x,,\nb,0,1,5,a|7,,\n7_1,0,1,5,,7,1\n"
     workload: Workload = decode_workload(text)
-    made = read_setting(workload, "1x4", "fifo", round_s=0, restart_s=0)
+    made = setting_of(workload, "1x4", "fifo", round_s=0, restart_s=0)
     assert made.workload.remarks == {
         "jobs after others that the workload does not have, which are taken to have ended": 1
     }

@@ -21,9 +21,9 @@ from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.simulation.engine.records import SimulationOutcome
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
-from jigsaw_opt.simulation.inputs.reading import read_setting
 from jigsaw_opt.simulation.results.metrics import SimulationSummary, summarise
 from tests.refusals import misuse, require_data
+from tests.simulation.asked import setting_of
 from tests.simulation.cases import run, types
 
 RATES: Throughputs = {
@@ -174,7 +174,7 @@ def read(shared_data: Path, tmp_path: Path) -> Callable[..., Setting]:
         workload = tmp_path / "w.csv"
         workload.write_text("\n".join(("name,time,application,num_replicas,batch_size", *rows)) + "\n")
         profiles = f"goodput:{shared_data / 'cluster/sia/profiles'}"
-        return read_setting(f"{kind}:{workload}", cluster, policy, performance=profiles)
+        return setting_of(f"{kind}:{workload}", cluster, policy, performance=profiles)
 
     return made
 

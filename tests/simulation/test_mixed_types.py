@@ -25,8 +25,8 @@ from jigsaw_opt.scheduling.policy import Policy, find
 from jigsaw_opt.scheduling.share_rules import InvariantError
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
-from jigsaw_opt.simulation.inputs.reading import read_setting
 from tests.refusals import fails, misuse, refuses
+from tests.simulation.asked import setting_of
 from tests.simulation.cases import SECOND, Scripted, Watched, finish_s, job, random_jobs, run, types
 
 MIXED = "2x4:a100+2x4:v100"
@@ -84,7 +84,7 @@ def test_jobs_that_name_their_type_run_as_on_a_cluster_of_their_own(policy: str)
     jobs = [replace(one, gpu_types=(draw.choice(("a100", "v100")),), ran_on=None) for one in mixed_jobs(1, 80)]
 
     def times(own: list[TraceJob], cluster: str) -> dict[str, tuple[int | None, int | None]]:
-        simulation = Simulation(read_setting(Workload("w", tuple(own)), cluster, policy, round_s=0, restart_s=10))
+        simulation = Simulation(setting_of(Workload("w", tuple(own)), cluster, policy, round_s=0, restart_s=10))
         simulation.run()
         return {own[one.index].name: (one.start_us, one.finish_us) for one in simulation.close().jobs}
 
@@ -192,24 +192,24 @@ def test_reading_tells_what_becomes_of_types() -> None:
     named, two_types = {"gpu_types": ("a100",), "ran_on": "a100"}, "1x4:a100+2x4:v100"
     other = job("b", 1, 1, 60, gpu_types=("h100", "a100"))
     workload = Workload("w", (job("a", 0, 1, 60, **named), other, job("wide", 2, 6, 60, **named)))
-    one_type = read_setting(workload, "2x4:v100", "fifo").workload
+    one_type = setting_of(workload, "2x4:v100", "fifo").workload
     assert [one.gpu_types for one in one_type.jobs] == [None] * 3
     assert one_type.remarks == {
         "jobs that ask for another type of GPU than the cluster's v100, and run there": 3,
         "jobs that ran on another type of GPU than v100, with durations as they are; speeds says how fast types are": 2,
     }
-    assert not read_setting(workload, "2x4", "fifo").workload.remarks
+    assert not setting_of(workload, "2x4", "fifo").workload.remarks
     with refuses("unsupported workload $.jobs[2]", naming=["'wide'", "6 GPUs", "4"]):
-        read_setting(workload, two_types, "fifo")
-    skipped = read_setting(workload, two_types, "fifo", too_wide="skip").workload
+        setting_of(workload, two_types, "fifo")
+    skipped = setting_of(workload, two_types, "fifo", too_wide="skip").workload
     assert [one.name for one in skipped.jobs] == ["a", "b"] and sum(skipped.left_out.values()) == 1
     told = "jobs that do not tell which type of GPU they ran on, with durations as on v100"
     assert skipped.remarks == {told: 1}
     expected = [f"unsupported workload $.jobs[{k}]" for k in (0, 2)]
     with refuses(*expected, naming=["'a100'", "'v100=1,a100=SPEED'"]):
-        read_setting(workload, "2x4:v100", "fifo", speeds="v100=1")
+        setting_of(workload, "2x4:v100", "fifo", speeds="v100=1")
     with misuse("not-together performance"):
-        read_setting(workload, "pod/plain", "fifo", speeds="v100=1")
+        setting_of(workload, "pod/plain", "fifo", speeds="v100=1")
 
 
 @pytest.mark.parametrize("policy", ["jigsaw", "fill", "separate", "srtf"])

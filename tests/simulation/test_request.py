@@ -22,8 +22,8 @@ from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.inputs.clusters import grid
 from jigsaw_opt.simulation.inputs.own_jobs import OwnJob, OwnRequest, jobs_of, own_instance, own_job, with_deadlines
-from jigsaw_opt.simulation.inputs.reading import read_setting
 from tests.refusals import misuse, refuses
+from tests.simulation.asked import setting_of
 from tests.simulation.resumable import adaptive, by_type, plain, segmented, staged
 
 
@@ -49,16 +49,16 @@ def test_clusters_in_a_few_characters() -> None:
 
 
 def test_models_come_with_the_instance_of_the_cluster_or_from_another(trace: str, tmp_path: Path) -> None:
-    drawn = read_setting(trace, "server/plain", "fifo", draw_models=True, seed=4)
+    drawn = setting_of(trace, "server/plain", "fifo", draw_models=True, seed=4)
     assert isinstance(drawn.performance, Profiled)
     assert {job.model for job in drawn.workload.jobs} <= set(load("server/plain").models)
     path = tmp_path / "models.json"
     save_instance(load("server/plain"), path)
-    other = read_setting(trace, "2x8:v100", "fifo", performance=f"profiled:{path}", draw_models=True, seed=4)
+    other = setting_of(trace, "2x8:v100", "fifo", performance=f"profiled:{path}", draw_models=True, seed=4)
     assert [job.model for job in other.workload.jobs] == [job.model for job in drawn.workload.jobs]
     assert other.cluster != load_instance(path).cluster
     with pytest.raises(InvalidInputError, match="no model 'm'"):
-        read_setting(trace, "2x8:v100", "fifo", performance=f"profiled:{path}")
+        setting_of(trace, "2x8:v100", "fifo", performance=f"profiled:{path}")
 
 
 def test_a_cluster_with_power_caps_is_refused(trace: str, tmp_path: Path, pair: Instance) -> None:
@@ -66,27 +66,27 @@ def test_a_cluster_with_power_caps_is_refused(trace: str, tmp_path: Path, pair: 
     path = tmp_path / "capped.json"
     save_instance(replace(pair, cluster=replace(pair.cluster, power_caps=caps)), path)
     with misuse("unsupported cluster", naming=["'room'"]):
-        read_setting(trace, str(path), "fifo")
+        setting_of(trace, str(path), "fifo")
 
 
 def test_tables_of_jobs_by_duration(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("id,user,num_gpu,time,run\na,me,2,5,3600\n")
     columns = "name=id,gpus=num_gpu,submit_s=time,duration_s=run"
-    (job,) = read_setting(str(path), "2x4", "fifo", columns=columns).workload.jobs
+    (job,) = setting_of(str(path), "2x4", "fifo", columns=columns).workload.jobs
     assert (job.name, job.gpus, job.submit_us, job.iterations) == ("a", 2, 5_000_000, 3600)
     with refuses(f"unsupported {path}:2", naming=["draw_models=True", "performance="]):
-        read_setting(str(path), "server/plain", "fifo", columns=columns)
-    (drawn,) = read_setting(str(path), "server/plain", "fifo", columns=columns, draw_models=True).workload.jobs
+        setting_of(str(path), "server/plain", "fifo", columns=columns)
+    (drawn,) = setting_of(str(path), "server/plain", "fifo", columns=columns, draw_models=True).workload.jobs
     assert drawn.model in load("server/plain").models
     with misuse("unknown-name workload", naming=["'size'"]):
-        read_setting(str(path), "2x4", "fifo", columns="size=num_gpu")
+        setting_of(str(path), "2x4", "fifo", columns="size=num_gpu")
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for name in (tmp_path / "missing.csv", tmp_path, "nul\0l"):
         with refuses(f"unreadable {name}"):
-            read_setting(f"philly:{name}", "2x4", "fifo")
+            setting_of(f"philly:{name}", "2x4", "fifo")
 
 
 def test_inputs_tell_figures_apart(tmp_path: Path, pair: Instance) -> None:
@@ -97,7 +97,7 @@ def test_inputs_tell_figures_apart(tmp_path: Path, pair: Instance) -> None:
     texts = []
     for model in (net, net, slower):
         save_instance(replace(pair, models={"net": model}), models)
-        texts.append(read_setting(str(trace), "1x2:v100", "fifo", performance=f"profiled:{models}").inputs())
+        texts.append(setting_of(str(trace), "1x2:v100", "fifo", performance=f"profiled:{models}").inputs())
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -115,7 +115,7 @@ def test_inputs_tell_requests_apart(trace: str) -> None:
     base = {"workload": trace, "cluster": "2x4", "policy": "srtf"}
 
     def inputs(**change: object) -> str:
-        return read_setting(**{**base, **change}).inputs()  # type: ignore[arg-type]
+        return setting_of(**{**base, **change}).inputs()  # type: ignore[arg-type]
 
     assert inputs() == inputs(cluster="2x4:gpu")
     changes: list[dict[str, object]] = [{"policy": "las"}, {"policy": "srtf:measure=service"}, {"cluster": "4x2"}]
@@ -137,7 +137,7 @@ def test_what_the_policy_does_not_read_of_priorities_is_told(
         "priority": f"{weight}, {front}, {queue}",
         "priority:by=weight": f"{front}, priority (2 jobs), {queue}",
     }
-    assert {policy: read_setting(str(path), "1x4", policy).unread() for policy in unread} == unread
+    assert {policy: setting_of(str(path), "1x4", policy).unread() for policy in unread} == unread
     words = [str(path), "--cluster", "1x4", "-q", "-o", str(tmp_path / "out"), "--seeds", "0"]
     assert main(["advise", *words, "--baseline", "fifo", "--policy", "srtf", "las", "separate"]) == 0
     assert [line for line in capsys.readouterr().err.splitlines() if "not read" in line] == [
@@ -157,8 +157,8 @@ def test_what_the_policy_does_not_read_of_priorities_is_told(
 )
 def test_an_option_that_goes_by_what_no_job_states_is_refused(policy: str, what: str, trace: str) -> None:
     with pytest.raises(UsageError, match=f"is to go by the {what} of jobs, and no job states one"):
-        read_setting(trace, "2x4", policy)
-    assert read_setting(trace, "2x4", policy.partition(":")[0]).policy is not None
+        setting_of(trace, "2x4", policy)
+    assert setting_of(trace, "2x4", policy.partition(":")[0]).policy is not None
 
 
 def problems(request: OwnRequest) -> list[str]:

@@ -26,8 +26,8 @@ from jigsaw_opt.scheduling.policies.las import LAS
 from jigsaw_opt.simulation.engine.outages import Failures, RandomEvents
 from jigsaw_opt.simulation.engine.recorded import most_gpus, simulation_of
 from jigsaw_opt.simulation.inputs.clusters import grid
-from jigsaw_opt.simulation.inputs.reading import read_setting
 from tests.refusals import carries, misuse, refuses
+from tests.simulation.asked import setting_of
 
 SECOND = 1_000_000
 WORKLOAD = Workload(
@@ -106,8 +106,8 @@ def test_a_table_is_a_frame_of_pandas(trace: str, monkeypatch: pytest.MonkeyPatc
 
 def test_all_problems_come_at_once(trace: str) -> None:
     with pytest.raises(UsageError) as caught:
-        simulate(trace, "1x2", "fifoo", round_s=-1, seed=-1)
-    assert len(caught.value.args) == 3
+        simulate(trace, "1x2", "fifo", round_s=-1, seed=-1, too_wide="narrow")
+    assert [problem.path for problem in caught.value.problems] == ["round_s", "seed", "too_wide"]
     wrong: Any = {"workload": Path("day"), "cluster": None, "policy": 1, "round_s": "x", "seed": 1.5}
     with pytest.raises(UsageError) as caught:
         simulate(**wrong)
@@ -203,7 +203,7 @@ def test_recorded_times_that_cannot_be_are_told_with_their_lines(
     with refuses("unsupported workload $.jobs[0]", naming=["'early'"]):
         simulate(Workload("w", jobs), "1x8:v100", "recorded")
     with refuses("contradiction $.jobs[0]"):
-        simulation_of(read_setting(Workload("w", jobs), "1x8:v100", "fifo").under("recorded"))
+        simulation_of(setting_of(Workload("w", jobs), "1x8:v100", "fifo").under("recorded"))
     trace = tmp_path / "w.csv"
     trace.write_text("name,submit_s,gpus,duration_s,start_s,end_s\na,5,1,5,3,2\nb,5,1,5,5,10\nc,5,1,5,9,8\n")
     words = ["simulate", "--workload", str(trace), "--cluster", "1x8", "-o", str(tmp_path / "out"), "--policy"]

@@ -22,11 +22,11 @@ from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, names
 from jigsaw_opt.simulation.engine.records import SimulationOutcome
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
-from jigsaw_opt.simulation.inputs.reading import read_setting
 from jigsaw_opt.simulation.results.folder import restore, snapshot
 from jigsaw_opt.simulation.results.metrics import summarise
 from jigsaw_opt.simulation.results.tables import jobs_csv, rounds_csv
 from tests.refusals import fails, refuses
+from tests.simulation.asked import setting_of
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, job, random_jobs, setting
 from tests.simulation.resumable import CASES, KUEUE_QUEUES, begun, halted
 
@@ -62,7 +62,7 @@ def test_the_end_is_the_same(text: str) -> None:
 def test_snapshots_of_the_release_before_go_on() -> None:
     """The digest of the inputs is that which version 0.2.0 wrote before clusters had power caps."""
     words = {"draw_models": True, "failures": "mtbf=50,mttr=2", "contention": "fair"}
-    inputs = read_setting("day", "rack/plain", "fifo", **words).inputs()
+    inputs = setting_of("day", "rack/plain", "fifo", **words).inputs()
     digest = "c24f51932c621a96622138b5b2356dd2fa6ab13f531bca60458a1316edf46561"
     assert hashlib.sha256(inputs.encode()).hexdigest() == digest
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.simulation.inputs.reading import changed, read_settings
+from jigsaw_opt.simulation.inputs.reading import changed, read_setting
+from jigsaw_opt.simulation.inputs.request import SimulationRequest
 from jigsaw_opt.sweeps.advice import Advice, Advisor, PolicyFigures
 from jigsaw_opt.sweeps.advice_words import (
     advice_document,
@@ -54,8 +55,14 @@ def trace(tmp_path: Path) -> str:
     return str(path)
 
 
-def asked(workload: str, cluster: str, policy: str, **more: object) -> dict[str, Any]:
-    return {"workload": workload, "cluster": cluster, "policy": policy, **more}
+def asked(workload: str, cluster: str, policy: str, **more: Any) -> SimulationRequest:
+    return SimulationRequest(workload, cluster, policy, **more)
+
+
+def advisor_of(
+    base: SimulationRequest, policies: Sequence[str] | None, seeds: Sequence[int] | None, measure: str
+) -> Advisor:
+    return Advisor(base, str(base.policy), policies, seeds, measure)
 
 
 def advised(
@@ -73,7 +80,7 @@ def advised(
 
 def test_the_best_policy_and_what_it_saves(trace: str, tmp_path: Path) -> None:
     base = asked(trace, "1x4:v100", "fifo", round_s=0.0, restart_s=0.0)
-    advisor = Advisor(base, ["srtf"], [0, 1], "mean_completion_h")
+    advisor = advisor_of(base, ["srtf"], [0, 1], "mean_completion_h")
     seen: list[tuple[int, int]] = []
     advice, _ = advised(advisor, tmp_path / "rows.jsonl", Here(), seen)
     assert (advice.best, advice.today) == ("srtf", "fifo")
@@ -85,7 +92,7 @@ def test_the_best_policy_and_what_it_saves(trace: str, tmp_path: Path) -> None:
     assert not fifo.change
     assert {"longest_waiting_h"} <= srtf.change.keys() <= srtf.figures.keys() - {"longest_waiting_gpus"}
     with misuse("unknown-value measure"):
-        Advisor({}, None, None, "longest_waiting_gpus")
+        advisor_of(base, None, None, "longest_waiting_gpus")
     assert seen[:4] == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert advice.effects[0].setting == "policy"
     assert advice.effects[0].percent.mean == pytest.approx(100 * (10.45 / 6 - 1))
@@ -98,7 +105,7 @@ def test_the_best_policy_and_what_it_saves(trace: str, tmp_path: Path) -> None:
 
 def test_an_assumption_that_matters_is_found(trace: str, tmp_path: Path) -> None:
     base = asked(trace, "1x4:v100", "srtf", round_s=0.0, restart_s=3600.0)
-    advice, _ = advised(Advisor(base, [], [0], "mean_completion_h"), tmp_path / "rows.jsonl", Here())
+    advice, _ = advised(advisor_of(base, [], [0], "mean_completion_h"), tmp_path / "rows.jsonl", Here())
     first = settings_that_matter(advice)[0]
     assert (first.setting, first.before, first.after, first.chosen) == ("restart", "3600 s", "14400 s", False)
     assert first.percent.mean > 50 and first.percent.half == inf
@@ -109,7 +116,7 @@ def test_what_is_kept_is_a_comparison_and_is_not_simulated_again(trace: str, tmp
     base = asked(trace, "1x4:v100", "fifo")
 
     def run(most: int) -> tuple[Advice, Here]:
-        return advised(Advisor(base, ["srtf", "las"], [0, 1], "makespan_h"), tmp_path / "rows.jsonl", Here(most))
+        return advised(advisor_of(base, ["srtf", "las"], [0, 1], "makespan_h"), tmp_path / "rows.jsonl", Here(most))
 
     part, engine = run(3)
     assert engine.done == 3 and [policy.seeds for policy in part.policies] == [(0,)] * 3
@@ -141,7 +148,7 @@ class Clock:
 
 
 def test_a_slow_policy_leaves_time_to_fast_ones(queue: str, tmp_path: Path) -> None:
-    advisor = Advisor(asked(queue, "1x4:v100", "las"), ["backfill", "fifo", "srtf"], None, "makespan_h")
+    advisor = advisor_of(asked(queue, "1x4:v100", "las"), ["backfill", "fifo", "srtf"], None, "makespan_h")
     assert advisor.seeds == (0,)
     engine = Clock({"las": 5, "backfill": 35, "fifo": 6.5, "srtf": 4.5})
     with Record(tmp_path / "rows.jsonl") as record:
@@ -156,15 +163,14 @@ def test_a_slow_policy_leaves_time_to_fast_ones(queue: str, tmp_path: Path) -> N
 
 
 def test_nothing_ended_is_said(trace: str, tmp_path: Path) -> None:
-    advisor = Advisor(asked(trace, "1x4:v100", "fifo"), ["srtf"], [0], "makespan_h")
+    advisor = advisor_of(asked(trace, "1x4:v100", "fifo"), ["srtf"], [0], "makespan_h")
     advice, _ = advised(advisor, tmp_path / "rows.jsonl", Here(0))
     assert advice.best is None and "no answer" in headline(advice)
     assert json.dumps(advice_document(advisor, advice))
 
 
 def test_variants_differ_in_one_part() -> None:
-    base = asked("w", "c", "las:placement=packed", failures="mtbf=5,mttr=1")
-    base |= {"round_s": 60.0, "restart_s": 30.0, "contention": "exclusive"}
+    base = asked("w", "c", "las:placement=packed", failures="mtbf=5,mttr=1").words
     found = list(variants(base))
     assert all(base[each.part] != each.value for each in found)
     names = ("threshold", "aging", "placement", "round", "restart", "contention", "failures")
@@ -199,7 +205,7 @@ def test_the_command_writes_a_page_and_goes_on(
 
 
 def test_names_are_no_markup(trace: str, tmp_path: Path) -> None:
-    advisor = Advisor(asked(trace, "1x4:v100", "fifo"), [], [0], "makespan_h")
+    advisor = advisor_of(asked(trace, "1x4:v100", "fifo"), [], [0], "makespan_h")
     advice, _ = advised(advisor, tmp_path / "rows.jsonl", Here(1))
     document = {**advice_document(advisor, advice), "today": "</script><b>"}
     page = advice_html(document)
@@ -268,7 +274,7 @@ def test_who_loses_and_who_waits_longest(queue: str, tmp_path: Path) -> None:
     which goes on from 6 to 11 h, beside the rest of the first one, from 6 to 15 h.
     """
     base = asked(queue, "1x4:v100", "fifo", round_s=0.0, restart_s=0.0)
-    advisor = Advisor(base, ["srtf"], [0, 1], "mean_completion_h")
+    advisor = advisor_of(base, ["srtf"], [0, 1], "mean_completion_h")
     advice, _ = advised(advisor, tmp_path / "rows.jsonl", Here())
     found = advice.job_changes
     assert found is not None and advice.best == "srtf"
@@ -299,7 +305,7 @@ def test_the_answer_under_other_time_limits(queue: str, tmp_path: Path) -> None:
     By their limits it does not, nor by half of them, and the mean is 10.5 h; by double or exact ones it does (9 h).
     """
     base = asked(queue, "1x4:v100", "backfill", round_s=0.0, restart_s=0.0)
-    advice, _ = advised(Advisor(base, ["srtf"], [0], "mean_completion_h"), tmp_path / "rows.jsonl", Here())
+    advice, _ = advised(advisor_of(base, ["srtf"], [0], "mean_completion_h"), tmp_path / "rows.jsonl", Here())
     loose, tight = (pytest.approx(100 * (7.5 / mean_h - 1)) for mean_h in (10.5, 9))
     assert advice.policies[0].change["mean_completion_h"].mean == loose
     told = {words: change.mean for words, change in advice.under_limits.items()}
@@ -310,7 +316,7 @@ def test_the_answer_under_other_time_limits(queue: str, tmp_path: Path) -> None:
 
 def test_time_limits_that_nobody_states_are_left_as_they_are(trace: str, tmp_path: Path) -> None:
     base = asked(trace, "1x4:v100", "backfill:default_limit=24")
-    advisor = Advisor(base, ["srtf"], [0], "mean_completion_h")
+    advisor = advisor_of(base, ["srtf"], [0], "mean_completion_h")
     advice, _ = advised(advisor, tmp_path / "rows.jsonl", Here())
     assert list(advice.under_limits) == ["exact"]
     assert "time limits half" in advice.left_out
@@ -319,7 +325,7 @@ def test_time_limits_that_nobody_states_are_left_as_they_are(trace: str, tmp_pat
 
 
 def test_who_loses_no_more_than_a_round_and_a_restart_does_not_lose(queue: str) -> None:
-    jobs = read_settings([asked(queue, "1x4:v100", "fifo")])[0].workload.jobs
+    jobs = read_setting(asked(queue, "1x4:v100", "fifo")).workload.jobs
     before = [[job.submit_us + 100, 50] for job in jobs]
     after = [[end_us + more, held] for (end_us, held), more in zip(before, (0, 10, 11, -5), strict=True)]
     found = job_changes(jobs, before, after, 10)
@@ -328,7 +334,7 @@ def test_who_loses_no_more_than_a_round_and_a_restart_does_not_lose(queue: str) 
 
 
 def test_who_was_held_back_loses_nothing_and_is_counted(queue: str) -> None:
-    jobs = list(read_settings([asked(queue, "1x4:v100", "fifo")])[0].workload.jobs)
+    jobs = list(read_setting(asked(queue, "1x4:v100", "fifo")).workload.jobs)
     before = [[job.submit_us + 100, 50] for job in jobs]
     after = [[end_us + more, 50] for (end_us, _), more in zip(before, (1000, 500, 0, 0), strict=True)]
     every = job_changes(jobs, before, after)

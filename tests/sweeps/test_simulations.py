@@ -16,6 +16,7 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.simulation.inputs.request import SimulationRequest
 from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
 from jigsaw_opt.sweeps.simulations import cells, is_row, measure, rows_csv, simulations
 from tests.refusals import ends
@@ -33,15 +34,15 @@ def traces(tmp_path: Path) -> list[str]:
 
 
 def test_every_combination_is_a_task_of_its_own(traces: list[str]) -> None:
-    tasks = simulations(traces, ["fifo", "srtf"], [0, 1], cluster="2x4")
+    tasks = simulations(SimulationRequest("", "2x4"), traces, ["fifo", "srtf"], [0, 1])
     assert len({task.key for task in tasks}) == len(tasks) == 8
     assert [task.labels["policy"] for task in tasks[:4]] == ["fifo", "fifo", "srtf", "srtf"]
-    again = simulations(traces, ["fifo", "fifo"], [0, 0], cluster="2x4")
+    again = simulations(SimulationRequest("", "2x4"), traces, ["fifo", "fifo"], [0, 0])
     assert [task.key for task in again] == [tasks[0].key, tasks[4].key]
 
 
 def test_a_row_has_the_measures_or_an_error(traces: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    (task,) = simulations(traces[:1], ["fifo"], [0], cluster="2x4", restart_s=0)
+    (task,) = simulations(SimulationRequest("", "2x4", restart_s=0), traces[:1], ["fifo"], [0])
     assert measure(*task.arguments)["mean_completion_h"] == (60 + 180) / 2 / 3600
 
     def failing(*_: object) -> None:
@@ -105,13 +106,14 @@ def test_everything_wrong_with_any_combination_is_told_once_and_nothing_is_writt
     too_large = f"  {bad}:3: job 'b' needs 99 GPUs and the cluster has 8; --too-wide skip leaves such jobs out"
     assert capsys.readouterr().err.splitlines() == ["error: 5 problems", *policies, files[0], too_large, files[1]]
     # Without a cluster nobody knows whether jobs fit on it; what is wrong with a trace by itself is still told.
-    assert main([*command, "--cluster", "0x4", "--round", "-1", "--restart", "nan"]) == 3
-    settings = [
-        "  round_s: the round is a number of seconds of at least 0, not -1.0",
-        "  restart_s: the restart is a number of seconds of at least 0, not nan",
-        "  cluster: cluster 0x4: between 1 and 1000000 GPUs, not 0",
+    assert main([*command, "--cluster", "0x4"]) == 3
+    cluster = "  cluster: cluster 0x4: between 1 and 1000000 GPUs, not 0"
+    assert capsys.readouterr().err.splitlines() == ["error: 5 problems", cluster, *policies, *files]
+    assert main([*command, "--cluster", "0x4", "--round", "-1", "--restart", "nan"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: the round is a number of seconds of at least 0, not -1.0",
+        "  the restart is a number of seconds of at least 0, not nan",
     ]
-    assert capsys.readouterr().err.splitlines() == ["error: 7 problems", *settings, *policies, *files]
     assert not out.exists()
 
 
@@ -131,7 +133,7 @@ def test_wrong_names_alone_are_a_wrong_call(
 
 
 def test_rows_that_means_cannot_be_taken_of_are_refused(traces: list[str], tmp_path: Path) -> None:
-    (task,) = simulations(traces[:1], ["fifo"], [0], cluster="2x4")
+    (task,) = simulations(SimulationRequest("", "2x4"), traces[:1], ["fifo"], [0])
     good = {"key": task.key, "error": None, **measure(*task.arguments)}
     assert is_row(good) and is_row({"key": "a", "error": "failed"})
     assert not is_row({"key": "a", "error": None})
@@ -145,7 +147,7 @@ def test_rows_that_means_cannot_be_taken_of_are_refused(traces: list[str], tmp_p
 
 
 def test_what_a_sweep_rests_on_is_told_once(traces: list[str]) -> None:
-    tasks = simulations(traces, ["fifo", "srtf"], [0, 1], cluster="1x8")
+    tasks = simulations(SimulationRequest("", "1x8"), traces, ["fifo", "srtf"], [0, 1])
     rows = [{**task.labels, "error": None, "makespan_h": 1.0} for task in tasks]
     told = [*assumed_in_sweep(tasks, rows)]
     assert [text for name, text in told if name == "workload"] == [

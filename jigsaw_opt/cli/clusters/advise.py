@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, inputs_of, parts_of, seeds_of, tell_reading
+from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, request_of, seeds_of, tell_reading
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_json, print_table
 from jigsaw_opt.cli.common.sweeping import configure_engine, engine_of, reporter
@@ -84,13 +84,11 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     require_writable(folder / _PAGE)
     goes_on_from(folder / _ROWS)
-    base = parts_of(arguments, arguments.workload, arguments.baseline or "", 0)
-    if arguments.baseline is None:
-        del base["policy"]
-    advisor = Advisor(base, arguments.policy, _seeds(arguments.seeds), arguments.measure)
+    base = request_of(arguments, workload=arguments.workload)
+    advisor = Advisor(base, arguments.baseline, arguments.policy, _seeds(arguments.seeds), arguments.measure)
     tell_reading(advisor.compared())
     engine, report = engine_of(arguments), reporter(arguments, _line)
-    make_folder(folder, (_PAGE, _DOCUMENT), inputs_of(arguments, [arguments.workload]))
+    make_folder(folder, (_PAGE, _DOCUMENT), base.files)
     with interrupt_flag() as interrupted, Record(folder / _ROWS, is_row) as record:
 
         def left_s(share: float = 1.0) -> float:

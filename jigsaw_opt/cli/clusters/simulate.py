@@ -5,21 +5,23 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, inputs_of, parts_of, tell_reading
+from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, given_parts, request_of, tell_reading
 from jigsaw_opt.cli.clusters.simulate_sweep import configure_sweep, run_simulations
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_json, print_table
 from jigsaw_opt.errors import missing_option, out_of_range
-from jigsaw_opt.system.interrupts import interrupt_flag
+from jigsaw_opt.system.interrupts import on_interrupt
 from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.engine.simulation import Simulation
-    from jigsaw_opt.simulation.simulate import SimulationResult
+    from jigsaw_opt.simulation.results.result import SimulationResult
 
 EXAMPLE = "jigsaw simulate --workload day --cluster 2x4 --policy fifo -o results"
 _MOST_HOURS = 2.5e6
@@ -63,49 +65,40 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate, write the results, print the summary; a signal while it is under way leaves a snapshot instead."""
-    from jigsaw_opt.documents import make_folder
-    from jigsaw_opt.simulation.inputs.reading import read_setting
-    from jigsaw_opt.simulation.results.folder import RESULTS, SNAPSHOT, alone_in, begin, require_place
-    from jigsaw_opt.simulation.simulate import result_of
-
-    folder = arguments.output
-    until_us = _until_us(arguments.until)
-    parts = parts_of(arguments, arguments.workload[0], arguments.policy[0], arguments.seed)
-    if arguments.sweep:
-        return run_simulations(arguments, parts)
-    _require_one(arguments)
-    require_place(folder, arguments.resume, arguments.force)
-    if arguments.resume:
-        goes_on_from(folder / SNAPSHOT)
-    setting = read_setting(**parts)
-    tell_reading([setting])
-    simulation = begin(setting, folder, arguments.resume)
-    make_folder(folder, (SNAPSHOT, *RESULTS), inputs_of(arguments, arguments.workload))
-    with alone_in(folder, arguments.resume or arguments.force), interrupt_flag() as interrupted:
-        with _shown(simulation, arguments.quiet) as show:
-            simulation.run(_looking(interrupted, show), until_us)
-        if interrupted():
-            return _put_aside(simulation, folder)
-        _finish(result_of(simulation), arguments)
-    return 0
-
-
-def _finish(result: SimulationResult, arguments: argparse.Namespace) -> None:
-    from jigsaw_opt.simulation.results.folder import RESULTS, write_results
+    from jigsaw_opt.simulation.results.folder import RESULTS, SNAPSHOT, ResultFolder
+    from jigsaw_opt.simulation.simulate import simulate
     from jigsaw_opt.views.simulation_report import simulation_html
 
-    policy = arguments.policy[0]
-    write_results(
-        arguments.output,
-        result,
-        lambda: simulation_html(result.setting, result.outcome, result.summary, policy),
+    path, policy, until_us = arguments.output, arguments.policy[0], _until_us(arguments.until)
+    if arguments.sweep:
+        asked = request_of(arguments, workload=arguments.workload[0], policy=policy, seed=arguments.seed)
+        return run_simulations(arguments, asked)
+    _require_one(arguments)
+    if arguments.resume:
+        goes_on_from(path / SNAPSHOT)
+    folder = ResultFolder(
+        path,
+        arguments.resume,
+        arguments.force,
+        lambda result: simulation_html(result.setting, result.outcome, result.summary, policy),
     )
-    note(f"wrote {arguments.output}/{', '.join(RESULTS)}")
+    cancel, parts = Event(), given_parts(arguments)
+    with _watching(cancel, arguments.quiet) as watch:
+        own = {"policy": policy, "seed": arguments.seed, "until_us": until_us, "folder": folder}
+        result = simulate(arguments.workload[0], cancel=cancel, watch=watch, **own, **parts)
+    if cancel.is_set():
+        kept = f"{path} keeps a snapshot: go on with the same command and --resume"
+        if not result.resumable:
+            kept = f"policy {policy.partition(':')[0]!r} cannot be put aside, so there is no snapshot to go on from"
+        done = result.summary.jobs - result.summary.unfinished
+        return ended(True, f"{done} of {len(result.setting.workload.jobs)} jobs have ended; {kept}")
+    note(f"wrote {path}/{', '.join(RESULTS)}")
     if result.outcome.hindrance:
         note(f"{counted(result.summary.unfinished, 'job')} not ended: {result.outcome.hindrance}")
     warn_of_policies([policy])
     _print(result, arguments.json)
     flush()
+    return 0
 
 
 def _require_one(arguments: argparse.Namespace) -> None:
@@ -124,50 +117,33 @@ def _until_us(hours: float | None) -> int | None:
 
 
 @contextmanager
-def _shown(simulation: Simulation, quiet: bool) -> Iterator[Callable[[], None] | None]:
-    """Yield the update of a progress bar on a terminal, or None."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
+def _watching(cancel: Event, quiet: bool) -> Iterator[Callable[[Simulation], None]]:
+    """Yield what tells what was read, has signals cancel from then on, and shows progress on a terminal."""
+    steps, update = 0, None
+    with ExitStack() as stack:
+
+        def watch(simulation: Simulation) -> None:
+            nonlocal steps, update
+            if steps == 0:
+                tell_reading([simulation.setting])
+                stack.enter_context(on_interrupt(cancel.set))
+                update = None if quiet or not sys.stderr.isatty() else _progress(stack, simulation)
+            elif update is not None and steps % _STEPS_A_LOOK == 0:
+                hours = simulation.now_us / 3_600_000_000
+                update(completed=simulation.ended, description=f"jobs ended by {hours:.1f} h")
+            steps += 1
+
+        yield watch
+
+
+def _progress(stack: ExitStack, simulation: Simulation) -> Callable[..., None]:
+    """Return the update of a progress bar that stays as long as the stack."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("jobs", total=len(simulation.setting.workload.jobs))
-
-        def show() -> None:
-            hours = simulation.now_us / 3_600_000_000
-            progress.update(task, completed=simulation.ended, description=f"jobs ended by {hours:.1f} h")
-
-        yield show
-
-
-def _looking(interrupted: Callable[[], bool], show: Callable[[], None] | None) -> Callable[[], bool]:
-    """Ask for an interrupt at every event, and show progress at some."""
-    steps = 0
-
-    def stop() -> bool:
-        nonlocal steps
-        steps += 1
-        if show is not None and steps % _STEPS_A_LOOK == 0:
-            show()
-        return interrupted()
-
-    return stop
-
-
-def _put_aside(simulation: Simulation, folder: Path) -> int:
-    from jigsaw_opt.simulation.results.folder import put_aside
-
-    setting = simulation.setting
-    if put_aside(simulation, folder):
-        what_now = f"{folder} keeps a snapshot: go on with the same command and --resume"
-    else:
-        name = None if setting.policy is None else setting.policy.name
-        what_now = f"policy {name!r} cannot be put aside, so there is no snapshot to go on from"
-    jobs = len(setting.workload.jobs)
-    return ended(True, f"{simulation.ended} of {jobs} jobs have ended; {what_now}")
+    progress = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
+    return partial(progress.update, progress.add_task("jobs", total=len(simulation.setting.workload.jobs)))
 
 
 def _print(result: SimulationResult, as_json: bool) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.clusters.simulate_setting import inputs_of, seeds_of, tell_reading
+from jigsaw_opt.cli.clusters.simulate_setting import seeds_of, tell_reading
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import goes_on_from, note, print_table
 from jigsaw_opt.cli.common.sweeping import Rows, configure_engine, engine_of, run_sweep
 from jigsaw_opt.errors import not_together
 
 if TYPE_CHECKING:
+    from jigsaw_opt.simulation.inputs.request import SimulationRequest
     from jigsaw_opt.sweeps.task import SweepTask
 
 _PAGE = "report.html"
@@ -31,10 +33,10 @@ def configure_sweep(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(threads=1)
 
 
-def run_simulations(arguments: argparse.Namespace, base: Mapping[str, Any]) -> int:
+def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> int:
     """Simulate what has no row yet, write the tables, print the means over the seeds.
 
-    `base`: the other arguments of `simulations`, by name.
+    `base`: all parts but workloads, policies and seeds.
     """
     from jigsaw_opt.documents import exists, make_folder
     from jigsaw_opt.simulation.results.folder import require_place
@@ -49,10 +51,11 @@ def run_simulations(arguments: argparse.Namespace, base: Mapping[str, Any]) -> i
     # A sweep goes on from its own rows.
     require_place(arguments.output, force=arguments.force or exists(arguments.output / ROWS))
     seeds = seeds_of(str(arguments.seed) if arguments.seeds is None else arguments.seeds)
-    tasks = simulations(**{**base, "workload": arguments.workload, "policy": arguments.policy, "seed": seeds})
+    tasks = simulations(base, arguments.workload, arguments.policy, seeds)
     tell_reading(task.arguments[0] for task in tasks)
     engine = engine_of(arguments)
-    make_folder(arguments.output, (*TABLES, _PAGE), inputs_of(arguments, arguments.workload))
+    inputs = [name for workload in arguments.workload for name in replace(base, workload=workload).files]
+    make_folder(arguments.output, (*TABLES, _PAGE), inputs)
     warn_of_policies(arguments.policy)
     draw = partial(_draw, tasks=tasks, path=arguments.output / _PAGE)
     return run_sweep(arguments, tasks, engine, SIMULATIONS, _line, _print, draw)

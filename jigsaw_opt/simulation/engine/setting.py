@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jigsaw_opt.problem.cluster import Cluster
@@ -90,6 +91,24 @@ class Setting(ClusterSetting):
         failures = () if self.failures is None else (self.failures,)
         name = None if self.policy is None else self.policy.name
         return _without_later(repr((parts, numbers, name, sorted(self.options.items()), *failures)))
+
+
+def reading_told(settings: Iterable[Setting], waiting: Sequence[TraceJob] = ()) -> list[str]:
+    """Return what was left out of each workload, what else was decided, and what policies do not read, each once.
+
+    `waiting`: jobs that wait and are in no workload.
+    """
+    told_of: dict[str, None] = {}
+    policies: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for one in settings:
+        lines = one.workload.reading_told(with_unfinished=bool(waiting))
+        told_of |= dict.fromkeys(f"{one.workload.name}: {line}" for line in lines)
+        if one.policy is not None and (unread := one.unread(waiting)):
+            policies[one.workload.name, unread][repr(one.policy.name)] = None
+    for (name, unread), those in policies.items():
+        verb = "policies {} do" if len(those) > 1 else "policy {} does"
+        told_of[f"{name}: {verb.format(', '.join(those))} not read what sets jobs apart: {unread}"] = None
+    return list(told_of)
 
 
 def _without_later(text: str) -> str:

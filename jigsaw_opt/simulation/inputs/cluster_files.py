@@ -16,16 +16,30 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
+from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.documents.readers.slurm.nodes import nodes_of
 from jigsaw_opt.documents.recognising import expecting
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, malformed
+from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
-from jigsaw_opt.simulation.inputs.clusters import LINK_BANDWIDTH, behind_one_switch, grid, typed_server
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.power import require_no_caps
+from jigsaw_opt.simulation.engine.setting import told
+from jigsaw_opt.simulation.inputs.clusters import (
+    LINK_BANDWIDTH,
+    begins_as_grid,
+    behind_one_switch,
+    grid,
+    require_count,
+    typed_server,
+)
 from jigsaw_opt.simulation.inputs.gpu_topology import BANDWIDTHS, read_gpu_topology
 from jigsaw_opt.text import suggestion
 
@@ -35,6 +49,32 @@ _GPUS = re.compile(r"gpu(?::(?![0-9]{1,6}$)(?P<type>[^:,()]+))?(?::no_consume)?(
 """GPUs of a node; without a number there is one."""
 _MOST = 10**15
 _WITH_OPTIONS = "nvidia-smi"
+
+
+def read_cluster(given: str | Cluster | Instance) -> tuple[Cluster, Mapping[str, Model] | None]:
+    """Return the cluster of a simulation, and the models of the instance that it comes from."""
+    found = _named(given) if isinstance(given, str) else given
+    cluster, models = (found, None) if isinstance(found, Cluster) else (found.cluster, found.models)
+    require_count(cluster.gpu_count, str(told(given)))
+    require_no_caps(cluster.power_caps, "a simulation keeps none")
+    return cluster, models
+
+
+def _named(text: str) -> Cluster | Instance:
+    """Return a cluster in words, or an instance from a file or by name."""
+    is_file = exists(text)
+    made = None if is_file else cluster_in_words(text)
+    if made is not None:
+        return made
+    if begins_as_grid(text) and not is_file:
+        raise malformed("cluster", f"SERVERSxGPUS:TYPE is wanted, as in 2x4:a100 or 2x4:v100+1x8:a100, not {text!r}")
+    try:
+        return instance_from(text)
+    except InvalidInputError as error:
+        if is_file:
+            raise
+        hint = "a cluster in words is SERVERSxGPUS:TYPE, as in 2x4:a100"
+        raise InvalidInputError(replace(one, hint=one.hint or hint) for one in error.problems) from error
 
 
 def cluster_in_words(text: str) -> Cluster | None:

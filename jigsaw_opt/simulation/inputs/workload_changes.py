@@ -15,20 +15,32 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.workload import DURATION_UNITS_US, LARGEST, TraceJob, Workload, left_out_told
 from jigsaw_opt.scheduling.performance import Performance
+from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
+from jigsaw_opt.simulation.engine.arrivals import with_dependencies_told
 from jigsaw_opt.text import nearest
 
-_CHOICES = ("refuse", "skip")
 _REASON = "with more GPUs than the cluster has"
 _UNTYPED = "gpu"
 """The type of the GPUs of a cluster that does not say which they are."""
 
 
-def require_choice(word: str) -> None:
-    """Raise a `UsageError` where a word says neither to refuse such jobs nor to skip them."""
-    if word not in _CHOICES:
-        message = f"what becomes of jobs that are too wide is {' or '.join(_CHOICES)}, not {word!r}"
-        raise UsageError(message, code="unknown-value", path="too_wide")
+def fitted(
+    workload: Workload, cluster: Cluster, performance: Performance, foreground_gpus: int | None, seed: int | None
+) -> Workload:
+    """Return a workload as it is simulated: without jobs that are too wide, and with what was decided told.
+
+    `foreground_gpus`: jobs that ask for at least so many GPUs are in the foreground, too; None for no others. `seed`:
+    seed by which each job gets one of the models that the performance model has; None for no drawn models.
+    """
+    workload = without_too_wide(with_types_of(workload, cluster), most_gpus_for(cluster))
+    if foreground_gpus is not None:
+        jobs = (replace(job, foreground=job.foreground or job.gpus >= foreground_gpus) for job in workload.jobs)
+        workload = replace(workload, jobs=tuple(jobs))
+    workload = with_dependencies_told(workload)
+    if seed is not None and isinstance(performance, Profiled):
+        workload = with_models(workload, performance, sorted(performance.models), seed)
+    return with_durations_told(workload, cluster, getattr(performance, "type_speeds", None))
 
 
 def why_too_wide(job: TraceJob, needed: int, count: int, of: str = "") -> str | None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jigsaw_opt.documents import exists, require_writable, write_atomically
+from jigsaw_opt.documents import exists, make_folder, require_writable, write_atomically
 from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.parsing import collection_paused, parse
 from jigsaw_opt.documents.writing import require_alone
@@ -25,8 +26,8 @@ from jigsaw_opt.scheduling.plain import ANYTHING, Plain, checked, fields, requir
 from jigsaw_opt.simulation.engine.recorded import simulation_of
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.results.result import SimulationResult, result_of
 from jigsaw_opt.simulation.results.tables import jobs_csv, rounds_csv, summary_json
-from jigsaw_opt.simulation.simulate import SimulationResult
 
 _FORMAT = "jigsaw-snapshot/5"
 _TEXT = {"type": "string"}
@@ -130,29 +131,63 @@ def alone_in(folder: Path, replacing: bool) -> Iterator[None]:
         os.close(handle)
 
 
-def begin(setting: Setting, folder: Path, resume: bool) -> Simulation:
-    """Return a simulation at its beginning, or where the snapshot in the folder left it."""
-    path, simulation = folder / SNAPSHOT, simulation_of(setting)
-    if not resume:
-        return simulation
-    if not exists(path):
-        raise UsageError(f"there is no {path} to go on from", code="unreadable", path=str(path))
-    return restore(read_file(path), simulation, setting.inputs(), str(path))
+@dataclass(frozen=True, slots=True)
+class ResultFolder:
+    """A folder for the results of a simulation, or a snapshot where it is cancelled.
 
+    Parameters
+    ----------
+    path
+        The folder, which is made where there is none.
+    resume
+        Whether to go on from the snapshot in it.
+    force
+        Whether to replace the results of another run.
+    report
+        Makes the page ``report.html`` of the result; None for no page.
+    """
 
-def put_aside(simulation: Simulation, folder: Path) -> bool:
-    """Write the snapshot if the policy can be put aside; return whether it can."""
-    if simulation.resumable:
-        write_atomically(folder / SNAPSHOT, snapshot(simulation, simulation.setting.inputs()))
-    return simulation.resumable
+    path: Path
+    resume: bool = False
+    force: bool = False
+    report: Callable[[SimulationResult], str] | None = None
 
+    def require(self) -> None:
+        """Refuse a folder in which nothing can be written, or that holds what would be lost."""
+        require_place(self.path, self.resume, self.force)
 
-def write_results(folder: Path, result: SimulationResult, report: Callable[[], str]) -> None:
-    """Write all tables, the report, and at last the summary: where it is the others are too, and of the same run."""
-    setting, outcome = result.setting, result.outcome
-    (folder / SUMMARY).unlink(missing_ok=True)
-    text = summary_json(setting, result.summary, outcome.hindrance)
-    tables = jobs_csv(setting, outcome), rounds_csv(outcome), report(), text
-    for name, content in zip(RESULTS, tables, strict=True):
-        write_atomically(folder / name, content.encode())
-    (folder / SNAPSHOT).unlink(missing_ok=True)
+    def begin(self, setting: Setting) -> Simulation:
+        """Return a simulation at its beginning, or where the snapshot in the folder left it."""
+        path, simulation = self.path / SNAPSHOT, simulation_of(setting)
+        if not self.resume:
+            return simulation
+        if not exists(path):
+            raise UsageError(f"there is no {path} to go on from", code="unreadable", path=str(path))
+        return restore(read_file(path), simulation, setting.inputs(), str(path))
+
+    @contextmanager
+    def alone(self, inputs: Sequence[str]) -> Iterator[None]:
+        """Make the folder, and keep it from other processes in the block; `inputs` are files to be left as they are."""
+        make_folder(self.path, (SNAPSHOT, *RESULTS), inputs)
+        with alone_in(self.path, self.resume or self.force):
+            yield
+
+    def put_aside(self, simulation: Simulation) -> SimulationResult:
+        """Write a snapshot if the policy can be put aside, and return what the simulation has come to."""
+        resumable = simulation.resumable
+        if resumable:
+            write_atomically(self.path / SNAPSHOT, snapshot(simulation, simulation.setting.inputs()))
+        return result_of(simulation, resumable)
+
+    def write(self, simulation: Simulation) -> SimulationResult:
+        """Write all tables, the report, and at last the summary: where it is, all others are of the same run."""
+        result = result_of(simulation)
+        setting, outcome = result.setting, result.outcome
+        (self.path / SUMMARY).unlink(missing_ok=True)
+        report = None if self.report is None else self.report(result)
+        text = summary_json(setting, result.summary, outcome.hindrance)
+        for name, content in zip(RESULTS, (jobs_csv(setting, outcome), rounds_csv(outcome), report, text), strict=True):
+            if content is not None:
+                write_atomically(self.path / name, content.encode())
+        (self.path / SNAPSHOT).unlink(missing_ok=True)
+        return result

@@ -1,0 +1,157 @@
+"""What is to be simulated: for every part an object, or the words that the command line has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from types import NoneType
+from typing import Any, TypedDict
+
+from jigsaw_opt.errors import Problem, UsageError, kind_of
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.network.contention import LinkSharing
+from jigsaw_opt.problem.workload import Workload
+from jigsaw_opt.scheduling.performance import Contention, Performance
+from jigsaw_opt.scheduling.policy import Policy
+from jigsaw_opt.simulation.engine.outages import Failures
+from jigsaw_opt.simulation.engine.setting import told
+
+_MOST_S = 9e9
+"""The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
+_KINDS: Mapping[str, tuple[Sequence[Any], str]] = {
+    "workload": ((str, Workload), "text or a Workload"),
+    "cluster": ((str, Cluster, Instance), "text, a Cluster or an Instance"),
+    "policy": ((str, Policy), "text or a policy"),
+    "performance": ((str, Performance, Callable), "text, a performance model, or what makes one for a cluster"),
+    "contention": ((str, Contention, LinkSharing), "text or a model of contention"),
+    "round_s": ((Real,), "a number"),
+    "restart_s": ((Real,), "a number"),
+    "draw_models": ((bool,), "true or false"),
+    "seed": ((Integral,), "a whole number"),
+    "foreground_gpus": ((Integral, NoneType), "a whole number"),
+    "failures": ((str, Failures), "text or Failures"),
+    "columns": ((str,), "text"),
+    "too_wide": ((str,), "text"),
+    "speeds": ((str,), "text"),
+}
+"""Types of each part, and these in words."""
+TOO_WIDE = ("refuse", "skip")
+"""What may become of jobs that need more GPUs than there are."""
+
+
+class GivenParts(TypedDict, total=False):
+    """Parts by keyword, as `simulate` takes them; see `SimulationRequest`."""
+
+    performance: str | Performance | Callable[[Cluster], Performance]
+    contention: str | Contention | LinkSharing
+    round_s: float
+    restart_s: float
+    draw_models: bool
+    seed: int
+    foreground_gpus: int | None
+    failures: str | Failures
+    columns: str
+    too_wide: str
+    speeds: str
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationRequest:
+    """What is to be simulated: each part is an object, or text as on the command line.
+
+    Parameters
+    ----------
+    workload
+        The jobs, or ``FORMAT:FILE``, or a file in our own format or the name of a bundled one.
+    cluster
+        The servers, an instance that has them and models of the jobs, or text as in ``16x4:v100``.
+    policy
+        Who decides, or ``NAME:OPTION=VALUE...``.
+    performance
+        How fast jobs run, what makes that of a cluster, or ``KIND:SOURCE``. By default the models of the cluster's
+        instance, or else an iteration a second.
+    contention
+        How jobs that span servers slow each other down, or how links are divided; ``exclusive`` for not at all.
+    round_s, restart_s
+        Seconds between decisions, and of a start on other GPUs.
+    draw_models, seed
+        Whether every job gets a drawn model of the performance model; the seed of that, of the policy and of failures.
+    foreground_gpus
+        Jobs that ask for at least so many GPUs are in the foreground, beside those of which the workload says so.
+    failures
+        What fails and when, as in ``mtbf=100,mttr=2``; empty for nothing.
+    columns
+        What a file in our own format calls its columns, as in ``gpus=num_gpu,submit_s=time``.
+    too_wide
+        Whether to ``refuse`` a workload with a job that needs more GPUs than there are, or to ``skip`` the job.
+    speeds
+        How fast types of GPU are against each other, as in ``a100=1,v100=0.43``.
+
+    Raises
+    ------
+    UsageError
+        Parts are of another type, or out of range; with every such part.
+    """
+
+    workload: str | Workload
+    cluster: str | Cluster | Instance
+    policy: str | Policy = "fifo"
+    performance: str | Performance | Callable[[Cluster], Performance] = ""
+    contention: str | Contention | LinkSharing = "exclusive"
+    round_s: float = 60.0
+    restart_s: float = 30.0
+    draw_models: bool = False
+    seed: int = 0
+    foreground_gpus: int | None = None
+    failures: str | Failures = ""
+    columns: str = ""
+    too_wide: str = "refuse"
+    speeds: str = ""
+
+    def __post_init__(self) -> None:
+        wrong = [
+            Problem(name, f"{name} is {told_kinds}, not {kind_of(getattr(self, name))}", code="wrong-type")
+            for name, (kinds, told_kinds) in _KINDS.items()
+            if not isinstance(getattr(self, name), kinds)  # type: ignore[arg-type]
+        ] or [*self._out_of_range()]
+        if wrong:
+            raise UsageError.of(wrong)
+
+    def _out_of_range(self) -> list[Problem]:
+        wide, jobs = self.foreground_gpus, "jobs that are too wide"
+        checks = {
+            "round_s": _why_no_time("round", self.round_s),
+            "restart_s": _why_no_time("restart", self.restart_s),
+            "seed": self.seed < 0 and f"the seed is at least 0, not {self.seed}",
+            "foreground_gpus": (wide is not None and wide < 1)
+            and f"jobs in the foreground ask for at least 1 GPU, not {wide}",
+        }
+        wrong = [Problem(name, message, code="out-of-range") for name, message in checks.items() if message]
+        if self.too_wide not in TOO_WIDE:
+            message = f"what becomes of {jobs} is {' or '.join(TOO_WIDE)}, not {self.too_wide!r}"
+            wrong.append(Problem("too_wide", message, code="unknown-value"))
+        if self.columns and isinstance(self.workload, Workload):
+            message = "names of columns are those of a file, and the workload is an object"
+            wrong.append(Problem("columns", message, code="unsupported"))
+        return wrong
+
+    @property
+    def words(self) -> dict[str, object]:
+        """The parts by name, as ``summary.json`` tells them."""
+        return {field.name: told(getattr(self, field.name)) for field in fields(self)}
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the files that are read, and words that are no files, which do no harm."""
+        parts = (self.workload, self.cluster, self.performance, self.failures)
+        words = [part.partition(",checkpoint=")[0] for part in parts if isinstance(part, str)]
+        return [*words, *(word.partition(":")[2] for word in words)]
+
+
+def _why_no_time(what: str, seconds: float) -> str:
+    if 0 <= seconds <= _MOST_S:
+        return ""
+    bound = f"at most {_MOST_S:g}" if seconds > _MOST_S else "at least 0"
+    return f"the {what} is a number of seconds of {bound}, not {seconds}"

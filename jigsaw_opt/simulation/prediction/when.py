@@ -1,0 +1,128 @@
+"""When a waiting job will start, by the file of its queue: one call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.workload import Workload
+from jigsaw_opt.scheduling.policy import Policy
+from jigsaw_opt.scheduling.start_prediction import FEWEST_ANSWERS, FEWEST_SAMPLES, StartPrediction
+from jigsaw_opt.simulation.engine.setting import reading_told
+from jigsaw_opt.simulation.inputs.reading import read_setting
+from jigsaw_opt.simulation.inputs.request import SimulationRequest
+from jigsaw_opt.simulation.prediction.past_questions import past_answers
+from jigsaw_opt.simulation.prediction.predicting import predict_starts
+from jigsaw_opt.simulation.prediction.trace_queue import queue_at, time_in, waiting_job
+from jigsaw_opt.text import counted
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedStart:
+    """When a waiting job will start.
+
+    `prediction`: its starts in the simulations, which give intervals. `policy`: who decides. `waiting, running, past`:
+    numbers of jobs that wait and run at that time, and that have ended before. `remarks`: what was left aside or is not
+    to be trusted, in a sentence each.
+    """
+
+    prediction: StartPrediction
+    policy: object
+    waiting: int
+    running: int
+    past: int
+    remarks: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return str(self.prediction)
+
+    def plain(self) -> dict[str, Any]:
+        """Return all figures as values of JSON."""
+        counts = {name: getattr(self, name) for name in ("policy", "waiting", "running", "past")}
+        return {**self.prediction.plain(), **counts}
+
+
+def when(
+    workload: str | Workload,
+    cluster: str | Cluster | Instance,
+    job: str,
+    policy: str | Policy = "backfill",
+    *,
+    at: str | None = None,
+    arrivals: bool = True,
+    samples: int = 200,
+    questions: int = 30,
+    round_s: float = 60.0,
+    seed: int = 0,
+    columns: str = "",
+    speeds: str = "",
+    cancel: threading.Event | None = None,
+) -> PredictedStart:
+    """Return when a waiting job will start, by simulations of its queue.
+
+    Parameters
+    ----------
+    workload
+        Jobs that wait, run and have ended, or ``FORMAT:FILE``.
+    cluster
+        The servers, an instance that has them, or text as in ``16x4:v100``.
+    job
+        Name of the job; that of an array is for the first of its tasks that waits.
+    policy
+        Who decides, or ``NAME:OPTION=VALUE...``.
+    at
+        Time at which is asked: a date, or hours from the first submission; None for the last that the workload tells.
+    arrivals
+        Whether later jobs arrive as on days before.
+    samples
+        Number of simulations of the queue.
+    questions
+        Moments of the last days at which the same is asked; how far the answers were wrong corrects the intervals.
+    round_s, seed, columns, speeds
+        As in `SimulationRequest`.
+    cancel
+        Set by another thread or a signal handler, it ends the simulations, and what there is counts.
+
+    Returns
+    -------
+    PredictedStart
+        Intervals, and what was left aside.
+
+    Raises
+    ------
+    UsageError, InvalidInputError
+        Parts are wrong, the job does not wait, or the workload does not tell who waited then.
+    """
+    own: dict[str, Any] = {"round_s": round_s, "seed": seed, "columns": columns, "speeds": speeds}
+    # Durations in the file have what a start costs.
+    own |= {"performance": "seconds", "restart_s": 0.0, "too_wide": "skip"}
+    setting = read_setting(SimulationRequest(workload, cluster, policy, **own))
+    at_us, stop = time_in(setting.workload, at), (threading.Event() if cancel is None else cancel).is_set
+    found = queue_at(setting, at_us, arrivals)
+    number = waiting_job(setting.workload, found.queue, job)
+    (prediction,) = predict_starts(setting, found.queue, [number], found.past, samples, seed, stop)
+    answers, silent = past_answers(setting, at_us, arrivals, questions, seed, stop)
+    waiting = sum(one.share is None for one in found.queue.jobs.values())
+    remarks = [*reading_told([setting], setting.workload.unfinished), *found.remarks]
+    if (name := found.queue.jobs[number].job.name) != job:
+        remarks.append(f"{job} is an array, and {name} is the first of its tasks that waits")
+    remarks += _doubts(prediction.samples, len(answers), silent)
+    counts = waiting, len(found.queue.jobs) - waiting, len(found.past.ended)
+    found_start = replace(prediction, answers=tuple(answers))
+    return PredictedStart(found_start, setting.words["policy"], *counts, tuple(remarks))
+
+
+def _doubts(samples: int, answers: int, silent: int) -> Iterator[str]:
+    """Yield sentences on simulations that are too few, and on questions of the past that tell nothing."""
+    if samples < FEWEST_SAMPLES:
+        few = counted(samples, "simulation")
+        yield f"{few}, fewer than {FEWEST_SAMPLES}: an interval of 90 % is too narrow then"
+    if silent:
+        yield f"{counted(silent, 'moment')} of the past left aside, at which the file does not tell who ran"
+    if answers < FEWEST_ANSWERS:
+        few = f"{counted(answers, 'answer')} of the last days, fewer than {FEWEST_ANSWERS}"
+        yield f"the intervals are as simulated: {few}"
