@@ -8,50 +8,37 @@ that block run under `SolveState.run`, so Ctrl-C, time and every other stop rule
 from __future__ import annotations
 
 import math
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial
 from importlib.metadata import version
 from typing import TypeVar
 
-from jigsaw_opt import __version__
-from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import EngineDiedError, OutOfTimeError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.problem.compiled.timetable import Timetable, lateness_us, objective_of
-from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Plan, PlanStatus, TaskGraphJobPlan
-from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof
-from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.stoppable import run_all_stoppable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import (
-    Accepted,
     Conflict,
     Event,
     ExactModel,
-    LiveEvent,
     MoveRecord,
     Report,
     Result,
     Status,
     StoppedBy,
 )
+from jigsaw_opt.solvers.solve_state.best_plans import SECONDS_OF_BLOCK, BestPlans
 from jigsaw_opt.solvers.solve_state.proofs import Proofs, searched_part
 from jigsaw_opt.solvers.solve_state.request import Condition, Opening, Solver
 from jigsaw_opt.solvers.stop import no_plan, stop_rules
 
 T = TypeVar("T")
-_SECONDS_OF_BLOCK = 3e-5
-"""Seconds that a slow core needs to check and write a block of a plan."""
 
 
-class SolveState:
+class SolveState(BestPlans):
     """The state of one solve. Safe to use from the engine's threads.
 
     Parameters
@@ -85,42 +72,19 @@ class SolveState:
         conditions: Sequence[Condition] = (),
         whole: SolveState | None = None,
     ) -> None:
-        self.name, self.operations, self.options = name, operations, options
-        self._clock = clock.current() or clock.Clock(options.time_limit, options.cancel, options.grace)
-        # What went before within the same limit, such as cutting the instance, counts.
-        self.started = self.improved = self._clock.started
-        self._after = max(0.0, _SECONDS_OF_BLOCK * operations.blocks - options.grace)
-        self.objective: int | None = None
-        self.best: Timetable | None = None
-        self.phased: Plan | None = None
-        self._leading: Timetable | None = None  # The best of all plans, where that lists all iterations.
-        self.openings, self.conditions, self._whole = openings, conditions, whole
-        self.trajectory: list[Event] = []
+        super().__init__(name, operations, options, report, conditions, whole)
+        self.openings, self._whole = openings, whole
+        self._after = max(0.0, SECONDS_OF_BLOCK * operations.blocks - options.grace)
         self.moves: dict[str, MoveRecord] = {}
-        self._report = report
-        self._lock = threading.RLock()
         self._rules = stop_rules(options)
         self.part = searched_part(None, operations) if part is None else part
         self._proofs: Proofs = Proofs(operations, options, self.part, None if whole is None else whole._proofs)
         self._parts: list[Result] = []
         self._exact_model: ExactModel | None = None
-        self.ended = False
         if whole is None:
             self._emit()
-        else:
-            self.objective, self.best, self.phased = whole.objective, whole.best, whole.phased
-            self._leading = whole._leading
-            if self.objective is not None:
-                self._clock.has_plan(self.kept)
-
-    @cached_property
-    def _sha256(self) -> str:
-        return instance_sha256(self.operations.instance)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.started
+        elif self.objective is not None:
+            self._clock.has_plan(self.kept)
 
     @property
     def remaining(self) -> float | None:
@@ -148,78 +112,6 @@ class SolveState:
     def proven(self) -> Bound:
         """Return the bound of all plans, which results and events state, with its proof."""
         return self._proofs.proven
-
-    @property
-    def least(self) -> int | None:
-        """Return the objective of the best plan so far, whether it lists all iterations or has phases."""
-        with_phases = None if self.phased is None else self.phased.objective
-        return min((value for value in (self.objective, with_phases) if value is not None), default=None)
-
-    @property
-    def incumbent(self) -> tuple[int, Timetable] | None:
-        """Return objective and timetable of the best plan so far; None before there is any."""
-        with self._lock:
-            return None if self.objective is None or self.best is None else (self.objective, self.best)
-
-    def offer(self, timetable: Timetable) -> Accepted | None:
-        """Take a plan as the new incumbent if it is better; says by how much it was, or None where it was not.
-
-        One that breaks a guarantee is no plan, and never taken; nor is one against a condition of the request.
-        """
-        if not self.keeps_guarantees(timetable):
-            return None
-        objective = objective_of(self.operations, timetable.jobs, timetable.period_us, timetable.task_graph_jobs)
-        if not self._meets_conditions(timetable, objective):
-            return None
-        return self._take(timetable, objective, self.name)
-
-    def _take(self, timetable: Timetable, objective: int, name: str) -> Accepted | None:
-        """Take a plan that lists all iterations if it is better, here and in the solve that this is a part of."""
-        with self._lock:
-            if self.ended or (self.objective is not None and objective >= self.objective):
-                return None
-            known, before, self.objective, self.best = self.least, self.objective, objective, timetable
-            if before is None:
-                self._clock.has_plan(self.kept)
-            if self._whole is not None:
-                self._whole._take(timetable, objective, name)
-            self._tell(known, name, timetable)
-            return Accepted(0 if before is None else before - objective)
-
-    def offer_phased(self, plan: Plan) -> None:
-        """Take a phased plan as the new incumbent of its kind if it is better.
-
-        Parameters
-        ----------
-        plan
-            Phases that keep all rules and guarantees; what it says of bound and status does not count.
-        """
-        with self._lock:
-            if self.ended or (self.phased is not None and plan.objective >= self.phased.objective):
-                return
-            known, self.phased = self.least, plan
-            if self._whole is not None:
-                self._whole.offer_phased(plan)
-            self._tell(known, "phased", None)
-
-    def _tell(self, known: int | None, name: str, timetable: Timetable | None) -> None:
-        """Tell of a plan if it is better than the best one known before of either kind."""
-        if self.least != known:
-            self.improved, self.name, self._leading = time.monotonic(), name, timetable
-            if self._whole is None:
-                self._emit()
-
-    def _meets_conditions(self, timetable: Timetable, objective: int) -> bool:
-        """Return whether a plan meets all conditions; only better plans are asked about, since it may take long."""
-        known = self.objective
-        better = known is None or objective < known
-        return not self.conditions or (better and all(met(self.operations, timetable) for met in self.conditions))
-
-    def keeps_guarantees(self, timetable: Timetable) -> bool:
-        """Return whether a plan keeps all guarantees (specification: deadline, pace)."""
-        if not self.operations.instance.guaranteed_jobs:
-            return True
-        return lateness_us(self.operations, timetable.ends, timetable.period_us) == 0
 
     def raise_bound(self, bound: int, proof: Proof | None = None, deadlines: Deadlines | None = None) -> None:
         """Record a proven lower bound if it is better than the one so far.
@@ -478,52 +370,3 @@ class SolveState:
         if self.least is None:
             return Status.INFEASIBLE if refuted else Status.UNKNOWN
         return Status.OPTIMAL if closed else Status.FEASIBLE
-
-    def _plan(self, timetable: Timetable | None, phased: Plan | None, event: Event) -> Plan | None:
-        if timetable is None and phased is None:
-            return None
-        assert event.objective is not None
-        status: PlanStatus = "optimal" if event.objective <= event.bound else "feasible"
-        made_by = {
-            "name": self.name,
-            "version": __version__,
-            "seconds": round(event.seconds, 3),
-            "seed": self.options.seed,
-            "threads": self.options.threads,
-        }
-        if timetable is None:
-            assert phased is not None
-            own = {**made_by, **phased.solver}
-            return replace(phased, instance_sha256=self._sha256, status=status, bound=event.bound, solver=own)
-        return Plan.of_jobs(
-            instance=self.operations.instance.name,
-            instance_sha256=self._sha256,
-            status=status,
-            objective=event.objective,
-            bound=event.bound,
-            period_us=timetable.period_us,
-            jobs=_in_order(self.operations.instance, timetable),
-            solver=made_by,
-        )
-
-    def _emit(self) -> None:
-        event = Event(round(self.seconds, 3), self.least, self.proven.value)
-        self.trajectory.append(event)
-        self._report(LiveEvent.of(event, partial(self._checked_plan, self._leading, self.phased, event)))
-
-    def _checked_plan(self, timetable: Timetable | None, phased: Plan | None, event: Event) -> Plan | None:
-        """Return the plan at an event; None where there is none, or where the time limit leaves none to check it."""
-        if timetable is not None and not self.ended and self._clock.left < _SECONDS_OF_BLOCK * self.operations.blocks:
-            return None
-        plan = self._plan(timetable, phased, event)
-        if plan is not None:
-            require_correct(self.operations.instance, plan, f"solver {self.name!r}")
-        return plan
-
-
-def _in_order(instance: Instance, timetable: Timetable) -> tuple[JobPlan | TaskGraphJobPlan, ...]:
-    """Return the plans of all jobs in the order of the instance."""
-    if not timetable.task_graph_jobs:
-        return timetable.jobs
-    jobs, graph_jobs = iter(timetable.jobs), iter(timetable.task_graph_jobs)
-    return tuple(next(graph_jobs) if isinstance(job, TaskGraphJob) else next(jobs) for job in instance.jobs)
