@@ -13,7 +13,7 @@ from pathlib import Path
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import InstanceBuilder
 from jigsaw_opt.documents.readers import read_layer_graph
-from jigsaw_opt.planning.partition import Level, Partition, partition
+from jigsaw_opt.planning.partition.result import Partition, best_partition
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
 from jigsaw_opt.planning.pipeline.partition_costs import costs_of
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
@@ -38,7 +38,7 @@ def profile() -> str:
 def stages() -> Partition:
     """One stage for each GPU, the slowest as fast as possible."""
     graph = read_layer_graph(profile(), source="profile")
-    return partition(graph, [Level(GPUS, BYTES_PER_SECOND)], activations=True, replicate=False)
+    return best_partition(graph, [GPUS], [BYTES_PER_SECOND], activations=True, replicate=False)
 
 
 def others() -> Instance:

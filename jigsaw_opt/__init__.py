@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.profiling import profile as profile
     from jigsaw_opt.executor.replay.request import ReplayRequest
     from jigsaw_opt.executor.run_plan import run_plan
+    from jigsaw_opt.planning.burst.burst import burst
     from jigsaw_opt.planning.fill.fill import fill
+    from jigsaw_opt.planning.partition.partition import partition
     from jigsaw_opt.planning.pipeline.pipeline import pipeline
     from jigsaw_opt.planning.planned import Planned
     from jigsaw_opt.problem.cluster import Cluster, Link, Server
@@ -84,7 +86,9 @@ _NAMES = {
     "executor.profiling": ("profile",),
     "executor.replay.request": ("ReplayRequest",),
     "executor.run_plan": ("run_plan",),
+    "planning.partition.partition": ("partition",),
     "planning.pipeline.pipeline": ("pipeline",),
+    "planning.burst.burst": ("burst",),
     "planning.fill.fill": ("fill",),
     "planning.planned": ("Planned",),
     "problem.cluster": ("Cluster", "Link", "Server"),
@@ -168,6 +172,7 @@ __all__ = [
     "Violation",
     "Workload",
     "add_job",
+    "burst",
     "change_bandwidth",
     "check",
     "explain",
@@ -179,6 +184,7 @@ __all__ = [
     "load_instance",
     "load_plan",
     "load_workload",
+    "partition",
     "picture",
     "pipeline",
     "placements_of",

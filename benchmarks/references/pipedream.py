@@ -14,7 +14,7 @@ from typing import Any
 from common import shared, timed
 
 from jigsaw_opt.documents.readers import read_layer_graph
-from jigsaw_opt.planning.partition import Level, Partition, partition
+from jigsaw_opt.planning.partition.result import Partition, best_partition
 
 HEADS = ("profile", "machines", "released, s", "ours, s", "relative difference", "released CPU s", "CPU s")
 
@@ -25,9 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def answer(entry: Mapping[str, Any]) -> Partition:
     """Ours to what an answer was asked."""
-    return partition(
+    return best_partition(
         read_layer_graph(shared("pipeline", entry["input"]).read_bytes(), source=entry["input"]),
-        [Level(*each) for each in zip(entry["machines_per_level"], entry["bandwidth_bytes_per_s"], strict=True)],
+        entry["machines_per_level"],
+        entry["bandwidth_bytes_per_s"],
         activations=entry["activation_comm_modelled"],
         replicate=not entry["no_replication"],
         memory=entry["memory_bytes"],

@@ -17,7 +17,7 @@ from jigsaw_opt.instances.configurations import Configuration, read_configuratio
 from jigsaw_opt.instances.configurations.defaults import DEFAULTS
 from jigsaw_opt.instances.configurations.model_types import MODEL_TYPES
 from jigsaw_opt.instances.gpus import GPU_TYPES
-from jigsaw_opt.planning.partition import Level, partition
+from jigsaw_opt.planning.partition.result import best_partition
 from tests.refusals import carries, refused
 
 DATA = Path(__file__).parents[1] / "data"
@@ -305,7 +305,7 @@ def test_every_layer_of_a_decoder_reads_what_comes_out_of_the_encoder() -> None:
     assert readers == {"decoder.embeddings", *(f"decoder.layer{at}" for at in range(12))}
     assert names[last] == "encoder.norm" and not graph.is_chain
     # So a cut between two layers of the decoder sends two outputs.
-    cut = partition(graph, [Level(4, 1e9)], variant="paper", replicate=False)
+    cut = best_partition(graph, [4], [1e9], variant="paper", replicate=False)
     assert {stage.output_bytes for stage in cut.stages if "decoder" in stage.nodes[-1]} == {2 * 2 * 4 * 512 * 768}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt import solve
+from jigsaw_opt import burst, solve
+from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import add_job
 from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer, LayerOption, read_burst_costs
 from jigsaw_opt.documents.readers.profiles.deeppool import read_deeppool_runs
@@ -28,6 +28,7 @@ from jigsaw_opt.planning.burst import (
     released_plan,
     widest_plan,
 )
+from jigsaw_opt.planning.burst.burst import BurstVariant
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.task_graph import Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
@@ -139,6 +140,19 @@ def test_the_instance_of_a_plan_takes_as_long(seed: int, horizon: Horizon) -> No
         assert len(job.shape.slots) == max(plan.gpus_per_layer)  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("variant", ["exact", "budget", "released"])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_burst_is_planned_in_one_call(seed: int, variant: BurstVariant) -> None:
+    found = burst(random_costs(seed), Options(threads=1), variant=variant, limit=3.0)
+    assert found.plan is not None and not violations(found.instance, found.plan)
+    assert found.bound <= found.plan.objective
+    assert variant == "released" or found.plan.objective <= found.bound + 6 * len(found.details.choice)
+    with misuse("not-together gpus"):
+        burst(random_costs(seed), gpus=4)
+    with misuse("missing-option gpus"):
+        burst([graph(4, 1, 1)], gpus=4)
+
+
 def test_another_job_fits_into_what_a_burst_leaves() -> None:
     first = BurstLayer("a", 1000, (LayerOption(1, 1000, 400, 600, 0), LayerOption(2, 500, 200, 300, 0)))
     last = BurstLayer("b", 600, (LayerOption(1, 600, 200, 400, 0),), ((0,), (0,)))
@@ -235,17 +249,11 @@ def test_layer_profiles_that_are_none_of_one_chain_are_refused() -> None:
     branching = replace(graph(2, 1, 1), edges=())
     other = replace(graph(2, 1, 2), gpu_type="b", layers=graph(2, 1).layers)
     with pytest.raises(UsageError) as caught:
-        measured_costs([graph(None, 1, 1, gpu_type="a"), branching, other], BurstSetting(4, 4, 10.0, released=True))
-    for told in ("released costs", "does not say", "the same batch: 2, 2", "different layers", "GPUs: a, b", "branch"):
+        measured_costs([graph(None, 1, 1, gpu_type="a"), branching, other], BurstSetting(4, 4, 10.0))
+    for told in ("does not say", "the same batch: 2, 2", "different layers", "GPUs: a, b", "branch"):
         assert told in str(caught.value)
     with misuse("unknown-value batch"):
         measured_costs([graph(8, 1, 1)], BurstSetting(4, 4, 10.0))
-
-
-def test_released_costs_share_times_and_count_few_weights() -> None:
-    costs = profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(4, 4, 10.0, released=True))
-    assert [layer.single_gpu_us for layer in costs.layers] == pytest.approx([400 + 3 * 5 * 4 / 10, 140, 140, 60])
-    assert [option.sync_us for option in costs.layers[0].options] == pytest.approx([3 * 5 * 4 / 10] * 3)
 
 
 def test_a_batch_too_large_for_one_gpu_takes_it_several_times() -> None:
@@ -271,30 +279,3 @@ def test_a_batch_too_large_for_one_gpu_takes_it_several_times() -> None:
 def test_wrong_profiles_are_named(text: str, message: str) -> None:
     with refuses(message):
         read_deeppool_runs(text)
-
-
-def same(one: BurstLayer, other: BurstLayer) -> None:
-    """Equal costs, but for what moves between a convolution and its ReLU, which both put out of reach."""
-    assert (one.name, one.single_gpu_us) == (other.name, pytest.approx(other.single_gpu_us))
-    for own, theirs in zip(one.options, other.options, strict=True):
-        assert (own.gpus, own.gpu_us) == (theirs.gpus, pytest.approx(theirs.gpu_us))
-        assert own.sync_us == pytest.approx(theirs.sync_us)
-    rows = zip(one.transfer_us, other.transfer_us, strict=True)
-    for own_us, their_us in ((a, b) for row, other_row in rows for a, b in zip(row, other_row, strict=True)):
-        assert own_us == pytest.approx(their_us) or (one.name == "ReLU2d" and min(own_us, their_us) > 50_000)
-
-
-def test_released_costs_are_those_of_the_documents(shared_data: Path) -> None:
-    folder = shared_data / "pipeline" / "deeppool"
-    documents = sorted(folder.glob("costs_*.json"))
-    assert len(documents) == 24
-    for path in documents:
-        match = re.fullmatch(r"costs_(\w+)_g(\d+)_b(\d+)_bw(\d+)", path.stem)
-        assert match
-        runs = read_deeppool_runs((folder / f"A100_{match[1]}.prof").read_bytes())
-        costs = profiled_costs(runs, BurstSetting(int(match[2]), int(match[3]), float(match[4]), released=True))
-        theirs = read_burst_costs(path.read_bytes())
-        for one, other in zip(costs.layers, theirs.layers, strict=True):
-            same(one, other)
-        for plan in (exact_plan, released_plan):
-            assert plan(costs, 2.0).choice == plan(theirs, 2.0).choice

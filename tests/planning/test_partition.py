@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, product
+from math import lcm
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+from jigsaw_opt.checking import check
 from jigsaw_opt.documents.readers import read_layer_graph
 from jigsaw_opt.errors import InfeasibleError, UsageError
-from jigsaw_opt.planning.partition import Level, Partition, Variant, partition
+from jigsaw_opt.planning.partition.costs import Level, Variant
+from jigsaw_opt.planning.partition.partition import partition as planned
 from jigsaw_opt.planning.partition.prefixes import prefixes_of
-from jigsaw_opt.planning.partition.result import decode_partition, partition_tree
+from jigsaw_opt.planning.partition.result import Partition, best_partition, decode_partition, partition_tree
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer
+
+
+def partition(graph: LayerGraph, levels: Sequence[Level], **options: Any) -> Partition:
+    return best_partition(graph, *zip(*((level.machines, level.bandwidth) for level in levels), strict=True), **options)
 
 
 def random_graph(seed: int, size: int) -> LayerGraph:
@@ -148,6 +157,18 @@ def test_graphs_agree_with_brute_force(seed: int) -> None:
     names = [name for stage in found.stages for name in stage.nodes]
     assert sorted(names) == sorted(layer.name for layer in graph.layers)
     assert all(names.index(f"n{tail}") < names.index(f"n{head}") for tail, head in graph.edges)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_partition_is_planned_as_the_steady_state_that_takes_as_long(seed: int) -> None:
+    """On one level or two, with outputs paid for; rounded up to a microsecond for each copy of a stage."""
+    graph, machines = random_graph(seed, 6), ((3,), (2, 2))[seed % 2]
+    found = planned(graph, machines, (2e6, 5e5)[: len(machines)], activations=True)
+    assert found.plan is not None and not check(found.instance, found.plan)
+    assert found.details == best_partition(graph, machines, (2e6, 5e5)[: len(machines)], activations=True)
+    count = lcm(*(stage.replicas for stage in found.details.stages))
+    assert found.bound <= found.plan.objective <= found.bound + 1 + 2 * count
+    assert found.proof.sentence and found.proof.relaxation == "partition"
 
 
 def test_a_server_within_a_rack_is_a_machine_of_the_outer_level() -> None:

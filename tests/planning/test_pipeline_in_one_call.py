@@ -9,7 +9,7 @@ import pytest
 
 import jigsaw_opt as jo
 from jigsaw_opt.errors import InfeasibleError
-from jigsaw_opt.planning.partition import Level, partition
+from jigsaw_opt.planning.partition.result import best_partition
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from tests.refusals import misuse
@@ -18,7 +18,7 @@ OPTIONS = jo.Options(work_limit=1, threads=1)
 LAYERS = tuple(MeasuredLayer(f"n{at}", 10 + at % 3, 25, 5, 100, 9, 10) for at in range(4))
 PROFILE = LayerGraph(LAYERS, chain_edges(4))
 COARSE = replace(PROFILE, layers=tuple(replace(layer, weight_us=None) for layer in LAYERS))
-STAGES = partition(PROFILE, [Level(2, 10**7)], activations=True, replicate=False)
+STAGES = best_partition(PROFILE, [2], [10**7], activations=True, replicate=False)
 COSTS = PipelineCosts((10, 10), (20, 20))
 
 

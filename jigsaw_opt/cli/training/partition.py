@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.cli.common.output import emit, print_json, print_table, require_output
 from jigsaw_opt.cli.common.parser import whole_numbers
 from jigsaw_opt.cli.common.source import layer_graph
-from jigsaw_opt.errors import UsageError, missing_option, out_of_range
-from jigsaw_opt.text import agreeing, json_text
+from jigsaw_opt.text import json_text
 
 if TYPE_CHECKING:
-    from jigsaw_opt.planning.partition import Level, Partition
+    from jigsaw_opt.planning.partition.result import Partition
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +24,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="layer profile, model of an instance, or profile graph of PipeDream or DAPPLE",
     )
     parser.add_argument("--gpu-type", metavar="TYPE", help="GPUs whose times count, of a model that has several types")
-    parser.add_argument("--machines", metavar="COUNTS", help="GPUs of a server, servers of a rack, …, as in 8,2")
+    parser.add_argument(
+        "--machines", required=True, metavar="COUNTS", help="GPUs of a server, servers of a rack, …, as in 8,2"
+    )
     parser.add_argument(
         "--bandwidth",
+        required=True,
         metavar="RATES",
         help="bytes per second on each level of machines, innermost first, as in 25000000000,3125000000",
     )
@@ -47,46 +49,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the profile, cut it, print and write the stages."""
     from jigsaw_opt.documents.file_bytes import read_text
-    from jigsaw_opt.planning.partition import partition
-    from jigsaw_opt.planning.partition.result import partition_tree
+    from jigsaw_opt.planning.partition.result import best_partition, partition_tree
 
     require_output(arguments.output, arguments.profile)
-    data = read_text(arguments.profile)
-    levels = _levels(arguments)
-    found = partition(
-        layer_graph(data, str(arguments.profile), arguments.gpu_type),
-        levels,
+    wanted = "whole numbers above 0, as in 8,2"
+    graph = layer_graph(read_text(arguments.profile), str(arguments.profile), arguments.gpu_type)
+    found = best_partition(
+        graph,
+        whole_numbers("--machines", arguments.machines, wanted, least=1),
+        whole_numbers("--bandwidth", arguments.bandwidth, wanted, least=1),
         variant=arguments.variant,
         activations=arguments.activations,
         replicate=not arguments.no_replication,
         memory=arguments.memory,
     )
-    document = partition_tree(found)
     if arguments.output is not None:
-        emit((json_text(document, indent=2) + "\n").encode(), arguments.output)
+        emit((json_text(partition_tree(found), indent=2) + "\n").encode(), arguments.output)
     if arguments.json:
-        print_json(document)
+        print_json(partition_tree(found))
     elif arguments.output is None:
         _print(found)
     return 0
-
-
-def _levels(arguments: argparse.Namespace) -> list[Level]:
-    from jigsaw_opt.planning.partition import Level
-
-    if arguments.machines is None or arguments.bandwidth is None:
-        raise missing_option("--machines", "a profile of layers needs --machines and --bandwidth")
-    machines, rates = (
-        whole_numbers(option, text, "whole numbers above 0, as in 8,2", least=1)
-        for option, text in (("--machines", arguments.machines), ("--bandwidth", arguments.bandwidth))
-    )
-    if len(machines) != len(rates):
-        raise UsageError(
-            f"--machines has {len(machines)} levels and --bandwidth {len(rates)}", code="wrong-count", path="--machines"
-        )
-    if arguments.memory is not None and arguments.memory < 1:
-        raise out_of_range("--memory", f"--memory is at least 1, not {arguments.memory}")
-    return [Level(count, rate) for count, rate in zip(machines, rates, strict=True)]
 
 
 def _print(found: Partition) -> None:
@@ -104,8 +87,6 @@ def _print(found: Partition) -> None:
     ]
     headers = ("stage", "layers", "GPUs", "compute s", "parameter bytes", "output bytes", "s a minibatch")
     print_table(headers, rows, right={*headers} - {"layers"})
-    if len(found.levels) > 1:
-        _print_outer(found)
     scatter = found.time_range_s
     between = "" if scatter is None else f" ({scatter[0]:.6f} to {scatter[1]:.6f} s by the scatter of the layers)"
     print(f"\n{found.time_s:.6f} s a minibatch{between}; {found.noam} minibatches in flight")
@@ -114,25 +95,12 @@ def _print(found: Partition) -> None:
     print(_reason(found))
 
 
-def _print_outer(found: Partition) -> None:
-    print()
-    rows = [
-        (stage.level, f"{stage.stages[0] + 1}–{stage.stages[1]}", stage.replicas, f"{stage.time_s:.6f}")
-        for stage in sorted(found.outer, key=lambda stage: -stage.level)
-    ]
-    headers = ("level", "stages", "machines", "s a minibatch")
-    print_table(headers, rows, right=set(headers))
-
-
 def _reason(found: Partition) -> str:
-    """Return what bounds the throughput."""
+    """Return which stage is slowest, and what of its time is not compute."""
     outer = [stage for stage in found.outer if stage.level == len(found.levels)]
     slowest = max(outer, key=lambda stage: stage.time_s)
     first, end = slowest.stages
-    name = f"stage {first + 1}" if end == first + 1 else f"stages {first + 1} to {end}"
     compute = max(stage.compute_s / stage.replicas for stage in found.stages[first:end])
-    if slowest.time_s < found.time_s * (1 - 1e-9):
-        return "outputs sent between stages bound the throughput"
-    rest = 1 - compute / slowest.time_s
-    bounds = f"{name} {agreeing(end - first, 'bounds', 'bound')} the throughput"
-    return f"{bounds}; {100 * rest:.1f} % of the time is gradients and outputs sent"
+    name = f"stage {first + 1}" if end == first + 1 else f"stages {first + 1} to {end}"
+    share = 100 * (1 - compute / found.time_s)
+    return f"slowest: {name}; {share:.1f} % of the time is gradients and outputs sent"

@@ -23,6 +23,15 @@ def exact_plan(costs: BurstCosts, limit: float) -> BurstPlan:
     is a shortest path through the options, from layer to layer, without the steps that break the limit.
     """
     require_limit(limit)
+    return _shortest(costs, limit)
+
+
+def fastest_plan(costs: BurstCosts) -> BurstPlan:
+    """Return the plan of least iteration time, then GPU time, without a limit."""
+    return _shortest(costs, inf)
+
+
+def _shortest(costs: BurstCosts, limit: float) -> BurstPlan:
     # labels[k]: least (time, GPU time), in microseconds, of the layers so far where the last one has option k. A step
     # from option k adds the same to every path that ends there, so the least label of each option is enough.
     labels: list[_Label] = [(0.0, 0.0)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, prod
@@ -26,14 +25,12 @@ _PENALTY = 1000
 class BurstSetting:
     """The setting of a burst: what a profile does not say.
 
-    `global_batch`: samples of an iteration, which the GPUs of a layer share evenly. `released`: costs as DeepPool's
-    released functions have them, in place of what the profile says of each layer.
+    `global_batch`: samples of an iteration, which the GPUs of a layer share evenly.
     """
 
     gpus: int
     global_batch: int
     bytes_per_us: float
-    released: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
@@ -45,17 +42,16 @@ class BurstSetting:
 class _LayerRun:
     """A layer as measured on so many samples.
 
-    `gpu_us, forward_us, backward_us`: microseconds of both passes, and of each. `split_bytes, whole_bytes`: bytes of
-    gradients that GPUs exchange where they share the batch, and that one GPU takes time for alone. `input_bytes`: what
-    it reads of a sample. `stays`: whether it is on the GPUs of the layer before.
+    `gpu_us, forward_us, backward_us`: microseconds of both passes, and of each. `parameter_bytes`: bytes of gradients,
+    which GPUs exchange where they share the batch. `input_bytes`: what it reads of a sample. `stays`: whether it is on
+    the GPUs of the layer before.
     """
 
     name: str
     gpu_us: float
     forward_us: float
     backward_us: float
-    split_bytes: float
-    whole_bytes: float
+    parameter_bytes: float
     input_bytes: float
     stays: bool = False
 
@@ -67,24 +63,15 @@ def profiled_costs(runs: Mapping[int, Sequence[ProfiledLayer]], setting: BurstSe
     of all weights take their bytes over the rate where the batch is split. Moving activations takes, each way, the
     bytes that the busiest GPU sends or receives over the rate, and 40 us.
     """
-    # The released functions differ in three points: layers with the same parameters and input all take the time of the
-    # last of them; a convolution synchronises `kernel` x (`height` of its output + 1) numbers, on one GPU too; and a
-    # residual block synchronises nothing.
-    if setting.released:
-        runs = {size: _shared(run) for size, run in runs.items()}
-    measured = {size: [_deeppool_run(layer, setting.released) for layer in run] for size, run in runs.items()}
-    return _costs(measured, setting)
+    return _costs({size: list(map(_deeppool_run, run)) for size, run in runs.items()}, setting)
 
 
 def measured_costs(graphs: Sequence[LayerGraph], setting: BurstSetting) -> BurstCosts:
     """Return the costs of a chain of layers from layer profiles of several batch sizes; the rest as `profiled_costs`.
 
-    `graphs`: the same layers, measured on different numbers of samples by the same type of GPU. `setting`: GPUs, batch
-    and rate; not released, for those costs are of DeepPool's kinds of layers.
+    `graphs`: the same layers, measured on different numbers of samples by the same type of GPU.
     """
     first, wrong = graphs[0], []
-    if setting.released:
-        wrong.append(Problem("released", "released costs are of profiles of DeepPool", code="not-together"))
     if any(graph.batch is None for graph in graphs):
         wrong.append(
             Problem(
@@ -117,17 +104,14 @@ def measured_costs(graphs: Sequence[LayerGraph], setting: BurstSetting) -> Burst
 def _runs(graph: LayerGraph, batch: int) -> list[_LayerRun]:
     inputs = [0.0, *(layer.sent_bytes / batch for layer in graph.layers)]
     return [
-        _LayerRun(layer.name, layer.time_us, layer.forward_us, layer.backward_us, layer.parameter_bytes, 0, read)
+        _LayerRun(layer.name, layer.time_us, layer.forward_us, layer.backward_us, layer.parameter_bytes, read)
         for layer, read in zip(graph.layers, inputs, strict=False)
     ]
 
 
-def _deeppool_run(layer: ProfiledLayer, released: bool) -> _LayerRun:
-    few = released and layer.kind != "linear"
-    split = (_released_numbers(layer) if few else layer.weights) * _BYTES
+def _deeppool_run(layer: ProfiledLayer) -> _LayerRun:
     times = layer.total_us, layer.forward_us, layer.backward_us
-    read, stays = prod(layer.shape) * _BYTES, layer.kind in _FIXED
-    return _LayerRun(layer.kind, *times, split, split if few else 0, read, stays)
+    return _LayerRun(layer.kind, *times, layer.weights * _BYTES, prod(layer.shape) * _BYTES, layer.kind in _FIXED)
 
 
 def _costs(runs: Mapping[int, Sequence[_LayerRun]], setting: BurstSetting) -> BurstCosts:
@@ -147,12 +131,6 @@ def _costs(runs: Mapping[int, Sequence[_LayerRun]], setting: BurstSetting) -> Bu
     )
 
 
-def _shared(run: Sequence[ProfiledLayer]) -> list[ProfiledLayer]:
-    """Return each layer as the last that is alike."""
-    last = {layer.key: layer for layer in run}
-    return [last[layer.key] for layer in run]
-
-
 def _layer(setting: BurstSetting, counts: Sequence[int], column: Sequence[_LayerRun], first: bool) -> BurstLayer:
     """Return a layer on each number of GPUs.
 
@@ -168,16 +146,7 @@ def _layer(setting: BurstSetting, counts: Sequence[int], column: Sequence[_Layer
 
 
 def _sync_us(setting: BurstSetting, layer: _LayerRun, count: int) -> float:
-    return (layer.split_bytes if count > 1 else layer.whole_bytes) / setting.bytes_per_us
-
-
-def _released_numbers(layer: ProfiledLayer) -> int:
-    """Return what the released functions take for the number of weights of a layer that is not linear."""
-    if layer.kind != "conv2d":
-        return 0
-    parameters = json.loads(layer.parameters)
-    kernel, stride, padding = (int(parameters[key]) for key in ("kernel_size", "stride", "padding"))
-    return kernel * ((layer.shape[1] + 2 * padding - kernel) // stride + 2)
+    return layer.parameter_bytes / setting.bytes_per_us if count > 1 else 0.0
 
 
 def _moved_us(setting: BurstSetting, layer: _LayerRun, before: int, own: int) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.recognising import expecting
-from jigsaw_opt.errors import InfeasibleError, UsageError
+from jigsaw_opt.errors import InfeasibleError, UsageError, argument, out_of_range
 from jigsaw_opt.planning.partition.costs import Level, Variant
 from jigsaw_opt.planning.partition.dynamic import LevelStage, LevelTable, partition_levels, time_of_stages
 from jigsaw_opt.planning.partition.prefixes import Prefixes, prefixes_of
@@ -63,35 +63,15 @@ class OuterStage:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Stages of a pipeline for a model.
+    """Stages of a pipeline for a model; times are seconds a minibatch.
 
-    Parameters
-    ----------
-    variant
-        Whose costs.
-    activations
-        Whether outputs sent between stages are paid for.
-    levels
-        The machines, innermost first.
-    time_s
-        Seconds a minibatch in steady state.
-    data_parallel_s
-        The same with the whole model on all GPUs.
-    single_worker_s
-        The same on one GPU.
-    stages
-        On GPUs, first to last.
-    outer
-        Stages of each level, innermost level first.
-    noam
-        Minibatches to be kept in flight (the paper's NOAM).
-    prefixes
-        In how many ways the model can be cut.
-    latency_us
-        Part of sending a stage's output that does not depend on its size.
-    time_range_s
-        `time_s` of the same stages where each layer takes its least time, and where each takes its greatest; None
-        where no layer has a range.
+    `variant`: whose costs. `activations`: whether outputs sent between stages are paid for. `levels`: the machines,
+    innermost first. `time_s`: in steady state. `data_parallel_s, single_worker_s`: with the whole model on all GPUs,
+    and on one. `stages`: on GPUs, first to last. `outer`: stages of each level, innermost level first. `noam`:
+    minibatches to be kept in flight (the paper's NOAM). `prefixes`: in how many ways the model can be cut.
+    `latency_us`: part of sending a stage's output that does not depend on its size. `time_range_s`: `time_s` of the
+    same stages where each layer takes its least time, and where each takes its greatest; None where no layer has a
+    range.
     """
 
     variant: Variant
@@ -108,47 +88,25 @@ class Partition:
     time_range_s: tuple[float, float] | None = None
 
 
-def partition(
+def best_partition(
     graph: LayerGraph,
-    levels: Sequence[Level],
+    machines: Sequence[int],
+    bandwidth: Sequence[float],
     *,
     variant: Variant = "released",
     activations: bool = False,
     replicate: bool = True,
     memory: int | None = None,
 ) -> Partition:
-    """Cut a model into the stages of a pipeline so that the slowest takes least time.
-
-    Parameters
-    ----------
-    graph
-        The layers.
-    levels
-        The machines, innermost level first.
-    variant
-        Costs of the released optimiser, or of the paper.
-    activations
-        Whether outputs sent between stages are paid for; in the paper's costs they always are.
-    replicate
-        Whether a stage may be on several machines.
-    memory
-        Bytes of a GPU; None for no limit. Minibatches in flight each keep a version of the weights and activations;
-        gradients and optimiser state are there once.
-
-    Returns
-    -------
-    Partition
-        The stages with their GPUs, and times in seconds a minibatch.
-
-    Raises
-    ------
-    UsageError
-        The graph can be cut in too many ways, is in several parts, or the machines make no sense.
-    InfeasibleError
-        No partition keeps the memory, or there are fewer layers than machines without replication.
-    """
-    if not levels or any(level.machines < 1 or not level.bandwidth > 0 for level in levels):
-        raise UsageError("each level has at least 1 machine and a bandwidth above 0", code="out-of-range")
+    """Return the stages of a model of which the slowest takes least time; arguments are those of `partition`."""
+    if len(machines) != len(bandwidth):
+        told = f"{argument('machines')} has {len(machines)} levels and {argument('bandwidth')} {len(bandwidth)}"
+        raise UsageError(told, code="wrong-count", path="machines")
+    if not machines or min(machines) < 1 or not all(0 < rate < inf for rate in bandwidth):
+        raise out_of_range("machines", "each level has at least 1 machine and a bandwidth above 0")
+    if memory is not None and memory < 1:
+        raise out_of_range("memory", f"{argument('memory')} is at least 1, not {memory}")
+    levels = [Level(count, rate) for count, rate in zip(machines, bandwidth, strict=True)]
     prefixes = prefixes_of(graph)
     tables = partition_levels(prefixes, levels, variant, activations, replicate, memory)
     last = len(prefixes.layers) - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil
 
 from jigsaw_opt.errors import unsupported
@@ -49,13 +50,14 @@ def costs_of(partition: Partition) -> PipelineCosts:
 def async_stages(partition: Partition) -> list[AsyncStage]:
     """Return stages of PipeDream's steady state: a minibatch takes each copy as long as the partition says.
 
-    What the partition adds to the compute, such as the exchange of gradients, lengthens the backward pass.
+    What the partition adds to the compute, such as exchanges of gradients on any level, lengthens the backward pass.
     """
     found = []
     for number, stage in enumerate(partition.stages):
         # The time is of the stage with all copies, which take turns. A nanosecond is taken off before rounding up, so
         # that an error of floating point adds no microsecond. Both passes take at least one.
-        whole = max(ceil(stage.time_s * stage.replicas * 1e6 - 1e-3), stage.forward_us + stage.backward_us, 2)
+        time_s = max([stage.time_s, *(each / copies for each, copies in _outer(partition, number))])
+        whole = max(ceil(time_s * stage.replicas * 1e6 - 1e-3), stage.forward_us + stage.backward_us, 2)
         forward = min(max(1, stage.forward_us), whole - 1)
         last = number == len(partition.stages) - 1
         found.append(
@@ -70,6 +72,15 @@ def async_stages(partition: Partition) -> list[AsyncStage]:
             )
         )
     return found
+
+
+def _outer(partition: Partition, number: int) -> Iterator[tuple[float, int]]:
+    """Yield times of the stages of each level that have a stage, outermost first, with the copies around each."""
+    copies = 1
+    for outer in sorted(partition.outer, key=lambda outer: -outer.level):
+        if outer.stages[0] <= number < outer.stages[1]:
+            yield outer.time_s, copies
+            copies *= outer.replicas
 
 
 def stages_of(costs: PipelineCosts) -> list[AsyncStage]:
