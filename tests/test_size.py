@@ -24,7 +24,7 @@ CODE = {
     "sweeps": (1_800, "parallel runs that survive a kill, and the bench"),
     "system": (370, "files, clocks, signals and processes"),
     "views": (2_000, "pictures, HTML pages and their words, and the formats of other programs"),
-    "": (490, "the facade, errors and words"),
+    "": (500, "the facade, errors and words"),
 }
 """By room, most lines of code (without blanks, comments and docstrings), and what takes them."""
 LINES = {
