@@ -213,7 +213,7 @@ def test_what_is_more_than_modules_in_a_row_is_refused(kind: str, what: str) -> 
 
 def test_what_torch_says_of_a_network_is_one_message() -> None:
     entry = {"zoo": "own_networks:misfit", "arguments": {}}
-    rounds = {"batch_size": 4, "segments": 9, "processes": 1, "seed": 0, "warm_up": 1, "repeats": 1}
+    rounds = {"batch_size": 4, "segments": 9, "processes": 1, "warm_up": 1, "repeats": 1}
     with pytest.raises(RunFailedError, match=r"^own_networks:misfit: mat1"):
         measure_model(entry, torch.device("cpu"), "sgd", **rounds, trusted=["own_networks:misfit"])
 
@@ -250,7 +250,7 @@ def test_what_code_of_the_users_own_raises_is_told_with_its_line(
     monkeypatch.syspath_prepend(str(tmp_path))
     line = 1 + RAISING.splitlines().index(next(one for one in RAISING.splitlines() if one.strip() == f"#{place}"))
     entry = {"zoo": f"{name}:net", "arguments": {}}
-    rounds = {"batch_size": 4, "segments": 6, "processes": processes, "seed": 0, "warm_up": 1, "repeats": 1}
+    rounds = {"batch_size": 4, "segments": 6, "processes": processes, "warm_up": 1, "repeats": 1}
     with pytest.raises(PluginError, match=rf"^{name}:net: ValueError: {place} .*{name}\.py:{line}"):
         measure_model(entry, torch.device("cpu"), "sgd", **rounds, trusted=[entry["zoo"]])
 

@@ -225,9 +225,9 @@ def test_the_placement_of_the_best_compatibility_is_taken() -> None:
     plan = solve(instance, "cpsat", Options(work_limit=5, threads=1)).plan
     assert plan is not None
     across, within = (((0, 0), (1, 0)), ((0, 1), (1, 1))), (((0, 0), (0, 1)), ((1, 0), (1, 1)))
-    crowded = best_placement(operations, [across], plan, None, 0)
+    crowded = best_placement(operations, [across], plan, 0)
     assert len(crowded.shifts.links) == 1 and crowded.shifts.mean < 1
-    apart = best_placement(operations, [across, within], plan, None, 0)
+    apart = best_placement(operations, [across, within], plan, 0)
     assert apart.shifts.links == ()
     assert apart.shifts.mean == 1.0
     narrow = small_instance(gpus=1)

@@ -51,7 +51,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="measure in N processes at once, a core each, as a replay runs (default: 1)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of parameters and data (default: 0)")
     parser.add_argument(
         "--all-reduce", type=int, metavar="N", help="also measure all-reduces among 2 to N processes of this machine"
     )
@@ -116,7 +115,6 @@ def _measured(
             batch_size=arguments.batch,
             segments=arguments.segments,
             processes=arguments.processes,
-            seed=arguments.seed,
             warm_up=arguments.warm_up,
             repeats=arguments.repeats,
             cuts=_cuts(arguments.cuts),
@@ -152,11 +150,8 @@ def _check(arguments: argparse.Namespace) -> None:
 
     for name in _COUNTS:
         if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
-            raise out_of_range(
-                option_of(name),
-                f"{option_of(name)} is at least 1, not {getattr(arguments, name)}",
-            )
-    Options(threads=arguments.threads, seed=arguments.seed)  # the same ranges everywhere
+            raise out_of_range(option_of(name), f"{option_of(name)} is at least 1, not {getattr(arguments, name)}")
+    Options(threads=arguments.threads)  # the same range everywhere
     if arguments.all_reduce is not None and arguments.all_reduce < 2:
         raise out_of_range("--all-reduce", f"--all-reduce is at least 2, not {arguments.all_reduce}")
     if arguments.processes > 1 and (arguments.device != "cpu" or arguments.threads > 1):

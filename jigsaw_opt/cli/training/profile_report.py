@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from datetime import date
 from importlib.metadata import version
 from platform import python_version
@@ -103,34 +104,21 @@ def _as_json(
         "date": date.today().isoformat(),
         "versions": versions,
         "model": loads(encode_model(model)) if model else None,
-        "profile": _profile_json(profile) if profile else None,
+        "profile": {**_tree(profile), "wide_levels": profile.wide_levels} if profile else None,
         "all_reduce": _links_json(links) if links else None,
     }
 
 
-def _profile_json(profile: ModelProfile) -> dict[str, Any]:
-    segments = [
-        {
-            "name": s.name,
-            "forward_us": _quartiles(s.forward),
-            "backward_us": _quartiles(s.backward),
-            "input_gradients_us": _quartiles(s.input_gradients),
-            "weight_gradients_us": _quartiles(s.weight_gradients),
-            "step_us": round(s.step_us, 1),
-            "parameter_bytes": s.parameter_bytes,
-            "activation_bytes": s.activation_bytes,
-        }
-        for s in profile.segments
-    ]
-    levels = [
-        {"level": v.level, "block_us": _quartiles(v.block), "memory_bytes": v.memory_bytes} for v in profile.levels
-    ]
-    return {
-        "segments": segments,
-        "levels": levels,
-        "wide_levels": list(profile.wide_levels),
-        "state_bytes": profile.state_bytes,
-    }
+def _tree(value: Any) -> Any:
+    """Return measurements as what JSON is made of: by field, spreads as their quartiles in microseconds."""
+    if isinstance(value, tuple):
+        return [_tree(each) for each in value]
+    if hasattr(value, "iqr"):
+        return _quartiles(value)
+    if is_dataclass(value):
+        parts = ((field.name, getattr(value, field.name)) for field in fields(value))
+        return {f"{name}_us" if hasattr(part, "iqr") else name: _tree(part) for name, part in parts}
+    return round(value, 1) if isinstance(value, float) else value
 
 
 def _links_json(links: LinkProfile) -> dict[str, Any]:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 from jigsaw_opt.cli.common.options import add_effort, effort
 from jigsaw_opt.cli.common.output import ended, print_json, print_table, require_output
 from jigsaw_opt.cli.common.source import checked_plan
-from jigsaw_opt.errors import out_of_range
 
 if TYPE_CHECKING:
     from jigsaw_opt.planning.shifts.comparison import Comparison
     from jigsaw_opt.problem.instance import Instance
-    from jigsaw_opt.solvers.options import Options
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +27,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="its placement is a candidate (repeatable); without any, a solved one and random ones are",
     )
     parser.add_argument("--placements", type=int, default=8, metavar="N", help="random candidates (default: 8)")
-    parser.add_argument("--grid", type=int, metavar="US", help="microseconds of a cell (default: circles stay small)")
     parser.add_argument("--most", type=int, default=4, metavar="A", help="largest ratio of a job (default: 4)")
     add_effort(parser, 60.0)
     parser.add_argument("-o", "--output", type=Path, metavar="INSTANCE", help="write the instance with the best ratios")
@@ -47,33 +44,26 @@ def run(arguments: argparse.Namespace) -> int:
     require_output(arguments.best_plan, arguments.instance, arguments.output)
     instance = instance_from(arguments.instance)
     plans = [checked_plan(arguments.instance, path)[1] for path in arguments.plan]
-    told = {"drawn": arguments.placements, "most": arguments.most, "grid_us": arguments.grid}
-    options = _options(arguments)
-    found = compare(instance, options, plans, **told)
+    options = effort(arguments)
+    found = compare(instance, options, plans, placements=arguments.placements, most=arguments.most)
     if arguments.output is not None:
         save_instance(found.ratios.best.instance, arguments.output)
     if arguments.best_plan is not None:
         save_plan(found.ratios.best.plan, arguments.best_plan)
+    told = _document(instance, found)
     if arguments.json:
-        print_json(_document(instance, found))
+        print_json(told)
     else:
-        _print(instance, found)
+        _print_links(told)
+        _print_jobs(told)
     return ended(options.cancel.is_set(), "the best shifts and ratios found so far")
 
 
-def _options(arguments: argparse.Namespace) -> Options:
-    low = {"--placements": (arguments.placements, 0), "--most": (arguments.most, 1), "--grid": (arguments.grid, 1)}
-    for name, (value, least) in low.items():
-        if value is not None and value < least:
-            raise out_of_range(name, f"{name} is at least {least}, not {value}")
-    return effort(arguments)
-
-
 def _document(instance: Instance, found: Comparison) -> dict[str, Any]:
-    shifts, ratios = found.chosen.shifts, found.ratios
+    shifts, ratios, jobs = found.chosen.shifts, found.ratios, found.chosen.jobs
     columns = zip(
-        found.chosen.jobs,
-        found.chosen.shifts.shifts_us,
+        jobs,
+        shifts.shifts_us,
         found.alone_us,
         found.fair_us,
         found.shifted_us,
@@ -93,7 +83,7 @@ def _document(instance: Instance, found: Comparison) -> dict[str, Any]:
         "links": [
             {
                 "link": instance.cluster.links[link.shared.link].name,
-                "jobs": [found.chosen.jobs[j].name for j in link.shared.users],
+                "jobs": [jobs[j].name for j in link.shared.users],
                 "load": link.load,
                 "unshifted": float(link.unshifted),
                 "shifted": float(link.shifted),
@@ -105,12 +95,6 @@ def _document(instance: Instance, found: Comparison) -> dict[str, Any]:
         "common_period": {"slowdown": ratios.plain.value, "bound": ratios.plain_bound},
         "ratios": {"slowdown": ratios.best.value, "bound": ratios.bound, "status": ratios.status},
     }
-
-
-def _print(instance: Instance, found: Comparison) -> None:
-    told = _document(instance, found)
-    _print_links(told)
-    _print_jobs(told)
 
 
 def _print_links(told: dict[str, Any]) -> None:

@@ -31,7 +31,6 @@ def measure_model(
     batch_size: int | None,
     segments: int | None,
     processes: int,
-    seed: int,
     warm_up: int,
     repeats: int,
     cuts: Sequence[str] | int | None = None,
@@ -47,12 +46,12 @@ def measure_model(
     units; None for 4, and for all others.
     """
     momentum = {} if optimiser in ("adam", "adamw") else {"momentum": 0.9}
-    recipe = TrainingRecipe(optimiser or "sgd", {"lr": _RATE, **momentum}, seed)
+    recipe = TrainingRecipe(optimiser or "sgd", {"lr": _RATE, **momentum})
     name, arguments = entry["zoo"], entry["arguments"]
     in_units, most = {**entry, "batch_size": batch_size or 8}, segments or 6
     with _told_shapes(name):
         if ":" in name:
-            made, is_of_worker = call_own(name, arguments, device, trusted, seed)
+            made, is_of_worker = call_own(name, arguments, device, trusted, 0)
             subject = subject_of(name, made, is_of_worker)
             if subject is not None:
                 own = {"--batch": batch_size, "--segments": segments, "--processes": processes - 1 or None}
@@ -69,7 +68,7 @@ def measure_model(
     if processes > 1:
         return profiles_side_by_side([in_units], most, processes, recipe, warm_up, repeats, trusted)[0], in_units
     with _told_shapes(name):
-        network = own_network(made) if ":" in name else build_network(name, arguments, seed=seed)
+        network = own_network(made) if ":" in name else build_network(name, arguments, seed=0)
         with blame_own_code(name):
             built = replica(network, even_segments(network, most), in_units["batch_size"])
             return profile_replica(built, recipe, device, warm_up, repeats), in_units

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, UsageError, argument, out_of_range
 from jigsaw_opt.planning.shifts.affinity import TimeShifts, time_shifts
 from jigsaw_opt.planning.shifts.jobs import RepeatedJob, WorkerGpus, draw_placement, placement_of, repeated_jobs
 from jigsaw_opt.planning.shifts.link_rates import simulate_shared
@@ -60,17 +60,20 @@ def compare(
     options: Options,
     plans: Sequence[Plan] = (),
     *,
-    drawn: int = 8,
+    placements: int = 8,
     most: int = 4,
-    grid_us: int | None = None,
 ) -> Comparison:
     """Compare sharing, time shifts and plans of a cyclic instance of data-parallel jobs.
 
     Times of an iteration of each job, in microseconds, in each of the three ways.
 
     `plans`: plans whose placements are candidates; the first one's levels are taken. Without any, one is solved.
-    `drawn`: so many random placements with GPUs of their own are candidates too; none where `plans` are given.
+    `placements`: so many random ones with GPUs of their own are candidates too; none where `plans` are given. `most`:
+    the largest ratio of a job.
     """
+    for name, value, fewest in (("placements", placements, 0), ("most", most, 1)):
+        if value < fewest:
+            raise out_of_range(name, f"{argument(name)} is at least {fewest}, not {value}")
     if instance.horizon != "cyclic":
         told = "time shifts are for jobs that repeat for ever; jobs end on a finite horizon, also in phases that repeat"
         raise InvalidInputError([Problem("$.horizon", told, code="unsupported")])
@@ -82,7 +85,7 @@ def compare(
     instance.require_no_power_caps("time shifts keep none")
     operations = compile_instance(instance)
     with interruptible(options):
-        return _compared(instance, operations, options, plans, drawn, most, grid_us)
+        return _compared(instance, operations, options, plans, placements, most)
 
 
 def _compared(
@@ -92,12 +95,11 @@ def _compared(
     plans: Sequence[Plan],
     drawn: int,
     most: int,
-    grid_us: int | None,
 ) -> Comparison:
     given = plans or (_solved(instance, _part(options, _FIRST_PLAN)),)
     placements = candidates(operations, given, 0 if plans else drawn, options.seed)
     with clock.limited(clock.Clock(None, options.cancel)):
-        chosen = best_placement(operations, placements, given[0], grid_us, options.seed)
+        chosen = best_placement(operations, placements, given[0], options.seed)
         fair, shifted = shared_times(operations, chosen, options.seed)
     jobs = chosen.jobs
     left = options if plans else _part(options, 1 - _FIRST_PLAN)
@@ -120,19 +122,16 @@ def candidates(operations: Operations, plans: Iterable[Plan], drawn: int, seed: 
     return own
 
 
-def best_placement(
-    operations: Operations, placements: Iterable[WorkerGpus], plan: Plan, grid_us: int | None, seed: int
-) -> ShiftedPlacement:
+def best_placement(operations: Operations, placements: Iterable[WorkerGpus], plan: Plan, seed: int) -> ShiftedPlacement:
     """Return the candidate of the best mean compatibility, the first among equals, with the levels of a plan.
 
     `placements`: at least one candidate; the first is judged whatever the limits, others as long as time is left.
-    `grid_us`: microseconds of a cell of the grid; None for one that keeps circles small.
     """
     bandwidths = [link.bandwidth for link in operations.cluster.links]
 
     def judged(placement: WorkerGpus) -> ShiftedPlacement:
         jobs = repeated_jobs(operations, placement, plan)
-        return ShiftedPlacement(jobs, time_shifts(jobs, bandwidths, grid_us, seed))
+        return ShiftedPlacement(jobs, time_shifts(jobs, bandwidths, seed=seed))
 
     first, *others = placements
     tried = (judged(other) for other in others if clock.left() > 0)
