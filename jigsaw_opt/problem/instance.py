@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -95,6 +95,22 @@ class Instance(_Noting, CheckedPart, definition="#"):
         return sum(
             job.iterations * (job.workers if isinstance(job, Job) else len(job.shape.blocks)) for job in self.jobs
         )
+
+    def beyond(self, lacks: Collection[str]) -> str | None:
+        """Return why whoever lacks some abilities does not take the instance; None where it needs none of them.
+
+        Parameters
+        ----------
+        lacks
+            Some of ``task_graphs``, ``guarantees``, ``route_policies`` and ``power_caps``.
+        """
+        needs = (
+            ("task_graphs", self.task_graph_jobs, "job {!r} has a task graph"),
+            ("guarantees", self.guaranteed_jobs, "job {!r} has a deadline or a cycle-time limit"),
+            ("route_policies", self.policed, "job {!r} has a route policy"),
+            ("power_caps", self.cluster.power_caps, "its cluster has power cap {!r}"),
+        )
+        return next((told.format(of[0].name) for name, of, told in needs if of and name in lacks), None)
 
     def require_no_power_caps(self, why: str) -> None:
         """Refuse power caps, for whoever keeps none.

@@ -13,6 +13,7 @@ from jigsaw_opt.system.plugins import load, loadable, registered, require_member
 from jigsaw_opt.text import agreeing
 
 GROUP = "jigsaw_opt.solvers"
+_ABILITIES = ("task_graphs", "guarantees", "route_policies", "power_caps")
 
 
 def names() -> tuple[str, ...]:
@@ -29,17 +30,11 @@ def find(name: str) -> Solver:
 
 
 def refusal(method: Solver, instance: Instance) -> str | None:
-    """Return why a solver does not take an instance, by what it says of itself; None where it does."""
-    reason = method.unsupported(instance)
-    if reason is None and instance.task_graph_jobs and not getattr(method, "task_graphs", False):
-        reason = f"job {instance.task_graph_jobs[0].name!r} has a task graph"
-    if reason is None and instance.guaranteed_jobs and not getattr(method, "guarantees", False):
-        reason = f"job {instance.guaranteed_jobs[0].name!r} has a deadline or a cycle-time limit"
-    if reason is None and instance.policed and not getattr(method, "route_policies", False):
-        reason = f"job {instance.policed[0].name!r} has a route policy"
-    if reason is None and instance.cluster.power_caps and not getattr(method, "power_caps", False):
-        reason = f"its cluster has power cap {instance.cluster.power_caps[0].name!r}"
-    return reason
+    """Return why a solver does not take an instance, by what it says of itself; None where it does.
+
+    One that does not say what it lacks may lack everything.
+    """
+    return method.unsupported(instance) or instance.beyond(getattr(method, "lacks", _ABILITIES))
 
 
 def require_taken(method: Solver, instance: Instance) -> None:

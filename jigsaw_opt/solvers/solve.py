@@ -114,10 +114,10 @@ def _openings(
     instance: Instance, method: Solver, options: Options, start: Plan, fix: Fix | None
 ) -> tuple[Opening, ...]:
     """Return what offers first plans from a plan of the instance, or of another one."""
-    from jigsaw_opt.solvers.phased.continued import Continued, cannot_continue
+    from jigsaw_opt.solvers.phased.continued import Continued
     from jigsaw_opt.solvers.resolve import Fix
     from jigsaw_opt.solvers.resolve.openings import StartPlan
-    from jigsaw_opt.solvers.resolve.repaired import Repaired, cannot_repair
+    from jigsaw_opt.solvers.resolve.repaired import Repaired
 
     chooses, phased = getattr(method, "chooses", False), getattr(method, "phased", False)
     if start.is_phased and not chooses and not phased:
@@ -129,7 +129,7 @@ def _openings(
         raise unsupported(
             "fix", f"solver {method.name!r} keeps nothing of a plan; auto does what {argument('fix')} asks"
         )
-    cannot = cannot_continue(instance) if start.is_phased else cannot_repair(instance)
+    cannot = instance.beyond((Continued if start.is_phased else Repaired).lacks)
     broken = violations(instance, start)
     if fix is None and broken:
         hint = "with fix=Fix() it may be of another instance"

@@ -110,6 +110,12 @@ class Operations:
         """Routes over the cluster's links."""
         return Routes(self.cluster)
 
+    def with_routes(self, routes: Routes) -> Operations:
+        """Return the same with routes that are known: those of its cluster are not worked out again."""
+        found = replace(self)
+        found.__dict__["routes"] = routes
+        return found
+
     @cached_property
     def _best_channels(self) -> dict[str | None, BestChannel]:
         """Best rates and latencies over the links that routes may use, by policy."""
@@ -148,10 +154,7 @@ class Operations:
         """The data-parallel jobs alone and the task-graph ones alone, as far as there are any, on the same cluster."""
         if not self.is_mixed:
             return (self,)
-        parts = replace(self, task_graphs=()), replace(self, jobs=())
-        for part in parts:
-            part.__dict__["routes"] = self.routes  # they stay known
-        return parts
+        return tuple(part.with_routes(self.routes) for part in (replace(self, task_graphs=()), replace(self, jobs=())))
 
     @property
     def weights(self) -> list[int]:

@@ -25,9 +25,7 @@ def rounded_for_moves(operations: Operations) -> Operations:
     if not moving:
         return operations
     jobs = tuple(_rounded(operations.instance, graph, moving.get(graph.name)) for graph in operations.jobs)
-    rounded = replace(operations, jobs=jobs)
-    rounded.__dict__["routes"] = operations.routes  # The same cluster: its routes stay known.
-    return rounded
+    return replace(operations, jobs=jobs).with_routes(operations.routes)
 
 
 def _rounded(instance: Instance, graph: OperationGraph, job: object) -> OperationGraph:

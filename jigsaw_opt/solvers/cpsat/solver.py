@@ -18,11 +18,7 @@ class Cpsat(OrtoolsSolver):
     name: str = "cpsat"
     display_name: str = "exact, constraint programming (OR-Tools CP-SAT); finite and cyclic horizon"
 
-    task_graphs: ClassVar[bool] = True
-    guarantees: ClassVar[bool] = True
-    route_policies: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
-    power_caps: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = LIMITS
 
     def run(self, solve_state: SolveState) -> Result:

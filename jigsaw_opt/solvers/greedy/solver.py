@@ -25,12 +25,9 @@ class Greedy:
     name: str = "greedy"
     display_name: str = "list scheduling; any size, no engine needed; finite and cyclic horizon"
 
-    task_graphs: ClassVar[bool] = True
-    guarantees: ClassVar[bool] = True
+    lacks: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[str, ...]] = LIMITS
-    route_policies: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
-    power_caps: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
         """Return None: it needs no engine."""

@@ -32,7 +32,9 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
         Tells whether some of its jobs have a plan; by default `placement_feasible`.
     """
     if operations.instance.guaranteed_jobs and (operations.task_graphs or placement_feasible(operations) is not False):
-        return broken_together(operations)
+        found = broken_together(operations)
+        if found is not None:
+            return found
     try:
         return _smallest(operations, is_feasible or placement_feasible)
     except OutOfTimeError:

@@ -30,14 +30,12 @@ def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
         {job.name: job for job in operations.jobs},
         {each.job.name: each for each in operations.task_graphs},
     )
-    part = replace(
+    return replace(
         operations,
         instance=altered(operations.instance, jobs=kept),
         jobs=tuple(graphs[job.name] for job in kept if job.name in graphs),
         task_graphs=tuple(others[job.name] for job in kept if job.name in others),
-    )
-    part.__dict__["routes"] = operations.routes  # the same cluster: its routes stay known
-    return part
+    ).with_routes(operations.routes)
 
 
 def quickxplain(
@@ -66,8 +64,10 @@ _MOST_TRIED = 4
 """Guarantees that are tried with more time."""
 
 
-def broken_together(operations: Operations, known: Conflict | None = None) -> Conflict:
+def broken_together(operations: Operations, known: Conflict | None = None) -> Conflict | None:
     """Return the conflict that no plan keeps the guarantees of some jobs, though each of them alone may.
+
+    The result is None where jobs that guarantee nothing have no plan.
 
     The jobs are narrowed to a minimal set as far as a limited amount of work goes. What the message says of fewer jobs,
     of a later deadline and of more memory was asked of the exact model.
@@ -83,6 +83,8 @@ def broken_together(operations: Operations, known: Conflict | None = None) -> Co
     part, minimal = operations, False
     try:
         part, minimal = _smallest(operations, check)
+        if not part.instance.guaranteed_jobs:
+            return None
         late = _nearest(part, check)
         told += [] if late is None else [_told_of_time(part, late)]
         told += _told_of_memory(part, check, part.instance.guaranteed_jobs[0] if late is None else late.job)
@@ -181,9 +183,7 @@ def _loosened(job: Job | TaskGraphJob, more: int) -> Job | TaskGraphJob:
 
 def _compiled(part: Operations, instance: Instance) -> Operations:
     """Return a changed instance with the same links, compiled."""
-    found = compile_instance(instance)
-    found.__dict__["routes"] = part.routes
-    return found
+    return compile_instance(instance).with_routes(part.routes)
 
 
 def _told_of_memory(part: Operations, check: PlanCheck, late: Job | TaskGraphJob) -> Iterator[str]:

@@ -151,10 +151,7 @@ class FixedPlacementTiming:
     name: str = "timing"
     display_name: str = "cyclic timetables of a given placement"
 
-    task_graphs: ClassVar[bool] = True
-    guarantees: ClassVar[bool] = True
-    route_policies: ClassVar[bool] = True
-    power_caps: ClassVar[bool] = True
+    lacks: ClassVar[tuple[str, ...]] = ()
 
     def unavailable(self) -> str | None:
         """Return None: it needs no engine."""

@@ -252,10 +252,7 @@ class Phased:
     phased: ClassVar[bool] = True
     moves: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
-    task_graphs: ClassVar[bool] = True
-    guarantees: ClassVar[bool] = True
-    route_policies: ClassVar[bool] = True
-    power_caps: ClassVar[bool] = True
+    lacks: ClassVar[tuple[str, ...]] = ()
 
     def unavailable(self) -> None:
         """Return None: what is chosen for the phases falls back on what is installed."""

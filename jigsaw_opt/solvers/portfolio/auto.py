@@ -40,10 +40,7 @@ class Auto:
     display_name: str = "portfolio, or greedy where OR-Tools is not installed; phased plans of long jobs"
     chooses: bool = True
 
-    task_graphs: ClassVar[bool] = True
-    guarantees: ClassVar[bool] = True
-    route_policies: ClassVar[bool] = True
-    power_caps: ClassVar[bool] = True
+    lacks: ClassVar[tuple[str, ...]] = ()
     moves: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
 

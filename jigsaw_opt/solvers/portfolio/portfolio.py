@@ -45,12 +45,8 @@ class Portfolio(OrtoolsSolver):
     name: str = "portfolio"
     display_name: str = "search, bounds and the exact model side by side; any size, both horizons"
 
-    task_graphs: ClassVar[bool] = True
-    guarantees: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
-    route_policies: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
-    power_caps: ClassVar[bool] = True
 
     def run(self, solve_state: SolveState) -> Result:
         """Solve the instance."""

@@ -187,15 +187,13 @@ class KeptOrder:
         count, names = len(self.operations.jobs), {self.jobs[job].name for job in kept}
         instance = self.operations.instance
         jobs = tuple(job for job in instance.jobs if job.name in names)
-        part = replace(
+        return replace(
             self.operations,
             instance=altered(instance, cluster=routes.cluster, jobs=jobs),
             cluster=routes.cluster,
             jobs=tuple(self.operations.jobs[job] for job in kept if job < count),
             task_graphs=tuple(self.operations.task_graphs[job - count] for job in kept if job >= count),
-        )
-        part.__dict__["routes"] = routes  # they stay known
-        return part
+        ).with_routes(routes)
 
     def patched(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> FlatActivities:
         """Return the activities without those of some jobs, and with other transfers of others.

@@ -15,7 +15,6 @@ from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.compiled.timetable import assemble, decisions_of, job_end, objective_of
 from jigsaw_opt.problem.costs import needed_bytes
-from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
@@ -110,6 +109,7 @@ class Repaired:
     improves: bool
     phased: ClassVar[bool | None] = False
     from_phases: ClassVar[bool] = False
+    lacks: ClassVar[tuple[str, ...]] = ("task_graphs", "power_caps")
 
     @property
     def keeps(self) -> bool:
@@ -124,13 +124,6 @@ class Repaired:
         if found:
             raise InvalidInputError(found)
         return _Resolving(solve_state, operations, self.plan, self.fix).repair(self.improves)
-
-
-def cannot_repair(instance: Instance) -> str | None:
-    """Return why no plan of another instance is carried over to this one; None where one may be."""
-    if instance.task_graph_jobs:
-        return f"job {instance.task_graph_jobs[0].name!r} has a task graph"
-    return f"its cluster has power cap {instance.cluster.power_caps[0].name!r}" if instance.cluster.power_caps else None
 
 
 class _Resolving:

@@ -149,9 +149,7 @@ class LinkFailures:
     def _whole(self, operations: Operations) -> Operations:
         """Return the instance with all of its links."""
         instance = altered(operations.instance, cluster=self._cluster)
-        whole = replace(operations, instance=instance, cluster=self._cluster)
-        whole.__dict__["routes"] = self._without(frozenset())
-        return whole
+        return replace(operations, instance=instance, cluster=self._cluster).with_routes(self._without(frozenset()))
 
     def _without(self, dead: frozenset[str]) -> Routes:
         """Return the routes without some links, computed once."""

@@ -28,11 +28,7 @@ class Search(OrtoolsSolver):
     display_name: str = "anytime search: annealing and CP-SAT on parts of the plan; any size, both horizons"
     moves: tuple[type[Move], ...] = ()
 
-    task_graphs: ClassVar[bool] = True
-    guarantees: ClassVar[bool] = True
-    route_policies: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
-    power_caps: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
 
     def run(self, solve_state: SolveState) -> Result:

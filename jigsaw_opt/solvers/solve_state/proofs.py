@@ -99,7 +99,7 @@ class Proofs:
         """
         if self.conflict is None or not self._by_bound or self._operations.horizon == "cyclic":
             return self.conflict
-        return broken_together(self._operations, self.conflict)
+        return broken_together(self._operations, self.conflict) or self.conflict
 
     def ends(self, objective: int | None) -> StoppedBy | None:
         """Return why what is proven ends the solve; None where it does not.
