@@ -20,6 +20,7 @@ from jigsaw_opt.simulation.inputs.reading import read_setting
 from jigsaw_opt.simulation.inputs.request import GivenParts, SimulationRequest
 from jigsaw_opt.simulation.results.folder import ResultFolder
 from jigsaw_opt.simulation.results.result import SimulationResult, result_of
+from jigsaw_opt.system.interrupts import on_interrupt
 
 
 def simulate(
@@ -45,6 +46,7 @@ def simulate(
         Who decides, or ``NAME:OPTION=VALUE...``.
     until_us, cancel
         Time of the workload, in microseconds, and an event set by another thread, that end it before all jobs have.
+        So does a first Ctrl-C or SIGTERM in the main thread.
     folder
         Where its tables are written, or a snapshot where it is cancelled; None for nowhere.
     watch
@@ -65,6 +67,7 @@ def simulate(
         The policy breaks a rule, or leaves jobs waiting for ever.
     """
     _require_end(until_us, cancel)
+    cancel = cancel or threading.Event()
     asked = SimulationRequest(workload, cluster, policy, **part)
     place = folder if isinstance(folder, ResultFolder | None) else ResultFolder(Path(folder))
     if place is not None:
@@ -77,13 +80,13 @@ def simulate(
     def stop() -> bool:
         if watch is not None:
             watch(simulation)
-        return cancel is not None and cancel.is_set()
+        return cancel.is_set()
 
-    with nullcontext() if place is None else place.alone(asked.files):
+    with nullcontext() if place is None else place.alone(asked.files), on_interrupt(cancel.set):
         simulation.run(stop, until_us)
         if place is None:
             return result_of(simulation)
-        return place.put_aside(simulation) if cancel is not None and cancel.is_set() else place.write(simulation)
+        return place.put_aside(simulation) if cancel.is_set() else place.write(simulation)
 
 
 def _require_end(until_us: int | None, cancel: threading.Event | None) -> None:

@@ -67,6 +67,19 @@ class SweepEngine(Protocol):
         """
 
 
+class InProcess:
+    """Runs tasks one after the other in this process."""
+
+    def run(
+        self, tasks: Sequence[SweepTask], stopped: Callable[[], bool] = never
+    ) -> Generator[TaskOutcome, None, None]:
+        """Yield the outcome of every task until `stopped` says yes."""
+        for task in tasks:
+            if stopped():
+                return
+            yield TaskOutcome(task, task.function(*task.arguments))
+
+
 def sweep(
     tasks: Sequence[SweepTask],
     engine: SweepEngine,

@@ -11,12 +11,11 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, given_parts, request_of, tell_reading
+from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, given_parts
 from jigsaw_opt.cli.clusters.simulate_sweep import configure_sweep, run_simulations
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_json, print_table
 from jigsaw_opt.errors import missing_option, out_of_range
-from jigsaw_opt.system.interrupts import on_interrupt
 from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
@@ -71,8 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     path, policy, until_us = arguments.output, arguments.policy[0], _until_us(arguments.until)
     if arguments.sweep:
-        asked = request_of(arguments, workload=arguments.workload[0], policy=policy, seed=arguments.seed)
-        return run_simulations(arguments, asked)
+        return run_simulations(arguments)
     _require_one(arguments)
     if arguments.resume:
         goes_on_from(path / SNAPSHOT)
@@ -83,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         lambda result: simulation_html(result.setting, result.outcome, result.summary, policy),
     )
     cancel, parts = Event(), given_parts(arguments)
-    with _watching(cancel, arguments.quiet) as watch:
+    with _watching(arguments.quiet) as watch:
         own = {"policy": policy, "seed": arguments.seed, "until_us": until_us, "folder": folder}
         result = simulate(arguments.workload[0], cancel=cancel, watch=watch, **own, **parts)
     if cancel.is_set():
@@ -117,16 +115,18 @@ def _until_us(hours: float | None) -> int | None:
 
 
 @contextmanager
-def _watching(cancel: Event, quiet: bool) -> Iterator[Callable[[Simulation], None]]:
-    """Yield what tells what was read, has signals cancel from then on, and shows progress on a terminal."""
+def _watching(quiet: bool) -> Iterator[Callable[[Simulation], None]]:
+    """Yield what tells what was read, and shows progress on a terminal."""
+    from jigsaw_opt.simulation.engine.setting import reading_told
+
     steps, update = 0, None
     with ExitStack() as stack:
 
         def watch(simulation: Simulation) -> None:
             nonlocal steps, update
             if steps == 0:
-                tell_reading([simulation.setting])
-                stack.enter_context(on_interrupt(cancel.set))
+                for line in reading_told([simulation.setting]):
+                    note(line)
                 update = None if quiet or not sys.stderr.isatty() else _progress(stack, simulation)
             elif update is not None and steps % _STEPS_A_LOOK == 0:
                 hours = simulation.now_us / 3_600_000_000

@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-from jigsaw_opt.cli.common.output import note
-from jigsaw_opt.errors import malformed
-
-if TYPE_CHECKING:
-    from jigsaw_opt.problem.workload import TraceJob
-    from jigsaw_opt.simulation.engine.setting import Setting
-    from jigsaw_opt.simulation.inputs.request import SimulationRequest
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 _TOO_WIDE: Mapping[str, Any] = {
     "choices": ("refuse", "skip"),
@@ -85,26 +77,3 @@ def given_parts(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the parts of a simulation that are given, by name, without workload, policy and seed."""
     names = (part.get("dest", name.replace("-", "_")) for name, part in _PARTS.items())
     return {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
-
-
-def request_of(arguments: argparse.Namespace, **own: Any) -> SimulationRequest:
-    """Return what is to be simulated; `own` are the other parts of it by name."""
-    from jigsaw_opt.simulation.inputs.request import SimulationRequest
-
-    return SimulationRequest(**given_parts(arguments), **own)
-
-
-def tell_reading(settings: Iterable[Setting], waiting: Sequence[TraceJob] = ()) -> None:
-    """Say on standard error what was left out of each workload, what else was decided, and what is not read, once."""
-    from jigsaw_opt.simulation.engine.setting import reading_told
-
-    for line in reading_told(settings, waiting):
-        note(line)
-
-
-def seeds_of(text: str) -> list[int]:
-    """Return seeds as in ``0,1,2``."""
-    try:
-        return [int(seed) for seed in text.split(",")]
-    except ValueError as error:
-        raise malformed("--seeds", f"--seeds are whole numbers between commas, not {text!r}") from error

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.clusters.simulate_setting import seeds_of, tell_reading
+from jigsaw_opt.cli.clusters.simulate_setting import given_parts
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import goes_on_from, note, print_table
-from jigsaw_opt.cli.common.sweeping import Rows, configure_engine, engine_of, run_sweep
+from jigsaw_opt.cli.common.parser import whole_numbers
+from jigsaw_opt.cli.common.sweeping import Rows, came_to, configure_engine, engine_of, run_sweep
 from jigsaw_opt.errors import not_together
 
 if TYPE_CHECKING:
-    from jigsaw_opt.simulation.inputs.request import SimulationRequest
     from jigsaw_opt.sweeps.task import SweepTask
 
 _PAGE = "report.html"
@@ -33,12 +33,11 @@ def configure_sweep(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(threads=1)
 
 
-def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> int:
-    """Simulate what has no row yet, write the tables, print the means over the seeds.
-
-    `base`: all parts but workloads, policies and seeds.
-    """
+def run_simulations(arguments: argparse.Namespace) -> int:
+    """Simulate what has no row yet, write the tables, print the means over the seeds."""
     from jigsaw_opt.documents import exists, make_folder
+    from jigsaw_opt.simulation.engine.setting import reading_told
+    from jigsaw_opt.simulation.inputs.request import SimulationRequest
     from jigsaw_opt.simulation.results.folder import require_place
     from jigsaw_opt.sweeps.folder import ROWS, TABLES
     from jigsaw_opt.sweeps.simulations import SIMULATIONS, simulations
@@ -50,9 +49,12 @@ def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> i
     goes_on_from(arguments.output / ROWS)
     # A sweep goes on from its own rows.
     require_place(arguments.output, force=arguments.force or exists(arguments.output / ROWS))
-    seeds = seeds_of(str(arguments.seed) if arguments.seeds is None else arguments.seeds)
+    given = arguments.seeds
+    seeds = (arguments.seed,) if given is None else whole_numbers("--seeds", given, "whole numbers")
+    base = SimulationRequest(arguments.workload[0], **given_parts(arguments))
     tasks = simulations(base, arguments.workload, arguments.policy, seeds)
-    tell_reading(task.arguments[0] for task in tasks)
+    for line in reading_told(task.arguments[0] for task in tasks):
+        note(line)
     engine = engine_of(arguments)
     inputs = [name for workload in arguments.workload for name in replace(base, workload=workload).files]
     make_folder(arguments.output, (*TABLES, _PAGE), inputs)
@@ -75,8 +77,7 @@ def _draw(rows: Rows, tasks: Sequence[SweepTask], path: Path) -> None:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    came = row["error"] or f"mean completion {row['mean_completion_h']:.3f} h in {row['seconds']:.1f} s"
-    return f"{row['workload']} {row['policy']} seed {row['seed']}: {came}"
+    return f"{row['workload']} {row['policy']} seed {row['seed']}: {came_to(row)}"
 
 
 def _print(cells: Rows) -> None:

@@ -7,7 +7,6 @@ from threading import Event
 
 from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, given_parts
 from jigsaw_opt.cli.common.output import ended, note, print_json
-from jigsaw_opt.system.interrupts import on_interrupt
 from jigsaw_opt.text import counted
 
 EXAMPLE = "jigsaw when slurm:sacct.txt 4711 --cluster 16x8:a100 --policy backfill:default_limit=24"
@@ -55,10 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.simulation.prediction.when import when
 
     cancel, names = Event(), ("job", "policy", "at", "samples", "questions", "seed")
-    with on_interrupt(cancel.set):
-        own = {name: getattr(arguments, name) for name in names}
-        own |= {"arrivals": not arguments.no_arrivals, "cancel": cancel}
-        found = when(arguments.queue, **own, **given_parts(arguments))
+    own = {name: getattr(arguments, name) for name in names}
+    own |= {"arrivals": not arguments.no_arrivals, "cancel": cancel}
+    found = when(arguments.queue, **own, **given_parts(arguments))
     for remark in found.remarks:
         note(remark)
     if arguments.json:

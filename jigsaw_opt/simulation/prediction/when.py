@@ -18,6 +18,7 @@ from jigsaw_opt.simulation.inputs.request import SimulationRequest
 from jigsaw_opt.simulation.prediction.past_questions import past_answers
 from jigsaw_opt.simulation.prediction.predicting import predict_starts
 from jigsaw_opt.simulation.prediction.trace_queue import queue_at, time_in, waiting_job
+from jigsaw_opt.system.interrupts import on_interrupt
 from jigsaw_opt.text import counted
 
 
@@ -85,7 +86,8 @@ def when(
     round_s, seed, columns, speeds
         As in `SimulationRequest`.
     cancel
-        Set by another thread or a signal handler, it ends the simulations, and what there is counts.
+        Set by another thread, it ends the simulations, and what there is counts; so does a first Ctrl-C or SIGTERM in
+        the main thread.
 
     Returns
     -------
@@ -101,11 +103,13 @@ def when(
     # Durations in the file have what a start costs.
     own |= {"performance": "seconds", "restart_s": 0.0, "too_wide": "skip"}
     setting = read_setting(SimulationRequest(workload, cluster, policy, **own))
-    at_us, stop = time_in(setting.workload, at), (threading.Event() if cancel is None else cancel).is_set
+    at_us, cancel = time_in(setting.workload, at), cancel or threading.Event()
     found = queue_at(setting, at_us, arrivals)
     number = waiting_job(setting.workload, found.queue, job)
-    (prediction,) = predict_starts(setting, found.queue, [number], found.past, samples, seed, stop)
-    answers, silent = past_answers(setting, at_us, arrivals, questions, seed, stop)
+    with on_interrupt(cancel.set):
+        asked = setting, found.queue, [number], found.past
+        (prediction,) = predict_starts(*asked, samples, seed, cancel.is_set)
+        answers, silent = past_answers(setting, at_us, arrivals, questions, seed, cancel.is_set)
     waiting = sum(one.share is None for one in found.queue.jobs.values())
     remarks = [*reading_told([setting], setting.workload.unfinished), *found.remarks]
     if (name := found.queue.jobs[number].job.name) != job:
