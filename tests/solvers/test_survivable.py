@@ -53,7 +53,7 @@ def test_bridges_are_links_that_part_the_cluster() -> None:
     assert bridges(chained().cluster) == frozenset()
 
 
-@pytest.mark.parametrize("solver", ["auto", "greedy"])
+@pytest.mark.parametrize("solver", ["auto", "cpsat", "greedy", "search"])
 def test_no_job_on_servers_that_a_bridge_parts(solver: str) -> None:
     """Two jobs of two workers, a GPU in every third server: both on a server of their own."""
     servers = tuple(Server(name, "v", gpus, 10**6, 10**4) for name, gpus in (("a", 2), ("b", 1), ("c", 1)))
@@ -71,7 +71,7 @@ def test_no_job_on_servers_that_a_bridge_parts(solver: str) -> None:
     }
 
 
-@pytest.mark.parametrize("solver", ["auto", "greedy"])
+@pytest.mark.parametrize("solver", ["auto", "cpsat", "greedy", "search"])
 def test_a_plan_that_keeps_its_deadline_whatever_link_fails(solver: str) -> None:
     instance = fast_and_slow(200)
     plain, survivable = solve(instance, solver, QUICK), solve(instance, solver, QUICK, survivable=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,26 +17,20 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
 from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
-from jigsaw_opt.solvers.phased.shelves import Place, Sharing, cyclic_part, placed_shelves
-from jigsaw_opt.solvers.phased.timer import UntimedError
+from jigsaw_opt.solvers.phased.shelves import Place, Sharing, placed_shelves
+from jigsaw_opt.solvers.phased.timer import PhaseTimer
 from jigsaw_opt.solvers.phased.values import ends_us, objective_at, value_of
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, problems
 from jigsaw_opt.solvers.result import StoppedBy
-from jigsaw_opt.solvers.run import run
 from jigsaw_opt.solvers.solve_state import SolveState
-from jigsaw_opt.solvers.solve_state.request import Request
 
 _MOST = 4
 """Iterations of a job in a period where jobs that fit into memory together are found."""
 _REST_SHARE = 0.5
 """Share of a time limit for plans on the old placements, where a plan from scratch may follow."""
-_LEAST_SECONDS = 0.2
-"""Seconds that a cyclic plan of a phase has at least, whatever the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +56,12 @@ class Continued:
 
     def offer(self, solve_state: SolveState) -> StoppedBy | None:
         """Offer plans on the old placements; return why the solve ends with them, where something is fixed."""
-        operations, options = solve_state.operations, solve_state.options
-        instance = operations.instance
+        operations, instance = solve_state.operations, solve_state.operations.instance
         past = past_at(instance, self.plan, self.fix.moment)
         _require_possible(operations, past, self.plan, self.fix)
         # A plan from scratch moves everything, so it is an answer only where nothing is fixed.
         share = 1.0 if self.keeps else _REST_SHARE
-        end = math.inf if options.time_limit is None else solve_state.started + share * options.time_limit
-        work = _Work(instance, self.plan, past, self.fix, options, end)
+        work = _Work(solve_state, self.plan, past, self.fix, share)
         with suppress(OutOfTimeError):
             for placements in work.placings(operations):
                 groups = work.planned(placements)
@@ -120,22 +111,14 @@ class _SharingJobs:
 class _Work:
     """One re-solve under way."""
 
-    def __init__(
-        self,
-        instance: Instance,
-        plan: Plan,
-        past: BegunPhases,
-        fix: Fix,
-        options: Options,
-        end: float,
-    ) -> None:
-        self._instance, self._plan, self._past, self._fix, self._options = instance, plan, past, fix, options
-        self._end = end
+    def __init__(self, solve_state: SolveState, plan: Plan, past: BegunPhases, fix: Fix, share: float) -> None:
+        instance = solve_state.operations.instance
+        self._instance, self._plan, self._past, self._fix = instance, plan, past, fix
         self._jobs = {job.name: job for job in instance.data_parallel}
         done = past.done
         self._left = {name: past.left(job) for name, job in self._jobs.items() if done[name] < job.iterations}
         self._rest = altered(instance, jobs=tuple(self._left.values()))
-        self._hurried = False
+        self._timer = PhaseTimer(solve_state, self._rest, share)
 
     def placings(self, operations: Operations) -> Iterator[Sharing]:
         """Yield jobs where they were with the new ones beside them, then all that have not begun placed anew."""
@@ -190,18 +173,18 @@ class _Work:
         own = altered(self._instance, jobs=tuple(job for job in self._instance.jobs if job.name in part.names))
         asked = {job.name: job for job in own.data_parallel}
         best, value = None, (math.inf, math.inf)
-        self._hurried = False
+        self._timer.first = self._timer.is_over  # The first plan of a group is made even after the limit.
         with suppress(OutOfTimeError):
             for phases in self._candidates(part, placements):
                 tried = value_of(own, asked, phases)
                 if tried < value and not violations(own, _as_plan(own, [PhaseGroup(tuple(phases))])):
                     best, value = phases, tried
-                    self._hurried = True
+                    self._timer.first = False
         return best
 
     def _candidates(self, part: _SharingJobs, placements: Mapping[str, Sequence[str]]) -> Iterator[list[Phase]]:
         """Yield the old phases continued, then the phases of each policy."""
-        timing = self._timing()
+        timing: Timing = partial(self._timer.timed, ())
         placing = _placing(timing, placements)
         shelves = placed_shelves(self._rest, tuple(part.jobs.values()), placing, _MOST)
         if shelves is None:
@@ -209,7 +192,7 @@ class _Work:
         if part.old is not None:
             yield self._gone_on(part, placements, shelves, timing)
         value = partial(value_of, self._instance, part.jobs)
-        for policy in policies(part.jobs, shelves, timing, value, self._deadline):
+        for policy in policies(part.jobs, shelves, timing, value, self._timer.deadline):
             yield [*part.begun, *phases_of(part.jobs, policy, timing)]
 
     def _gone_on(
@@ -234,7 +217,7 @@ class _Work:
         }
         if not rest:
             return phases
-        first = next(policies(rest, shelves, timing, partial(value_of, self._instance, rest), self._deadline))
+        first = next(policies(rest, shelves, timing, partial(value_of, self._instance, rest), self._timer.deadline))
         return [*phases, *phases_of(rest, first, timing)]
 
     def _still(
@@ -267,36 +250,6 @@ class _Work:
         released = (self._jobs[job.name].release_us - first_start_us(job) for job in phase.jobs)
         start_us = max(phase.start_us, free_us, self._past.moment, *released)
         return replace(phase, start_us=start_us, repeats=repeats)
-
-    def _deadline(self, share: float) -> Callable[[], bool]:
-        """Return a function that tells whether a share of the time that is left now is over."""
-        now = time.monotonic()
-        return lambda: time.monotonic() >= now + share * (self._end - now)
-
-    def _timing(self) -> Timing:
-        """Return a function that makes cyclic plans of jobs that keep their GPUs, each of them once."""
-        known: dict[tuple[tuple[str, int], ...], Plan] = {}
-
-        def timed(counts: Mapping[str, int], gpus: Gpus) -> Plan:
-            key = tuple(sorted(counts.items()))
-            if key not in known:
-                known[key] = self._timed(cyclic_part(self._rest, counts), gpus)
-            return known[key]
-
-        return timed
-
-    def _timed(self, cyclic: Instance, placements: Mapping[str, Sequence[str]]) -> Plan:
-        seconds, asked = self._end - time.monotonic(), self._options
-        # The first plan of a group is made even after the limit: without it there is no plan at all.
-        if self._hurried and seconds <= 0:
-            raise OutOfTimeError("no time was left for another plan of a group")
-        limit = max(seconds, _LEAST_SECONDS) if math.isfinite(seconds) else None
-        options = Options(time_limit=limit, seed=asked.seed, threads=asked.threads, cancel=asked.cancel)
-        there = {job.name: placements[job.name] for job in cyclic.jobs}
-        plan = run(Request(cyclic, options), FixedPlacementTiming(there)).plan
-        if plan is None:
-            raise UntimedError("no cyclic plan of a phase was found")
-        return plan
 
 
 def _placing(timing: Timing, gpus: Gpus) -> Place:

@@ -43,21 +43,23 @@ class PhaseTimer:
 
     `solve_state`: the solve, which says when the time is over. `first`: whether there is no phased plan yet. Until
     then the first cyclic plan of a phase is taken, and where there is none the limit may be passed by its grace.
+    `instance`: the jobs as they are to be timed; None for those of the solve. `share`: share of the time limit.
     """
 
-    def __init__(self, solve_state: SolveState) -> None:
+    def __init__(self, solve_state: SolveState, instance: Instance | None = None, share: float = 1.0) -> None:
         self._solve_state, self._options = solve_state, solve_state.options
-        self._instance = solve_state.operations.instance
+        self._instance = instance or solve_state.operations.instance
         limit = self._options.time_limit
-        self._end = None if limit is None else solve_state.started + limit
+        self._end = None if limit is None else solve_state.started + share * limit
         self._known: dict[_Key, Plan] = {}
         self._ended: set[_Key] = set()
         self.first = True
 
     @property
     def is_over(self) -> bool:
-        """Return whether there is a reason to stop."""
-        return self._solve_state.reason() is not None
+        """Return whether its time is over, or there is another reason to stop."""
+        late = self._end is not None and time.monotonic() >= self._end
+        return late or self._solve_state.reason() is not None
 
     def deadline(self, share: float) -> Callable[[], bool]:
         """Return a function that tells whether a share of the time that is left now is over."""
