@@ -5,6 +5,7 @@ What imports the search is imported inside functions: other methods have no need
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from jigsaw_opt.checking import violations
@@ -88,43 +89,40 @@ def solve(
     WrongPlanError
         The plan that was made did not pass `check`, or breaks what is fixed.
     """
-    asked = options_of(options, option)
-    require_a(Instance, instance)
+    request = Request(instance, options_of(options, option))
     _require_types(start, fix, on_event)
-    if asked.survivable:
+    if request.options.survivable:
         from jigsaw_opt.solvers.resolve.survivable import solve_survivable
 
         if start is not None:
             told = f"{argument('survivable')} makes a plan anew; leave out {argument('start')}"
             raise not_together("survivable", told)
-        return solve_survivable(instance, find_solver(method), asked, on_event)
+        return solve_survivable(request, find_solver(method), on_event)
     if start is None:
         if fix is not None and not fix.empty:
             raise missing_option("fix", f"what is fixed is part of a plan: give it as {argument('start')}")
-        return run(Request(instance, asked), method, on_event)
-    result = run(
-        Request(instance, asked, _openings(instance, find_solver(method), asked, start, fix)), method, on_event
-    )
+        return run(request, method, on_event)
+    openings = _openings(request, find_solver(method), start, fix)
+    result = run(replace(request, openings=openings), method, on_event)
     if fix is not None and not fix.empty and result.plan is not None:
         _require_kept(result.plan, start, fix)
     return result
 
 
-def _openings(
-    instance: Instance, method: Solver, options: Options, start: Plan, fix: Fix | None
-) -> tuple[Opening, ...]:
+def _openings(request: Request, method: Solver, start: Plan, fix: Fix | None) -> tuple[Opening, ...]:
     """Return what offers first plans from a plan of the instance, or of another one."""
     from jigsaw_opt.solvers.phased.continued import Continued
     from jigsaw_opt.solvers.resolve import Fix
     from jigsaw_opt.solvers.resolve.openings import StartPlan
     from jigsaw_opt.solvers.resolve.repaired import Repaired
 
+    instance = request.instance
     chooses, phased = getattr(method, "chooses", False), getattr(method, "phased", False)
     if start.is_phased and not chooses and not phased:
         told = f"solver {method.name!r} lists all iterations, and the plan to start from is phased"
         raise unsupported("start", told)
     if start.is_phased:
-        require_options(find("phased"), options)
+        require_options(find("phased"), request.options)
     if fix is not None and not fix.empty and not (chooses or (phased and start.is_phased)):
         raise unsupported(
             "fix", f"solver {method.name!r} keeps nothing of a plan; auto does what {argument('fix')} asks"

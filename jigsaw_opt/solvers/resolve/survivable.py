@@ -33,15 +33,16 @@ _FIRST_SHARE = 0.3
 """Share of the limits for plans to begin with."""
 
 
-def solve_survivable(instance: Instance, method: Solver, options: Options, on_event: Report | None = None) -> Result:
-    """Solve an instance as `solve` does, among plans that outlive the failure of any one link.
+def solve_survivable(request: Request, method: Solver, on_event: Report | None = None) -> Result:
+    """Carry out a request as `run` does, among plans that outlive the failure of any one link.
 
     Its bound is one of all plans, and ``optimal`` means optimal among all. The status is ``infeasible`` where it is
     proven that no plan is such a one, and ``unknown`` where none was found.
     """
+    instance, options = request.instance, request.options
+    conditions = (LinkFailures(instance.cluster).outlived,)
     dead = bridges(instance.cluster) if not instance.policed else frozenset()
     narrow = altered(instance, cluster=instance.cluster.without(dead)) if dead else instance
-    conditions = (LinkFailures(instance.cluster).outlived,)
     openings: tuple[Opening, ...] = ()
     if instance.guaranteed_jobs and instance.cluster.links:
         openings = (_FirstPlans(method, _shared(options, _FIRST_SHARE / 2), conditions),)
