@@ -13,6 +13,7 @@ from jigsaw_opt.problem.task_graph import (
     Barrier,
     Edge,
     MemoryInterval,
+    PipelineFamily,
     Slot,
     TaskGraph,
     TaskGraphBlock,
@@ -53,6 +54,13 @@ class Pipeline:
         """Number of stages on all devices."""
         return self.devices * self.chunks
 
+    @property
+    def family(self) -> PipelineFamily | None:
+        """Its family; None where iterations overlap without a bound, or all devices share the last layer."""
+        if self.sharded or self.barrier == "none":
+            return None
+        return PipelineFamily(tuple(map(self.device, range(self.stages))), self.batches, self.split)
+
     def device(self, stage: int) -> str:
         """Return the slot of a stage."""
         turn, place = divmod(stage, self.devices)
@@ -88,6 +96,8 @@ def pipeline_task_graph(recipe: Pipeline, draw: Random) -> TaskGraph:
         own = list(_blocks(recipe, batch, times))
         blocks += own
         slots = {block.name: block.slots for block in own}
+        if recipe.family is not None:  # behind the last stage this is an edge of the chain
+            edges += [Edge(f"F{batch}.{stage}", f"B{batch}.{stage}") for stage in range(recipe.stages - 1)]
         # The gradients of weights are off the chain: each follows its backward pass, and nothing follows it.
         chain = [block.name for block in own if not block.name.startswith("W")]
         for before, after in pairwise(chain):
@@ -105,7 +115,7 @@ def pipeline_task_graph(recipe: Pipeline, draw: Random) -> TaskGraph:
         for stage in range(recipe.stages)
     )
     devices = tuple(Slot(f"d{k}", 8 * _GB) for k in range(recipe.devices))
-    return TaskGraph(devices, tuple(blocks), tuple(transfers), tuple(edges), recipe.barrier, holds)
+    return TaskGraph(devices, tuple(blocks), tuple(transfers), tuple(edges), recipe.barrier, holds, recipe.family)
 
 
 def _blocks(recipe: Pipeline, batch: int, times: list[int]) -> Iterator[TaskGraphBlock]:

@@ -41,7 +41,7 @@ from jigsaw_opt.executor.replay.evaluation import replay_of
 from jigsaw_opt.executor.replay.records import Part, RankReport, StepRecord
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.run_plan import run_plan
-from jigsaw_opt.instances.catalogue import load
+from jigsaw_opt.instances.catalogue import load, plan_path
 from jigsaw_opt.planning.partition.costs import Level
 from jigsaw_opt.planning.partition.result import OuterStage, Partition, Stage, decode_partition, partition_tree
 from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, asynchronous
@@ -149,6 +149,15 @@ def test_a_run_is_measured_and_goes_on_from_a_checkpoint(
     planned = load_plan(own[1]).jobs[0].iterations[0].blocks
     for origin, (_, step) in zip(whole.timeline.origins_us, job.steps(), strict=True):
         assert all(found.start_us >= origin + each.start_us for found, each in zip(step.blocks, planned, strict=True))
+
+
+@pytest.mark.slow
+def test_a_bundled_pipeline_is_carried_out(tmp_path: Path) -> None:
+    replay = tmp_path / "replay.json"
+    files = ("pipeline/two-servers", plan_path("pipeline/two-servers"))
+    assert run("run", *files, "--trust", "piped:net", "--warm-up", 1, "--iterations", 1, "-o", replay) == 0
+    [(_, step)] = load_replay(replay).timeline.jobs[0].steps()
+    assert len(step.blocks) == 32
 
 
 @pytest.mark.slow

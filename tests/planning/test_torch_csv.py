@@ -13,7 +13,8 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_instance, encode_instance
-from jigsaw_opt.instances.catalogue import load
+from jigsaw_opt.instances.catalogue import best_plan, load
+from jigsaw_opt.instances.pipelines import PIPELINES
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.search import add_pipeline
@@ -160,6 +161,17 @@ def test_a_task_graph_without_a_family_is_no_pipeline() -> None:
     del tree["jobs"][0]["shape"]["family"]
     with refuses("unsupported $.jobs[0]", naming=["no family"]):
         torch_schedule(decode_instance(json.dumps(tree)), plan)
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_bundled_pipelines_state_their_family(name: str) -> None:
+    instance, plan = load(f"pipeline/{name}"), best_plan(f"pipeline/{name}")
+    code = "unsupported $.jobs[0]" if PIPELINES[name].family is None else "ambiguous $.jobs"
+    if code.startswith("unsupported") or len(instance.jobs) > 1:
+        with refuses(code):
+            torch_schedule(instance, plan)
+    else:
+        assert len(torch_schedule(instance, plan).planned) == len(instance.jobs[0].shape.blocks)
 
 
 def test_the_command_writes_the_file_and_tells_version_and_format(
