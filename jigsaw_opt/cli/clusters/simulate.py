@@ -71,7 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     path, policy, until_us = arguments.output, arguments.policy[0], _until_us(arguments.until)
     if arguments.sweep:
         return run_simulations(arguments)
-    _require_one(arguments)
+    several = len(arguments.workload) > 1 or len(arguments.policy) > 1
+    if several or (arguments.seeds, arguments.jobs, arguments.address) != (None, None, None):
+        raise missing_option("--sweep", "several workloads, policies or seeds, --jobs and --address are for --sweep")
     if arguments.resume:
         goes_on_from(path / SNAPSHOT)
     folder = ResultFolder(
@@ -99,18 +101,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _require_one(arguments: argparse.Namespace) -> None:
-    """Refuse what only a sweep has."""
-    given = (arguments.seeds, arguments.jobs, arguments.address)
-    if len(arguments.workload) > 1 or len(arguments.policy) > 1 or given != (None, None, None):
-        raise missing_option("--sweep", "several workloads, policies or seeds, --jobs and --address are for --sweep")
-
-
 def _until_us(hours: float | None) -> int | None:
     if hours is not None and not 0 <= hours <= _MOST_HOURS:
-        raise out_of_range(
-            "--until", f"--until is a number of hours of at least 0 and at most {_MOST_HOURS:g}, not {hours}"
-        )
+        raise out_of_range("--until", f"--until is a number of hours from 0 to {_MOST_HOURS:g}, not {hours}")
     return None if hours is None else round(hours * 3_600_000_000)
 
 

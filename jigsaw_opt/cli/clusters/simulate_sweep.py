@@ -82,8 +82,6 @@ def _line(row: Mapping[str, Any]) -> str:
 
 def _print(cells: Rows) -> None:
     heads = ("workload", "policy", "runs", "errors", *_SHOWN)
-    print_table(heads, ([_shown(cell.get(head)) for head in heads] for cell in cells), heads[2:])
-
-
-def _shown(value: object) -> object:
-    return f"{value:.4g}" if isinstance(value, float) else value
+    found = ([cell.get(head) for head in heads] for cell in cells)
+    shown = ([f"{value:.4g}" if isinstance(value, float) else value for value in values] for values in found)
+    print_table(heads, shown, heads[2:])
