@@ -106,9 +106,9 @@ def test_a_search_is_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         ([*COSTS, "--schedule", "gpipe", "--memory", "20"], "4: InfeasibleError"),
         (["--forward-us", "1", "--backward-us", "1", "none.json"], "2: not-together --forward-us, --backward-us"),
         (["none.json"], "3: unreadable none.json"),
-        ([*COSTS, "--iterations", "2"], "2: not-together --iterations"),
-        ([*COSTS, "--transfer-bytes", "2"], "2: not-together --transfer-bytes"),
-        ([*COSTS, "--into", "pair/plain", "--schedule", "search"], "2: not-together --schedule"),
+        ([*COSTS, "--iterations", "2"], "2: not-together iterations"),
+        ([*COSTS, "--transfer-bytes", "2"], "2: not-together transfer_bytes"),
+        ([*COSTS, "--into", "server/plain", "--schedule", "search", "-o", "never.json"], "2: not-together schedule"),
         ([*COSTS, "--into", "pair/plain"], "2: missing-option -o"),
         ([*COSTS, "--cuts", "never.json", "--profile-batch", "2"], "2: not-together --cuts, --profile-batch"),
     ],
@@ -203,7 +203,7 @@ def test_cuts_and_schedule_of_a_profile(tmp_path: Path, capsys: pytest.CaptureFi
     [
         (["--stages", "2", "--schedule", "1f1b"], "2: not-together schedule"),
         (["--bandwidth", "5"], "2: missing-option stages"),
-        (["--into", "pair/plain", "-o", "never.json"], "3: unknown-format {}"),
+        (["--into", "server/plain", "-o", "never.json"], "2: not-together into"),
         (["--stages", "2", "--micro-batches", "2..3"], "2: missing-option batch"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 
 import jigsaw_opt as jo
 from jigsaw_opt.errors import InfeasibleError
+from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.planning.partition.result import best_partition
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
@@ -69,6 +70,9 @@ def test_the_baseline_is_told_besides() -> None:
          "not-together micro_batches; not-together horizon"),
         (COSTS, {"schedule": "async", "backward": "split"}, "not-together backward"),
         (COSTS, {"in_flight": 2}, "missing-option in_flight"),
+        (COSTS, {"into": load("server/plain"), "schedule": "search", "horizon": "finite"},
+         "not-together schedule; not-together horizon"),
+        (COSTS, {"gpu_type": "v100", "weight": 2}, "not-together gpu_type; not-together weight"),
         (COSTS, {"backward": "split"}, "missing-option weight_us"),
         (COSTS, {"first_stage": "whole"}, "not-together first_stage"),
         (COSTS, {"micro_batches": (2, 3)}, "unsupported micro_batches"),

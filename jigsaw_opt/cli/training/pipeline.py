@@ -14,6 +14,7 @@ from jigsaw_opt.cli.common.source import layer_graph
 from jigsaw_opt.cli.training.pipeline_costs import LISTS, configure_costs, costs_of_options
 from jigsaw_opt.cli.training.pipeline_cuts import UNKNOWN_INPUT, configure_cuts, print_cuts
 from jigsaw_opt.errors import OutOfTimeError, missing_option, not_together
+from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,14 +24,15 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.pipeline.schedule import PipelineSchedule
     from jigsaw_opt.planning.pipeline.stages import PipelineCosts
     from jigsaw_opt.planning.planned import Planned
+    from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.measured.layers import LayerGraph
 
 HELP = "schedule a pipeline"
 _SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half", "async", "search")
-_OF_STAGES = ("schedule", "micro_batches", "backward", "first_stage", "gpus")
-_OF_PLANS = ("memory", "in_flight", "horizon", "stages", "virtual", "placement", "recompute", "batch", "bandwidth",
-             "latency_us", "baseline")  # fmt: skip
-"""Options that the library takes by these names: of the stages of a pipeline, and of a plan of it."""
+_STATED = ("schedule", "micro_batches", "backward", "first_stage", "gpus", "memory", "in_flight", "horizon", "stages",
+           "virtual", "placement", "recompute", "batch", "bandwidth", "latency_us", "baseline", "iterations", "weight",
+           "name")  # fmt: skip
+"""Options that the library takes by these names."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -107,9 +109,11 @@ def _configure_search(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan the pipeline, print what it takes, write instance and plan."""
+    from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.planning.joint import CutPipeline
     from jigsaw_opt.planning.pipeline.asynchronous import AsyncSchedule
     from jigsaw_opt.planning.pipeline.pipeline import pipeline
+    from jigsaw_opt.planning.pipeline.stages import PipelineProblem
     from jigsaw_opt.problem.measured.layers import LayerGraph
     from jigsaw_opt.solvers.stop import interruptible
 
@@ -117,46 +121,36 @@ def run(arguments: argparse.Namespace) -> int:
     for path in (arguments.output, arguments.plan, arguments.cuts):
         require_output(path, *read)
         read.append(path)
-    _require_job(arguments)
+    if arguments.into is not None:
+        require_none(arguments, "with --into, there is no plan before `jigsaw solve`", "plan")
+        if arguments.output is None:
+            raise missing_option("-o", "--into writes an instance: give -o FILE")
     source = _source(arguments)
+    stated = {name: getattr(arguments, name) for name in _STATED}
     if not isinstance(source, LayerGraph):
         require_none(arguments, "only a profile is cut", "cuts", "profile_batch")
-    stated = {name: getattr(arguments, name) for name in _OF_STAGES}
-    if arguments.into is not None:
-        return _add(arguments, source, stated)
+        stated["gpu_type"] = arguments.gpu_type
     limit = 20.0 if arguments.time_limit is None and arguments.work_limit is None else arguments.time_limit
     options = effort(arguments, time_limit=limit)
-    stated |= {name: getattr(arguments, name) for name in _OF_PLANS} | {"name": arguments.name, "options": options}
+    into = None if arguments.into is None else instance_from(arguments.into)
     try:
         with interruptible(options), progress(arguments.quiet, arguments.verbose) as report:
-            found = pipeline(source, **stated, report=report)
+            found = pipeline(source, **stated, into=into, options=options, report=report)
     except OutOfTimeError:
         if options.cancel.is_set():
             return ended(True, "no schedule was found so far")
         raise
     _write(arguments, found)
     details = found.details
-    if isinstance(details, CutPipeline):
+    if isinstance(details, PipelineProblem):
+        _print_jobs(found.instance, arguments.json)
+    elif isinstance(details, CutPipeline):
         print_cuts(found, details, arguments.baseline, arguments.json)
     elif isinstance(details, AsyncSchedule):
         _print(arguments, found, *_steady(details))
     else:
         _print(arguments, found, *_ordered(arguments, details))
     return ended(options.cancel.is_set(), "the best pipeline found so far, with its bound")
-
-
-def _require_job(arguments: argparse.Namespace) -> None:
-    """Refuse what only makes sense beside other jobs, or only alone."""
-    if arguments.into is None:
-        why = "this is for --into; alone, a pipeline has delays (--transfer-us)"
-        of_layers = () if arguments.stages is not None else ("gpu_type",)
-        require_none(arguments, why, "iterations", "weight", "transfer_bytes", *of_layers)
-        return
-    if arguments.schedule in ("async", "search"):
-        require_none(arguments, "with --into, `jigsaw solve` finds the order", "schedule")
-    require_none(arguments, "with --into, the instance has these, and no plan yet", "plan", "cuts", *_OF_PLANS)
-    if arguments.output is None:
-        raise missing_option("-o", "--into writes an instance: give -o FILE")
 
 
 def _source(arguments: argparse.Namespace) -> LayerGraph | Partition | PipelineCosts:
@@ -171,7 +165,7 @@ def _source(arguments: argparse.Namespace) -> LayerGraph | Partition | PipelineC
         return costs_of_options(arguments)
     require_none(arguments, "a profile or a partition has costs of its own", *LISTS)
     text = read_text("/dev/stdin" if arguments.partition == "-" else arguments.partition)
-    if arguments.into is not None or (arguments.stages is None and likely_form(text) == "partition"):
+    if arguments.stages is None and likely_form(text) == "partition":
         partition = decode_partition(text, source=arguments.partition)
         if partition.stages[0].recompute and partition.stages[0].input_bytes is None:
             note(f"{arguments.partition}: {UNKNOWN_INPUT}")
@@ -192,32 +186,14 @@ def _profile(arguments: argparse.Namespace, text: bytes) -> LayerGraph:
     return graph if stated is None else replace(graph, batch=stated)
 
 
-def _add(arguments: argparse.Namespace, source: Any, stated: dict[str, Any]) -> int:
-    """Write an instance with the pipeline as one more job."""
-    from jigsaw_opt.documents import save_instance
-    from jigsaw_opt.instances.sources import instance_from
-    from jigsaw_opt.planning.pipeline.pipeline import pipeline_problem
-    from jigsaw_opt.planning.pipeline.search import add_pipeline
-
-    instance = add_pipeline(
-        instance_from(arguments.into),
-        pipeline_problem(source, **stated),
-        arguments.name,
-        gpu_type=arguments.gpu_type,
-        iterations=1 if arguments.iterations is None else arguments.iterations,
-        weight=1 if arguments.weight is None else arguments.weight,
-    )
-    save_instance(instance, arguments.output)
+def _print_jobs(instance: Instance, as_json: bool) -> None:
     names = [job.name for job in instance.jobs]
-    if arguments.json:
+    if as_json:
         print_json({"instance": instance.name, "jobs": names})
-    note(f"wrote {arguments.output}, with jobs {', '.join(names)}")
-    return 0
+    note(f"the jobs are {named(names)}")
 
 
 def _write(arguments: argparse.Namespace, found: Planned[Any]) -> None:
-    assert found.plan is not None, "a pipeline that is planned has a plan"
-    plan = found.plan
     from jigsaw_opt.documents import encode_instance, encode_plan
     from jigsaw_opt.planning.joint.comparison import partition_of
     from jigsaw_opt.planning.partition.result import partition_tree
@@ -225,9 +201,10 @@ def _write(arguments: argparse.Namespace, found: Planned[Any]) -> None:
 
     made: dict[Path | None, Callable[[], bytes]] = {
         arguments.output: lambda: encode_instance(found.instance),
-        arguments.plan: lambda: encode_plan(plan),
         arguments.cuts: lambda: (json_text(partition_tree(partition_of(found.details)), indent=2) + "\n").encode(),
     }
+    if (plan := found.plan) is not None:
+        made[arguments.plan] = lambda: encode_plan(plan)
     # All of them are made before one is written.
     for path, data in [(path, make()) for path, make in made.items() if path is not None]:
         emit(data, path)

@@ -24,19 +24,20 @@ from jigsaw_opt.planning.pipeline.asynchronous import AsyncSchedule, asynchronou
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
 from jigsaw_opt.planning.pipeline.partition_costs import async_stages, costs_of, stages_of
 from jigsaw_opt.planning.pipeline.schedule import PipelineSchedule, require_memory, schedule_of
-from jigsaw_opt.planning.pipeline.search import search_schedule
+from jigsaw_opt.planning.pipeline.search import add_pipeline, search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
 from jigsaw_opt.planning.pipeline.stated import orders_of
 from jigsaw_opt.planning.planned import Planned
-from jigsaw_opt.problem.instance import Horizon
+from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph
+from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report
 
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half", "async", "search"]
 Backward = Literal["combined", "split"]
 Baseline = Literal["slowest-stage", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half"]
-PipelineDetails = CutPipeline | PipelineSchedule | AsyncSchedule
+PipelineDetails = CutPipeline | PipelineSchedule | AsyncSchedule | PipelineProblem
 _SECONDS = 20.0
 """Limit of a search that nobody limits."""
 
@@ -60,6 +61,10 @@ def pipeline(
     latency_us: int | None = None,
     batch: int | None = None,
     baseline: Baseline | None = None,
+    into: Instance | None = None,
+    gpu_type: str | None = None,
+    iterations: int | None = None,
+    weight: int | None = None,
     name: str = "pipeline",
     options: Options | None = None,
     report: Report | None = None,
@@ -98,8 +103,14 @@ def pipeline(
         Of a profile: bytes per second between neighbours, and microseconds of a message of any size; None for no time.
     baseline
         Of a profile: a schedule on the cut whose slowest stage is fastest, whose step is told besides.
+    into
+        An instance that given stages are one more job of, which `solve` orders: there is no plan yet. Of the schedule,
+        only which stages share a GPU counts then.
+    gpu_type, iterations, weight
+        Of that job: the GPUs that its costs are of, iterations, and weight of its completion. None for those of the
+        cluster where all are alike, and for 1.
     name
-        Name of the instance.
+        Name of the instance, or of the job in another one.
     options
         Limits, seed and threads of a search; None for a limit of 20 seconds.
     report
@@ -109,7 +120,7 @@ def pipeline(
     -------
     Planned
         The instance of the pipeline, with a checked plan and a bound. Its details have the cut and the order of passes,
-        the figures of a schedule, or those of the steady state.
+        the figures of a schedule, or those of the steady state; in another instance, the stages on their GPUs.
 
     Raises
     ------
@@ -127,6 +138,9 @@ def pipeline(
     150
     """
     options = Options(time_limit=_SECONDS) if options is None else options
+    if into is None:
+        told = "this is for a pipeline in another instance"
+        _leave_out(told, {"gpu_type": gpu_type, "iterations": iterations, "weight": weight})
     of_cuts: dict[str, object] = {
         "stages": stages,
         "virtual": virtual,
@@ -137,12 +151,15 @@ def pipeline(
         "latency_us": latency_us,
         "baseline": baseline,
     }
+    of_plans: dict[str, object] = {"in_flight": in_flight, "horizon": horizon}
     if isinstance(source, LayerGraph):
-        of_orders: dict[str, object] = {"schedule": schedule, "gpus": gpus, "in_flight": in_flight, "horizon": horizon}
-        _leave_out("of a profile that is cut, these are the profile's or are searched for", of_orders)
+        told = "of a profile that is cut, these are the profile's or are searched for"
+        _leave_out(told, {"schedule": schedule, "gpus": gpus, "into": into, **of_plans})
+        if stages is None:
+            raise missing_option("stages", f"a profile is cut: {argument('stages')} says for how many devices")
         choices = PipelineChoices(
-            _required_stages(stages),
-            _numbers(micro_batches, 4 * (stages or 0)),
+            stages,
+            _numbers(micro_batches, 4 * stages),
             memory,
             _numbers(virtual, 1),
             recompute or "none",
@@ -158,31 +175,35 @@ def pipeline(
             )
         graph = _whole_or_split(source, backward, first_stage, baseline)
         found = plan_pipeline(graph, choices, options, name=name, report=report)
-        return found if baseline is None else _beside(found, baseline)
+        if baseline is None:
+            return found
+        return replace(found, details=replace(found.details, baseline_us=baseline_us(found.details, baseline)))
     _leave_out("only a profile is cut", of_cuts)
+    if into is not None:
+        ordered = schedule if schedule in ("async", "search") else None
+        _leave_out("`solve` orders a pipeline in another instance", {"schedule": ordered, "memory": memory, **of_plans})
+    elif isinstance(source, PipelineCosts) and source.transfer_bytes and not source.transfer_us:
+        raise not_together(
+            "transfer_bytes", f"alone, a pipeline has delays in place of bytes: {argument('transfer_us')}"
+        )
     if schedule == "async":
         others: dict[str, object] = {"micro_batches": micro_batches, "gpus": gpus, "first_stage": first_stage}
-        others |= {"horizon": horizon if horizon == "finite" else None}
+        pairs = (("horizon", horizon), ("backward", backward))
+        others |= {name: value for name, value in pairs if value in ("finite", "split")}
         _leave_out("async has no end, and whole backward passes", others)
-        if backward == "split":
-            raise not_together("backward", f"async has whole backward passes; leave out {argument('backward')}")
         return asynchronous(
             stages_of(source) if isinstance(source, PipelineCosts) else async_stages(source), name, in_flight, memory
         )
     if in_flight is not None:
         raise missing_option("in_flight", f"{argument('in_flight')} is for {argument('schedule', 'async')}")
-    problem = pipeline_problem(
-        source,
-        schedule=schedule,
-        micro_batches=micro_batches,
-        backward=backward,
-        first_stage=first_stage,
-        gpus=gpus,
-        memory=memory,
-    )
+    order = schedule or "1f1b"
+    problem = _problem(source, order, micro_batches, backward, first_stage, gpus, memory)
+    if into is not None:
+        given = {key: value for key, value in (("iterations", iterations), ("weight", weight)) if value is not None}
+        whole = add_pipeline(into, problem, name, gpu_type=gpu_type, **given)
+        return Planned(whole, None, 0, Proof("nothing is proven before a solve"), problem)
     if schedule == "search":
         return _searched(problem, name, horizon or "finite", options, report)
-    order = schedule or "1f1b"
     orders = ORDERS[order](problem.layout)
     require_memory(problem, orders, order)
     timed = schedule_of(problem, orders, name, order)
@@ -190,20 +211,16 @@ def pipeline(
     return Planned(written.instance, written.plan, written.bound, written.proof, timed)
 
 
-def pipeline_problem(
+def _problem(
     source: Partition | PipelineCosts,
-    *,
-    schedule: Schedule | None = None,
-    micro_batches: int | Iterable[int] | None = None,
-    backward: Backward | None = None,
-    first_stage: FirstStage | None = None,
-    gpus: int | None = None,
-    memory: int | None = None,
+    schedule: Schedule,
+    micro_batches: int | Iterable[int] | None,
+    backward: Backward | None,
+    first_stage: FirstStage | None,
+    gpus: int | None,
+    memory: int | None,
 ) -> PipelineProblem:
-    """Return the stages of a pipeline on their GPUs, whose passes have no order yet; options are those of `pipeline`.
-
-    `schedule`: which stages share a GPU is as in this one.
-    """
+    """Return the stages of a pipeline on their GPUs, as `schedule` has them; their passes have no order yet."""
     costs = costs_of(source) if isinstance(source, Partition) else source
     if backward == "split" and not costs.weight_us:
         told = f"{argument('backward', 'split')} takes the part of the backward pass for the weights"
@@ -214,7 +231,7 @@ def pipeline_problem(
         _leave_out("backward passes are not split", {"first_stage": first_stage})
     if (first_stage or ("whole" if isinstance(source, Partition) else "split")) == "whole":
         costs = costs.first_whole()
-    layout = _layout(schedule or "1f1b", len(costs.forward_us), gpus, micro_batches, bool(costs.weight_us))
+    layout = _layout(schedule, len(costs.forward_us), gpus, micro_batches, bool(costs.weight_us))
     return PipelineProblem(costs, layout, memory)
 
 
@@ -229,12 +246,6 @@ def _numbers(given: int | Iterable[int] | None, default: int) -> tuple[int, ...]
     if given is None:
         return (default,)
     return (given,) if isinstance(given, int) else tuple(given)
-
-
-def _required_stages(stages: int | None) -> int:
-    if stages is None:
-        raise missing_option("stages", f"a profile is cut: {argument('stages')} says for how many devices")
-    return stages
 
 
 def _layout(
@@ -276,11 +287,6 @@ def _whole_or_split(
             told = f"{argument(name, splitting[name])} takes a profile whose layers have weight_us"
             raise UsageError(told, code="missing-field", path=name)
     return graph
-
-
-def _beside(found: Planned[CutPipeline], baseline: Baseline) -> Planned[CutPipeline]:
-    """Return a plan with the step of a named schedule."""
-    return replace(found, details=replace(found.details, baseline_us=baseline_us(found.details, baseline)))
 
 
 def _searched(

@@ -79,10 +79,8 @@ def add_pipeline(
     chosen = _gpu_type(instance.cluster, gpu_type)
     there = sum(server.gpus for server in instance.cluster.servers if server.gpu_type == chosen)
     if there < pipeline.layout.gpus:
-        raise UsageError(
-            f"the pipeline takes {pipeline.layout.gpus} GPUs of type {chosen!r}, and there are {there}",
-            code="does-not-fit",
-        )
+        told = f"the pipeline takes {pipeline.layout.gpus} GPUs of type {chosen!r}, and there are {there}"
+        raise UsageError(told, code="does-not-fit")
     shape = pipeline_task_graph(pipeline, chosen, _sizes(pipeline, instance.cluster))
     return add_job(instance, TaskGraphJob(name, shape, iterations, weight=weight))
 
