@@ -60,6 +60,7 @@ _MEMORY = re.compile(
 """Gigabytes, as in ``a100-80gb``, ``a100-80g`` (not ``a10g``) and, of usual sizes alone, ``a100_80``."""
 _SUPERCHIP = re.compile(r"(?<![a-z])g[hb][0-9]")
 """Names of these tell the memory of the processor, as ``nvidia_gh200_480gb``."""
+_GPU_MEMORY, _FABRIC_BANDWIDTH = 16 * 10**9, 12 * 10**9
 _NVLINK = 25 * 10**9
 _NVLINK_5 = 50 * 10**9
 _FIFTH_GENERATION = re.compile(r"(?<![a-z])g?b[23]00(?![0-9])")
@@ -71,13 +72,14 @@ def data_sheet(name: str) -> GpuType | None:
     Memory and PCI Express in the name replace those of the data sheet, as in ``nvidia_a100-sxm4-80gb`` and
     ``nvidia_h100_pcie``. A part of a GPU (MIG) has no data sheet.
     """
+    memory = memory_in(name)
     found = () if is_part(name) else matching_types(name, GPU_TYPES)
     if len(found) != 1:
         return None
     figures = GPU_TYPES[found[0]]
     is_card = _PCIE.search(name.lower()) and found[0] in _PCIE_BANDWIDTH
     fabric = _PCIE_BANDWIDTH[found[0]] if is_card else figures.fabric_bandwidth
-    return replace(figures, memory=memory_in(name) or figures.memory, fabric_bandwidth=fabric)
+    return replace(figures, memory=memory or figures.memory, fabric_bandwidth=fabric)
 
 
 def memory_in(name: str) -> int | None:
@@ -97,8 +99,12 @@ def type_name(text: str) -> str:
 
 
 def server(name: str, gpu_type: str, gpus: int) -> Server:
-    """Return a server whose GPUs have the memory and the fabric of their type."""
-    figures = data_sheet(gpu_type)
+    """Return a server with the memory and fabric of its type's data sheet, or else 16 GB and 12 GB/s.
+
+    The name of a type without a data sheet may tell its memory.
+    """
+    gpu_type = type_name(gpu_type)
+    memory, figures = memory_in(gpu_type) or _GPU_MEMORY, data_sheet(gpu_type)
     if figures is None:
-        raise KeyError(gpu_type)
+        return Server(name, gpu_type, gpus, memory, _FABRIC_BANDWIDTH)
     return Server(name, gpu_type, gpus, figures.memory, figures.fabric_bandwidth, fabric_latency_us=5)

@@ -107,7 +107,7 @@ def test_everything_wrong_with_any_combination_is_told_once_and_nothing_is_writt
     assert capsys.readouterr().err.splitlines() == ["error: 5 problems", *policies, files[0], too_large, files[1]]
     # Without a cluster nobody knows whether jobs fit on it; what is wrong with a trace by itself is still told.
     assert main([*command, "--cluster", "0x4"]) == 3
-    cluster = "  cluster: cluster 0x4: between 1 and 1000000 GPUs, not 0"
+    cluster = "  cluster: a cluster has between 1 and 1000000 GPUs, not 0"
     assert capsys.readouterr().err.splitlines() == ["error: 5 problems", cluster, *policies, *files]
     assert main([*command, "--cluster", "0x4", "--round", "-1", "--restart", "nan"]) == 2
     assert capsys.readouterr().err.splitlines() == [

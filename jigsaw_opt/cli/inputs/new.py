@@ -178,7 +178,8 @@ def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
     from jigsaw_opt.instances.sources import workload_path
     from jigsaw_opt.problem.workload import MOST_GPUS
     from jigsaw_opt.simulation.inputs.own_jobs import jobs_of
-    from jigsaw_opt.simulation.inputs.workload_changes import why_too_wide, with_types_of, without_too_wide
+    from jigsaw_opt.simulation.inputs.workload_changes import with_types_of, without_too_wide
+    from jigsaw_opt.simulation.inputs.workloads import why_too_wide
 
     cluster = _known_cluster(arguments.cluster or _CLUSTER)
     count = MOST_GPUS if cluster is None else cluster.gpu_count

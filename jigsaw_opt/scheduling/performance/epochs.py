@@ -12,7 +12,7 @@ from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.readers.profiles.pollux import read_applications
 from jigsaw_opt.errors import UsageError, missing_option
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.workload import StageTimes, TraceJob
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
 from jigsaw_opt.scheduling.performance.protocol import UNITS, ByIterations, Speed, mixed_types, rate_of
@@ -139,7 +139,7 @@ class Epochs(ByIterations):
         return time_us
 
 
-def epochs(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Epochs:
+def epochs(source: Path | None, cluster: Cluster) -> Epochs:
     """Read the profiles of the folder `source` for the types of GPU of a cluster."""
     if source is None or not exists(source) or not source.is_dir():
         raise missing_option(

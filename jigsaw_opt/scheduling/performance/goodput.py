@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.workload import StageTimes, TraceJob
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.epochs import Epochs, epochs
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
@@ -223,7 +223,7 @@ class Goodput(Epochs):
         return self.profiles[gpu_type][job.model].spread(job.batch_size, sum(placement), most)
 
 
-def goodput(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Goodput:
+def goodput(source: Path | None, cluster: Cluster) -> Goodput:
     """Read the profiles of the folder `source` for the types of GPU of a cluster."""
-    read = epochs(source, cluster, stages)
+    read = epochs(source, cluster)
     return Goodput(cluster, read.profiles)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 from jigsaw_opt.errors import UsageError, not_together
 from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import StageTimes
 from jigsaw_opt.scheduling.performance.protocol import Performance
 from jigsaw_opt.text import nearest
@@ -20,44 +22,40 @@ KINDS = {
     "table": "jigsaw_opt.scheduling.performance.table:table",
     "stages": "jigsaw_opt.scheduling.performance.stages:stages",
 }
-"""``module:function`` of each kind; the function has the parameters of `performance_of` but the first."""
+"""``module:function`` of each kind; the function takes source, cluster, and more of `performance_of` by name."""
 
 FROM_TRACE = frozenset({"stages"})
 """Kinds whose figures stand in the trace itself."""
-BY_SPEED = frozenset({"seconds", "stages"})
-"""Kinds whose jobs run faster or slower by the speed of the type of GPU that they run on."""
+SPEEDS = "speeds of types of GPU are for performance seconds and stages"
+"""What speeds are for, in words."""
 
 
 def performance_of(
-    kind: str, source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes] | None = None, speeds: str = ""
+    kind: str,
+    source: Path | None,
+    cluster: Cluster,
+    stages: Mapping[str, StageTimes] | None = None,
+    speeds: str = "",
+    models: Mapping[str, Model] | None = None,
 ) -> Performance:
     """Return the performance model of a kind.
 
-    `source`: the file or folder with its figures; None for none. `speeds`: how fast types of GPU are against each
-    other, as `speeds_of` reads it, for a kind in `BY_SPEED`.
+    `source`: the file or folder with its figures; None for none. `stages`: those of a trace. `speeds`: how fast types
+    of GPU are against each other, as `speeds_of` reads it, for a kind that asks for them; empty for none. `models`:
+    those of the instance that the cluster comes from.
     """
     require_kind(kind)
-    refuse_speeds(kind, speeds)
     module, _, function = KINDS[kind].partition(":")
-    made: Performance = getattr(import_module(module), function)(
-        source, cluster, stages or {}, *([speeds] if kind in BY_SPEED else [])
-    )
-    return made
-
-
-def refuse_speeds(kind: str, speeds: str) -> None:
-    """Refuse speeds of types of GPU for a kind of performance model that knows each type by itself.
-
-    `speeds`: the speeds, in words; empty for none.
-    """
-    if speeds and kind not in BY_SPEED:
-        message = f"speeds of types of GPU are for performance {' and '.join(sorted(BY_SPEED))}, not {kind!r}"
-        raise not_together("speeds", message)
+    make: Callable[..., Performance] = getattr(import_module(module), function)
+    given, known = {"stages": stages or {}, "speeds": speeds, "models": models}, signature(make).parameters
+    taken = {name: part for name, part in given.items() if name in known}
+    if speeds and "speeds" not in known:
+        raise not_together("speeds", f"{SPEEDS}, not {kind!r}")
+    return make(source, cluster, **taken)
 
 
 def require_kind(kind: str) -> None:
     """Raise a `UsageError` where no performance model has that name."""
     if kind not in KINDS:
-        raise UsageError(
-            f"no performance {kind!r}; {nearest(kind, sorted(KINDS))}", code="unknown-name", path="performance"
-        )
+        message = f"no performance {kind!r}; {nearest(kind, sorted(KINDS))}"
+        raise UsageError(message, code="unknown-name", path="performance")

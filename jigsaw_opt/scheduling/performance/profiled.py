@@ -11,7 +11,7 @@ from jigsaw_opt.problem.cluster import Cluster, Routes
 from jigsaw_opt.problem.costs import needed_bytes, transfer_us
 from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.workload import StageTimes, TraceJob
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, rate_of
 from jigsaw_opt.scheduling.performance.shared_gpus import FilledShares, Places, Timetabled
@@ -180,9 +180,9 @@ class Profiled(ByIterations):
         return end
 
 
-def profiled(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Profiled:
-    """Read the models of the instance document `source`."""
-    if source is None:
+def profiled(source: Path | None, cluster: Cluster, models: Mapping[str, Model] | None = None) -> Profiled:
+    """Take the models of the instance document `source`, or those that are given."""
+    if source is None and models is None:
         message = f"performance 'profiled' needs an instance with models: as {argument('cluster')}, or profiled:FILE"
         raise missing_option("performance", message)
-    return Profiled(cluster, load_instance(source).models)
+    return Profiled(cluster, models or {} if source is None else load_instance(source).models)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from jigsaw_opt.errors import unsupported
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.workload import DURATION_UNITS_US, StageTimes, TraceJob
+from jigsaw_opt.problem.workload import DURATION_UNITS_US, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, mixed_types, rate_of
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
@@ -101,7 +101,7 @@ def _iteration_us(job: TraceJob) -> int:
     return DURATION_UNITS_US.get(job.model, _SECOND_US)
 
 
-def seconds(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes], speeds: str = "") -> Seconds:
+def seconds(source: Path | None, cluster: Cluster, speeds: str = "") -> Seconds:
     """Return the performance model; it needs no figures but the speeds of several types of GPU.
 
     `source`: none, as durations stand in the trace. `speeds`: speeds of the types of GPU, in words; empty where the

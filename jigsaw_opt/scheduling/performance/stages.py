@@ -103,7 +103,7 @@ class Stages(ByIterations):
         return self._rounds[group, timing]
 
 
-def stages(source: Path | None, cluster: Cluster, given: Mapping[str, StageTimes], speeds: str = "") -> Stages:
+def stages(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes], speeds: str = "") -> Stages:
     """Return the performance model of the stages that a trace states.
 
     `source`: none, as the figures stand in the trace. `speeds`: speeds of the types of GPU, in words; empty where the
@@ -112,8 +112,8 @@ def stages(source: Path | None, cluster: Cluster, given: Mapping[str, StageTimes
     if source is not None:
         message = "performance 'stages' takes its figures from the trace, not from a source of its own"
         raise unsupported("performance", message)
-    if not given:
+    if not stages:
         raise missing_option(
             "performance", "performance 'stages' needs a trace that gives the stages of its models, as Muri's do"
         )
-    return Stages(given, cluster, speeds_of(speeds, cluster))
+    return Stages(stages, cluster, speeds_of(speeds, cluster))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from jigsaw_opt.documents import exists
@@ -11,7 +11,7 @@ from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.traces.gavel import GavelJobType, Throughputs, read_throughputs
 from jigsaw_opt.errors import UsageError, missing_option
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.workload import StageTimes, TraceJob
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, mixed_types, rate_of
 
@@ -97,7 +97,7 @@ class Table(ByIterations):
         return len({self._server_of[gpu] for gpu in share.gpus}) > -(-len(share.gpus) // widest)
 
 
-def table(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Table:
+def table(source: Path | None, cluster: Cluster) -> Table:
     """Read throughputs from a file."""
     if source is None or not exists(source):
         raise missing_option(

@@ -10,7 +10,6 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from jigsaw_opt.documents.file_bytes import read_text
-from jigsaw_opt.documents.files import exists
 from jigsaw_opt.documents.readers.outages import read_outages
 from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster
@@ -127,20 +126,15 @@ def failures_of(given: str | Failures, cluster: Cluster, seed: int) -> Failures 
         return given
     if not given:
         return None
-    if are_times(given):
+    name, sign, _ = given.partition("=")
+    if sign and name.isalpha():
         times = _times(given, _REQUIRED)
         events: RandomEvents | ListedEvents = RandomEvents(times["mtbf"], times["mttr"], times.get("links"), seed)
     else:
         file, _, checkpoint = given.partition(",checkpoint=")
         times = _times(f"checkpoint={checkpoint}") if checkpoint else {}
-        events = _listed(file, cluster)
+        events = _listed(file, cluster) if cluster.servers else ListedEvents(())
     return Failures(events, times.get("checkpoint", CHECKPOINT_US))
-
-
-def are_times(text: str) -> bool:
-    """Return whether failures in words are times in the mean, and no file of events."""
-    name, sign, _ = text.partition("=")
-    return name in _UNITS or (bool(sign) and name.isalpha() and not exists(text))
 
 
 def _times(text: str, required: Sequence[str] = ()) -> dict[str, int]:

@@ -65,10 +65,11 @@ class Setting(ClusterSetting):
 
     def under(self, policy: str | Policy, **options: str) -> Setting:
         """Return the setting under a policy, an object or in words; `options` take the place of its own values."""
+        words = {**self.words, "policy": told(policy)}
         chosen, values = choose(policy)
         stated = stated_options(policy)[1] | options
         require_stated(chosen, stated, (*self.workload.jobs, *self.workload.unfinished))
-        return replace(self, policy=chosen, options=values | options, words={**self.words, "policy": told(policy)})
+        return replace(self, policy=chosen, options=values | options, words=words)
 
     def unread(self, more: Iterable[TraceJob] = ()) -> str:
         """Return what sets jobs apart and the policy does not read, as in ``weight (1 job)``; empty if it reads all."""

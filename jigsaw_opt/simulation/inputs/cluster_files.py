@@ -26,19 +26,18 @@ from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.documents.readers.slurm.nodes import nodes_of
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, malformed
+from jigsaw_opt.instances.gpus import server
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.power import require_no_caps
-from jigsaw_opt.simulation.engine.setting import told
 from jigsaw_opt.simulation.inputs.clusters import (
     LINK_BANDWIDTH,
     begins_as_grid,
     behind_one_switch,
     grid,
     require_count,
-    typed_server,
 )
 from jigsaw_opt.simulation.inputs.gpu_topology import BANDWIDTHS, read_gpu_topology
 from jigsaw_opt.text import suggestion
@@ -55,7 +54,7 @@ def read_cluster(given: str | Cluster | Instance) -> tuple[Cluster, Mapping[str,
     """Return the cluster of a simulation, and the models of the instance that it comes from."""
     found = _named(given) if isinstance(given, str) else given
     cluster, models = (found, None) if isinstance(found, Cluster) else (found.cluster, found.models)
-    require_count(cluster.gpu_count, str(told(given)))
+    require_count(cluster.gpu_count)
     require_no_caps(cluster.power_caps, "a simulation keeps none")
     return cluster, models
 
@@ -126,7 +125,7 @@ def _add_nodes(lines: Lines, number: int, cells: list[str], nodes: dict[str, tup
     counts = +counts
     for name in names:
         several = len(counts) > 1
-        made = tuple(typed_server(f"{name}.{kind}" if several else name, kind, gpus) for kind, gpus in counts.items())
+        made = tuple(server(f"{name}.{kind}" if several else name, kind, gpus) for kind, gpus in counts.items())
         if nodes.setdefault(name, made) != made:
             lines.add(number, f"node {name!r} has other GPUs than in a line before", code="contradiction")
 
@@ -174,7 +173,7 @@ def read_graphml(data: bytes | str, source: str) -> Cluster:
 
 def _graph_server(name: str, stated: Mapping[str, Any], where: str, problems: list[Problem]) -> Server:
     gpus = _number(stated, "gpus", 1, where, problems)
-    usual = typed_server(name, str(stated.get("gpu_type", "gpu")).lower(), gpus)
+    usual = server(name, str(stated.get("gpu_type", "gpu")).lower(), gpus)
     memory = _number(stated, "gpu_memory", usual.gpu_memory, where, problems)
     fabric = _number(stated, "fabric_bandwidth", usual.fabric_bandwidth, where, problems)
     return Server(name, usual.gpu_type, gpus, memory, fabric, usual.fabric_latency_us)

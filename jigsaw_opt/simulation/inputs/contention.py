@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cached_property
 
 from jigsaw_opt.errors import UsageError, out_of_range, unsupported
 from jigsaw_opt.problem.cluster import Cluster
@@ -28,12 +29,15 @@ class LinkContention:
     """
 
     def __init__(self, cluster: Cluster, division: Division) -> None:
-        self._division = division
-        self._routes = LinkRoutes(cluster)
-        self._bandwidths = [link.bandwidth for link in cluster.links]
+        self._cluster, self._division = cluster, division
 
     def __repr__(self) -> str:
         return repr(self._division)
+
+    @cached_property
+    def _routes(self) -> LinkRoutes:
+        """What jobs use of the links, worked out once somebody asks."""
+        return LinkRoutes(self._cluster)
 
     def factors(self, placements: Sequence[tuple[int, ...]], dead: frozenset[int] = frozenset()) -> Sequence[float]:
         """Return the rate of each placement alone with all links, divided by its rate among the others.
@@ -45,7 +49,9 @@ class LinkContention:
         factors = [1.0] * len(placements)
         found = ((k, self._routes.whole(gpus), self._routes.channel(gpus, dead)) for k, gpus in enumerate(placements))
         spanning = [(k, whole, left) for k, whole, left in found if whole is not None and left is not None]
-        rates = self._division.rates([left for _, _, left in spanning], self._bandwidths)
+        rates = self._division.rates(
+            [left for _, _, left in spanning], [link.bandwidth for link in self._cluster.links]
+        )
         for (k, whole, _), rate in zip(spanning, rates, strict=True):
             factors[k] = max(1.0, float(whole.rate / rate))
         return factors

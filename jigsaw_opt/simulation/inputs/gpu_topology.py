@@ -14,9 +14,9 @@ from itertools import combinations
 
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.errors import Problem, UsageError
-from jigsaw_opt.instances.gpus import nvlink_bandwidth
+from jigsaw_opt.instances.gpus import nvlink_bandwidth, server
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
-from jigsaw_opt.simulation.inputs.clusters import LINK_BANDWIDTH, require_count, typed_server
+from jigsaw_opt.simulation.inputs.clusters import LINK_BANDWIDTH, require_count
 
 _GB = 10**9
 BANDWIDTHS: Mapping[str, int] = {
@@ -70,7 +70,7 @@ def read_gpu_topology(data: bytes | str, source: str, options: str = "") -> Clus
     names, cells = _matrix(lines)
     pairs = _pairs(lines, names, cells)
     lines.raise_if_any()
-    require_count(len(names) * chosen.machines, source)
+    require_count(len(names) * chosen.machines)
     islands = tuple(_islands(len(names), pairs, chosen.rates))
     hosts = [_host(f"host{k}", islands, chosen) for k in range(chosen.machines)]
     return _joined(hosts, chosen.network)
@@ -204,7 +204,7 @@ def _host(name: str, islands: Sequence[tuple[int, int | None]], options: _Unstat
 
 
 def _server(name: str, gpus: int, rate: int | None, options: _Unstated) -> Server:
-    usual = typed_server(name, options.gpu_type, gpus)
+    usual = server(name, options.gpu_type, gpus)
     return replace(
         usual, gpu_memory=options.memory or usual.gpu_memory, fabric_bandwidth=rate or usual.fabric_bandwidth
     )

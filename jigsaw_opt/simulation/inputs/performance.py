@@ -1,4 +1,4 @@
-"""The performance model of a simulation, from what was asked for and the models of an instance."""
+"""The performance model of a simulation, from what was asked for and what stands in other inputs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 from jigsaw_opt.errors import UsageError, kind_of
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.workload import Workload
+from jigsaw_opt.problem.workload import StageTimes
 from jigsaw_opt.scheduling.performance import Performance
-from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of, refuse_speeds, require_kind
+from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of, require_kind
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.simulation.engine.setting import told
 
 
 def performance_for(
@@ -20,41 +19,31 @@ def performance_for(
     cluster: Cluster,
     models: Mapping[str, Model] | None,
     speeds: str,
-    drawing: bool,
+    drawing: bool = False,
+    stages: Mapping[str, StageTimes] | None = None,
 ) -> Performance | None:
-    """Return the performance model; None where its figures stand in the trace, which is to be read first.
+    """Return the performance model; None where there is no server, or its figures stand in a trace still to be read.
 
     `models`: those of the instance that the cluster comes from. `drawing`: whether jobs get drawn models of it.
+    `stages`: those of the trace, once it is read.
     """
     performance: Performance | None = None
-    if not isinstance(given, str):
-        refuse_speeds(str(told(given)), speeds)
+    if isinstance(given, str):
+        kind, _, source = given.partition(":")
+        kind = kind or ("seconds" if models is None else Profiled.name)
+        require_kind(kind)
+        if cluster.servers and (kind not in FROM_TRACE or stages is not None):
+            path = Path(source) if source else None
+            performance = performance_of(kind, path, cluster, stages, speeds, models)
+    elif cluster.servers:
         performance = _made(given, cluster)
-    elif models is not None and given in ("", Profiled.name):
-        refuse_speeds(Profiled.name, speeds)
-        performance = Profiled(cluster, models)
-    else:
-        kind, source = _kind_and_source(given)
-        if kind not in FROM_TRACE:
-            performance = performance_of(kind or "seconds", source, cluster, speeds=speeds)
-    if drawing and not isinstance(performance, Profiled):
+    if drawing and cluster.servers and not isinstance(performance, Profiled):
         raise UsageError(
             "models are drawn from those of an instance, and there are none: make one, "
             "as by `jigsaw new --cluster 4x8:a100 --job a:resnet50:1:1 -o FILE`, and give it as the cluster",
             code="missing-option",
         )
     return performance
-
-
-def performance_from_trace(given: str, cluster: Cluster, workload: Workload, speeds: str) -> Performance:
-    """Return the performance model whose figures stand in the trace."""
-    return performance_of(*_kind_and_source(given), cluster, workload.stages, speeds)
-
-
-def require_words(given: object) -> None:
-    """Raise a `UsageError` where words name no kind of performance model."""
-    if isinstance(given, str) and given:
-        require_kind(_kind_and_source(given)[0])
 
 
 def _made(given: Performance | Callable[[Cluster], Performance], cluster: Cluster) -> Performance:
@@ -65,8 +54,3 @@ def _made(given: Performance | Callable[[Cluster], Performance], cluster: Cluste
     if getattr(performance, "cluster", cluster) != cluster:
         raise UsageError("the performance model is of another cluster", code="mismatch", path="performance")
     return performance
-
-
-def _kind_and_source(text: str) -> tuple[str, Path | None]:
-    kind, _, source = text.partition(":")
-    return kind, Path(source) if source else None

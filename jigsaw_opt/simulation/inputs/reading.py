@@ -6,17 +6,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from jigsaw_opt.documents.readers.table import Accept, anything
+from jigsaw_opt.documents.readers.table import anything
 from jigsaw_opt.errors import Problems
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.keyed import trusted
-from jigsaw_opt.scheduling.policies import RECORDED
 from jigsaw_opt.scheduling.policy import choose
-from jigsaw_opt.simulation.engine.outages import are_times, failures_of
+from jigsaw_opt.simulation.engine.outages import failures_of
 from jigsaw_opt.simulation.engine.setting import Setting, told
 from jigsaw_opt.simulation.inputs.cluster_files import read_cluster
 from jigsaw_opt.simulation.inputs.contention import contention_of
-from jigsaw_opt.simulation.inputs.performance import performance_for, performance_from_trace, require_words
+from jigsaw_opt.simulation.inputs.performance import performance_for
 from jigsaw_opt.simulation.inputs.request import SimulationRequest
 from jigsaw_opt.simulation.inputs.workload_changes import fitted, with_time_limits
 from jigsaw_opt.simulation.inputs.workloads import acceptance, read_workload
@@ -68,47 +67,31 @@ def _microseconds(seconds: float) -> int:
 
 def _read(asked: SimulationRequest, problems: Problems) -> Setting | None:
     """Return the setting, or None where there are problems."""
-    with problems.of("policy"):
-        choose(asked.policy)
-    # Without a cluster or a performance model the trace is still read, for what is wrong with it by itself.
-    accept: Accept = anything
-    cluster: Cluster | None = None
-    recorded, skipping = asked.policy in (RECORDED, RECORDED.name), asked.too_wide == "skip"
+    # Without a cluster or a performance model everything else is still read, for what is wrong with it by itself.
+    cluster, models, performance = trusted(Cluster, servers=()), None, None
     with problems.of("cluster"):
         cluster, models = read_cluster(asked.cluster)
-        accept = acceptance(cluster, recorded, skipping)
-        with problems.of("contention"):
-            contention = contention_of(asked.contention, cluster)
-        with problems.of("failures"):
-            failures = failures_of(asked.failures, cluster, asked.seed)
-        with problems.of("performance"):
-            performance = performance_for(asked.performance, cluster, models, asked.speeds, asked.draw_models)
-            accept = acceptance(cluster, recorded, skipping, None if asked.draw_models else performance)
-    if cluster is None:
-        _find_wrong_words(asked, problems)
+    with problems.of("contention"):
+        contention = contention_of(asked.contention, cluster)
+    with problems.of("failures"):
+        failures = failures_of(asked.failures, cluster, asked.seed)
+    with problems.of("performance"):
+        performance = performance_for(asked.performance, cluster, models, asked.speeds, asked.draw_models)
+    accept = acceptance(asked, cluster, performance) if cluster.servers else anything
     given = asked.workload
     with problems.of(given if isinstance(given, str) else "workload", argument="workload"):
         workload = read_workload(given, asked.columns, accept)
-        if not problems and cluster is not None:
-            performance = performance or performance_from_trace(str(asked.performance), cluster, workload, asked.speeds)
-            drawing = asked.seed if asked.draw_models else None
-            workload = fitted(workload, cluster, performance, asked.foreground_gpus, drawing)
-            times = _microseconds(asked.round_s), _microseconds(asked.restart_s)
-            setting = Setting(
-                cluster, workload, performance, contention, *times, asked.seed, failures, words=asked.words
+        if not problems:
+            stages = workload.stages
+            known = performance or performance_for(asked.performance, cluster, models, asked.speeds, stages=stages)
+            assert known is not None  # as the trace is read
+            workload = fitted(
+                workload, cluster, known, asked.foreground_gpus, asked.seed if asked.draw_models else None
             )
-            with problems.of("policy"):
-                return setting.under(asked.policy)
+            times = _microseconds(asked.round_s), _microseconds(asked.restart_s)
+            setting = Setting(cluster, workload, known, contention, *times, asked.seed, failures, words=asked.words)
+    with problems.of("policy"):
+        if not problems:
+            return setting.under(asked.policy)
+        choose(asked.policy)
     return None
-
-
-def _find_wrong_words(asked: SimulationRequest, problems: Problems) -> None:
-    """Add what is wrong with words by themselves, where there is no cluster to read them for."""
-    nothing = trusted(Cluster, servers=())
-    with problems.of("contention"):
-        contention_of(asked.contention, nothing)
-    with problems.of("failures"):
-        if not isinstance(asked.failures, str) or are_times(asked.failures):
-            failures_of(asked.failures, nothing, asked.seed)
-    with problems.of("performance"):
-        require_words(asked.performance)

@@ -14,6 +14,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.network.contention import LinkSharing
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.performance import Contention, Performance
+from jigsaw_opt.scheduling.performance.kinds import SPEEDS
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine.outages import Failures
 from jigsaw_opt.simulation.engine.setting import told
@@ -135,6 +136,9 @@ class SimulationRequest:
         if self.columns and isinstance(self.workload, Workload):
             message = "names of columns are those of a file, and the workload is an object"
             wrong.append(Problem("columns", message, code="unsupported"))
+        if self.speeds and not isinstance(self.performance, str):
+            message = f"{SPEEDS}, and the performance model is an object"
+            wrong.append(Problem("speeds", message, code="not-together"))
         return wrong
 
     @property

@@ -37,18 +37,10 @@ def fitted(
     if foreground_gpus is not None:
         jobs = (replace(job, foreground=job.foreground or job.gpus >= foreground_gpus) for job in workload.jobs)
         workload = replace(workload, jobs=tuple(jobs))
-    workload = with_dependencies_told(workload)
     if seed is not None and isinstance(performance, Profiled):
         workload = with_models(workload, performance, sorted(performance.models), seed)
-    return with_durations_told(workload, cluster, getattr(performance, "type_speeds", None))
-
-
-def why_too_wide(job: TraceJob, needed: int, count: int, of: str = "") -> str | None:
-    """Return why a job is too wide for some GPUs; None where it is not."""
-    if needed <= count:
-        return None
-    skipped = argument("too_wide", "skip")
-    return f"job {job.name!r} needs {needed} GPUs and the cluster has {count}{of}; {skipped} leaves such jobs out"
+    workload = with_durations_told(workload, cluster, getattr(performance, "type_speeds", None))
+    return with_dependencies_told(workload)
 
 
 def most_gpus_for(cluster: Cluster) -> Callable[[TraceJob], int]:

@@ -18,8 +18,10 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob, Workload, is_name, job_problems
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.policies import RECORDED
 from jigsaw_opt.simulation.engine.recorded import record_problems
-from jigsaw_opt.simulation.inputs.workload_changes import most_gpus_for, why_too_wide
+from jigsaw_opt.simulation.inputs.request import SimulationRequest
+from jigsaw_opt.simulation.inputs.workload_changes import most_gpus_for
 from jigsaw_opt.text import nearest, readable
 
 
@@ -86,12 +88,12 @@ def _checked(workload: Workload, accept: Accept) -> Workload:
     return workload
 
 
-def acceptance(cluster: Cluster, recorded: bool, skipping: bool, performance: Performance | None = None) -> Accept:
+def acceptance(asked: SimulationRequest, cluster: Cluster, performance: Performance | None) -> Accept:
     """Return what is wrong with a job: its GPUs, its recorded times, or nothing that the performance model knows.
 
-    `recorded`: whether its recorded times count. `skipping`: whether nothing is wrong with a job that needs more GPUs
-    than there are, as it is skipped. `performance`: None where it is not known yet, or models are drawn.
+    `performance`: None where it is not known yet.
     """
+    recorded, skipping = asked.policy in (RECORDED, RECORDED.name), asked.too_wide == "skip"
     most, mixed = most_gpus_for(cluster), len({server.gpu_type for server in cluster.servers}) > 1
 
     def problems(job: TraceJob) -> Sequence[str]:
@@ -99,7 +101,7 @@ def acceptance(cluster: Cluster, recorded: bool, skipping: bool, performance: Pe
         if wide is not None and skipping:
             return ()
         found = [*([] if wide is None else [wide]), *(record_problems(job) if recorded else ())]
-        reason = None if performance is None else performance.unknown(job)
+        reason = None if performance is None or asked.draw_models else performance.unknown(job)
         if reason is not None:
             if isinstance(performance, Profiled) and job.duration_us is not None:
                 drawn, given = argument("draw_models", True), argument("performance", "seconds")
@@ -109,3 +111,11 @@ def acceptance(cluster: Cluster, recorded: bool, skipping: bool, performance: Pe
         return found
 
     return problems
+
+
+def why_too_wide(job: TraceJob, needed: int, count: int, of: str = "") -> str | None:
+    """Return why a job is too wide for some GPUs; None where it is not."""
+    if needed <= count:
+        return None
+    skipped = argument("too_wide", "skip")
+    return f"job {job.name!r} needs {needed} GPUs and the cluster has {count}{of}; {skipped} leaves such jobs out"
