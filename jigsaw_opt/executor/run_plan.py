@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.checking.require import require_correct
@@ -10,13 +11,24 @@ from jigsaw_opt.executor import require_torch
 from jigsaw_opt.executor.catalogue import stages_entry
 from jigsaw_opt.executor.replay.baseline import foreground_of
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
+from jigsaw_opt.instances.profiles import is_estimate
 from jigsaw_opt.planning.burst.schedule import burst_schedule
+from jigsaw_opt.planning.pipeline.model_parts import stated_parts
+from jigsaw_opt.planning.pipeline.stated import pipeline_of
 from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule, torch_schedules
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
+    from jigsaw_opt.planning.partition.result import Partition, Stage
+    from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.measured.replay import Replay
+    from jigsaw_opt.problem.plan import Plan
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def run_plan(request: ReplayRequest) -> Replay | None:
@@ -37,7 +49,7 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     Raises
     ------
     UsageError
-        The request is out of range or does not fit together; the error lists everything.
+        Something is not for a job in stages, or this machine has no such device.
     CheckFailedError
         The plan breaks a rule.
     InvalidInputError
@@ -49,15 +61,14 @@ def run_plan(request: ReplayRequest) -> Replay | None:
         A process was killed, a model raised, or a loss is no number. No process is left.
     """
     require_a(ReplayRequest, request, "request")
-    problems = tuple(request.problems())
-    if problems:
-        raise UsageError.of(problems)
     require_correct(request.instance, request.plan)
-    entry = stages_entry(request.instance, request.trusted, request.cuts)
-    stages = None if entry is None else _stages(request, {**entry, "parts": request.parts})
+    parts = _parts(request.partition, request.instance, request.plan)
+    entry = stages_entry(request.instance, request.trusted, [part.nodes[0] for part in parts[1:]])
+    stages = None if entry is None else _stages(request, {**entry, "parts": parts})
     if request.baseline == "alone":
         foreground_of(request)
     require_torch()
+    _tell(request)
     from jigsaw_opt.executor.devices import device_of
     from jigsaw_opt.executor.replay.launch import replay, replay_flow
 
@@ -65,6 +76,33 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     if stages is not None and flow_schedule(request.instance) is not None:
         return replay_flow(request, stages)
     return replay(request, stages)
+
+
+def _parts(partition: Partition | Path | None, instance: Instance, plan: Plan) -> tuple[Stage, ...]:
+    """Return the stages of the partition that a pipeline was made of."""
+    if partition is None:
+        return ()
+    flow = flow_schedule(instance)
+    job, layout = pipeline_of(instance, plan) if flow is None else (flow.job, flow.layout)
+    return stated_parts(instance, job, layout.stages, partition)[0].stages
+
+
+def _tell(request: ReplayRequest) -> None:
+    """Warn of times that nobody measured, and of settings of training that some jobs do not heed."""
+    jobs = request.instance.jobs
+    if estimated := sorted(filter(is_estimate, {job.model for job in jobs if isinstance(job, Job)})):
+        _LOGGER.warning(
+            "estimated, not measured, are the times of %s; jigsaw profile measures them", ", ".join(estimated)
+        )
+    in_stages = [job.name for job in jobs if not isinstance(job, Job)]
+    if request.averaging != "avg_w_count" and in_stages:
+        _LOGGER.warning("%s: not for %s, which have stages", argument("averaging"), named(in_stages))
+    given = " and ".join(map(argument, request.changed()))
+    if given and in_stages:
+        told = "%s: for %s only where the function returns no optimiser of its own"
+        _LOGGER.warning(told, given, named(in_stages))
+    if given and (own := [job.name for job in jobs if request.trains_itself(job)]):
+        _LOGGER.warning("%s: not for %s, which train as their own code says", given, named(own))
 
 
 def _stages(request: ReplayRequest, entry: Mapping[str, Any]) -> StagedRun:

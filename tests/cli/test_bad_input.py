@@ -90,7 +90,7 @@ def test_an_output_that_cannot_be_written_is_told_before_any_work(
         "plot": [pair_path, tmp_path / "none"],
         "export": [pair_path, "--to", "mps"],
         "profile": ["mlp"],
-        "run": [tmp_path / "none", "--instance", pair_path],
+        "run": [pair_path, tmp_path / "none"],
     }
     output = tmp_path / ("x" * 300)
     ends(f"2: unwritable {output}", command, *inputs[command], "-o", output)
@@ -131,7 +131,7 @@ def test_a_device_is_left_as_it_is(pair_path: Path) -> None:
     ("option", "value"), [("--seed", 2**70), ("--seed", -1), ("--threads", 0), ("--threads", 2**31)]
 )
 def test_options_out_of_range_are_usage_errors(option: str, value: int, pair_path: Path) -> None:
-    for command in (["solve", pair_path], ["profile", "mlp"], ["run", "none.json", "--instance", pair_path]):
+    for command in (["solve", pair_path], ["run", pair_path, "none.json"]):
         assert run(*command, option, value) == 2
 
 

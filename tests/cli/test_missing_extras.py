@@ -28,7 +28,7 @@ PAIR, PLAN = str(DATA / "pair.json"), str(DATA / "pair.plan.json")
     [
         ("matplotlib", "matplotlib is not installed; run: pip install 'jigsaw-opt[plot]'", "plot PAIR PLAN -o a.png"),
         ("torch", TORCH, "profile gpt -o model.json"),
-        ("torch", TORCH, "run PLAN --instance PAIR -o replay.json"),
+        ("torch", TORCH, "run PAIR PLAN -o replay.json"),
         (
             "ray",
             "Ray is not installed; run: pip install 'jigsaw-opt[ray]'",

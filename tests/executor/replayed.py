@@ -63,5 +63,5 @@ def replayed(folder: Path, problem: Instance, *options: object) -> Replay:
     """The replay of a plan from the command line."""
     source, plan = written(folder, problem)
     output = folder / "replay.json"
-    assert run("run", plan, "--instance", source, "-o", output, *options) == 0
+    assert run("run", source, plan, "-o", output, *options) == 0
     return load_replay(output)

@@ -36,10 +36,10 @@ class Ground:
         return run(*self.command(*options))
 
     def command(self, *options: object) -> tuple[object, ...]:
-        plan, source = self.files[1], self.files[0]
+        source, plan = self.files[:2]
         length = () if "--minutes" in options else ("--iterations", 3)
-        common = ("--instance", source, "--trust", "faulty:net", "--warm-up", 0, *length, "-o", self.output)
-        return ("run", plan, *common, *options)
+        common = (source, plan, "--trust", "faulty:net", "--warm-up", 0, *length, "-o", self.output)
+        return ("run", *common, *options)
 
     @property
     def output(self) -> Path:
@@ -181,7 +181,7 @@ def test_a_refused_run_leaves_no_folder_and_what_was_there_stays(ground: Ground,
     other.write_text(ground.files[0].read_text().replace('"1-2"', '"1-3"'))
     plan = tmp_path / "plan.json"
     assert run("solve", other, "--solver", "greedy", "-q", "-o", plan) == 0
-    words = ("run", plan, "--instance", other, "--trust", "faulty:net", "--warm-up", 0)
+    words = ("run", other, plan, "--trust", "faulty:net", "--warm-up", 0)
     assert run(*words, "--checkpoint", tmp_path / "new" / "saved") in (2, 3)
     assert not (tmp_path / "new").exists()
     (tmp_path / "old").mkdir()

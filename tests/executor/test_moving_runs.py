@@ -76,7 +76,7 @@ def test_jobs_that_pause_and_move_train_as_in_one_place(tmp_path: Path, capsys: 
     jsonschema.validate(json.loads(output.read_text()), schema("phased-replay"))
     replay = load_document(output)
     assert isinstance(replay, Replay) and replay.phases[1].restarts and encode_replay(replay) == output.read_bytes()
-    assert run(*command, "--warm-up", 0, "--repeats", 1) == 0
+    assert run(*command, "--warm-up", 0, "--iterations", 1) == 0
     assert "away us" in capsys.readouterr().out
 
 

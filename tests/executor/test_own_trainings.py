@@ -153,7 +153,7 @@ def test_settings_of_training_are_for_jobs_of_the_zoo(tmp_path: Path) -> None:
     problem = owned("noisy")
     source, plan = written(tmp_path, problem)
     given = ("--optimiser", "adam", "--learning-rate", 1)
-    ends("2: unsupported --optimiser, --learning-rate", "run", source, plan, *trust(problem), *given)
+    ends("2: unsupported optimiser; unsupported learning_rate", "run", source, plan, *trust(problem), *given)
 
 
 def test_jobs_of_both_kinds_share_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

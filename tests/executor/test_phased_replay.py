@@ -66,7 +66,7 @@ def written(folder: Path, asked: Instance, plan: Plan | None = None) -> list[obj
     """Arguments that carry a phased plan for it out."""
     save_instance(asked, folder / "instance.json")
     save_plan(plan or planned(asked), folder / "plan.json")
-    return ["run", folder / "plan.json", "--instance", folder / "instance.json"]
+    return ["run", folder / "instance.json", folder / "plan.json"]
 
 
 def placed(name: str, *pairs: tuple[int, int]) -> JobPlan:
@@ -141,7 +141,7 @@ def test_every_job_trains_as_it_would_alone(tmp_path: Path, capsys: pytest.Captu
     asked = problem(*PAIR, ALONE)
     plan = by_hand(asked)
     output = tmp_path / "replay.json"
-    assert run(*written(tmp_path, asked, plan), "--repeats", most, "--warm-up", 1, "--json", "-o", output) == 0
+    assert run(*written(tmp_path, asked, plan), "--iterations", most, "--warm-up", 1, "--json", "-o", output) == 0
     told = json.loads(capsys.readouterr().out)
     for number, job in enumerate(asked.data_parallel):
         expected = trained_alone(asked, number, levels_of(plan, job.name, most))
@@ -174,7 +174,7 @@ def test_a_run_that_failed_goes_on_from_the_seam(tmp_path: Path, capsys: pytest.
     ends("1: RunFailedError", *command, *saving)
     assert "faulty.py" in capsys.readouterr().err
     trigger.unlink()
-    assert run(*command, *saving, "--resume", "--repeats", 1) == 3, "a run that is cut is another run"
+    assert run(*command, *saving, "--resume", "--iterations", 1) == 3, "a run that is cut is another run"
     assert run(*command, *saving, "--resume") == 0
     rest = json.loads(capsys.readouterr().out)
     assert rest["parameters_sha256"] == whole["parameters_sha256"]
@@ -233,7 +233,7 @@ def test_a_trace_shows_the_phases_as_they_were_measured(tmp_path: Path, capsys: 
     ends(f"3: unknown-format {tmp_path / 'instance.json'}", *export, "--replay", tmp_path / "instance.json")
 
 
-@pytest.mark.parametrize("options", [["--iterations", 2], ["--minutes", 0.1], ["--baseline", "gang"], ["--repeats", 0]])
+@pytest.mark.parametrize("options", [["--minutes", 0.1], ["--baseline", "gang"], ["--iterations", 0]])
 def test_what_is_not_for_phased_plans_is_refused(tmp_path: Path, options: list[object]) -> None:
     assert run(*written(tmp_path, problem(ALONE)), *options) == 2
 
@@ -242,5 +242,5 @@ def test_jobs_with_a_task_graph_are_refused_by_name(tmp_path: Path) -> None:
     save_instance(SHAPED, tmp_path / "instance.json")
     (tmp_path / "plan.json").write_text(json.dumps(document()))
     models = "missing-field $.models.net; missing-field $.models.one"
-    command = ("run", tmp_path / "plan.json", "--instance", tmp_path / "instance.json")
+    command = ("run", tmp_path / "instance.json", tmp_path / "plan.json")
     ends(f"3: {models}; unsupported $.jobs[3]; missing-field $.jobs[3]", *command)

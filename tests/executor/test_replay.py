@@ -106,7 +106,7 @@ def test_a_model_that_cannot_be_built_is_one_clear_error(tmp_path: Path, capsys:
     problem = instance()
     bare = type(problem.models["net"])(problem.models["net"].segments)
     source, plan = written(tmp_path, type(problem)(problem.name, problem.cluster, {"net": bare}, problem.jobs))
-    ends("3: missing-field $.models.net", "run", plan, "--instance", source)
+    ends("3: missing-field $.models.net", "run", source, plan)
 
 
 def test_jobs_on_different_processes_take_turns_on_a_common_link(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_two_agents_end_with_the_parameters_of_one_host(tmp_path: Path) -> None:
     problem = instance()
     alone = replayed(tmp_path, problem, "--iterations", 2)
     output, port = tmp_path / "two.json", free_port()
-    run = ["run", tmp_path / "plan.json", "--instance", tmp_path / "instance.json", "--iterations", 2, "-o", output]
+    run = ["run", tmp_path / "instance.json", tmp_path / "plan.json", "--iterations", 2, "-o", output]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", 2, "--nproc-per-node", 1]
     meeting = ["--master-addr", "127.0.0.1", "--master-port", port]
     agents = [

@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.common.options import warn_of_levels
-from jigsaw_opt.cli.common.output import emit, ended, goes_on_from, note, require_output
-from jigsaw_opt.cli.common.parser import option_of
+from jigsaw_opt.cli.common.options import add_plan, warn_of_levels
+from jigsaw_opt.cli.common.output import emit, ended, goes_on_from, require_output
 from jigsaw_opt.cli.common.progress import add_progress, logged_progress
 from jigsaw_opt.cli.common.source import checked_plan
-from jigsaw_opt.errors import UsageError, missing_option, not_together
 from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
     from jigsaw_opt.executor.replay.records import InterruptedRunError
-    from jigsaw_opt.executor.replay.request import ReplaySettings
-    from jigsaw_opt.problem import Instance, Plan
     from jigsaw_opt.problem.measured.replay import Replay
 
-_PERIODS = 10
-"""Repetitions where nobody says how many."""
+_RENAMED = {"iterations": "passes", "trust": "trusted", "checkpoint_every": "every"}
+_OPTIONS = {
+    _RENAMED.get(name, name): name
+    for name in (
+        *("iterations", "minutes", "device", "backend", "threads", "trust", "partition", "optimiser", "learning_rate"),
+        *("averaging", "seed", "warm_up", "time_triggered", "baseline", "foreground"),
+        *("checkpoint", "checkpoint_every", "resume"),
+    )
+}
+"""Options by the names that the library takes them by."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("first", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
-    parser.add_argument("second", nargs="?", metavar="PLAN", help="a plan document of either kind")
-    parser.add_argument("--instance", metavar="I", help="the instance, where the plan is named alone")
+    add_plan(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the replay document here")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
-        "--iterations", type=int, metavar="N", help="times that the plan is carried out (default: 1; cyclic: 10)"
-    )
-    length.add_argument(
-        "--repeats", type=int, metavar="N", help="phased plans: repetitions of each phase, at most (default: 10)"
+        "--iterations",
+        type=int,
+        metavar="N",
+        help="times that the plan is carried out; of a phased plan, at most so many repetitions of each phase "
+        "(default: 1; cyclic and phased: 10)",
     )
     length.add_argument("--minutes", type=float, metavar="M", help="carry it out again and again for so many minutes")
     parser.add_argument("--time-triggered", action="store_true", help="start nothing before its planned start")
@@ -48,7 +50,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--foreground",
-        action="append",
+        action="extend",
+        type=_names,
         default=[],
         metavar="NAME[,NAME]",
         help="jobs that the baseline alone has (default: the only one with a cycle-time limit)",
@@ -88,14 +91,16 @@ def _configure_training(parser: argparse.ArgumentParser) -> None:
     training.add_argument(
         "--optimiser",
         choices=("sgd", "adam", "adamw"),
+        default="sgd",
         help="optimiser of the zoo's jobs (default: sgd, with momentum)",
     )
     training.add_argument(
-        "--learning-rate", type=float, metavar="R", help="learning rate of the zoo's jobs (default: 0.01)"
+        "--learning-rate", type=float, default=0.01, metavar="R", help="learning rate of the zoo's jobs (default: 0.01)"
     )
     training.add_argument(
         "--averaging",
         choices=("avg_w_count", "avg"),
+        default="avg_w_count",
         help="how gradients of data-parallel jobs are averaged (default: avg_w_count)",
     )
     training.add_argument("--seed", type=int, default=0, metavar="N", help="seed of parameters and data (default: 0)")
@@ -105,22 +110,20 @@ def run(arguments: argparse.Namespace) -> int:
     """Carry the plan out, print the summary, write the replay."""
     from jigsaw_opt.executor import require_torch
     from jigsaw_opt.executor.replay.records import InterruptedRunError
+    from jigsaw_opt.executor.replay.request import ReplayRequest, ReplaySettings
+    from jigsaw_opt.executor.run_plan import run_plan
 
-    source, path = _documents(arguments)
-    require_output(arguments.output, source, path)
-    settings = _settings(arguments)
+    require_output(arguments.output, arguments.instance, arguments.plan)
+    # What is out of range is told before any file is read.
+    settings = ReplaySettings(**{name: _given(arguments, option) for name, option in _OPTIONS.items()})
     if arguments.resume:
         goes_on_from(arguments.checkpoint)
-    instance, plan = checked_plan(source, path)
-    if arguments.partition is not None:
-        settings = replace(settings, **_parts(arguments.partition, instance, plan))
-    _say_who_has_own_settings(arguments, instance)
+    instance, plan = checked_plan(arguments.instance, arguments.plan)
     require_torch()
-    _warn_of_estimates(instance)
     warn_of_levels(instance, plan)
     try:
         with logged_progress(arguments, "training"):
-            found = _run(arguments, settings, instance, plan)
+            found = run_plan(ReplayRequest(instance, plan, **vars(settings)))
     except InterruptedRunError as interrupted:
         _write(interrupted.found, arguments)
         return ended(True, _kept(interrupted, arguments))
@@ -128,16 +131,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _parts(path: Path, instance: Instance, plan: Plan) -> dict[str, Any]:
-    """Return stages of a pipeline by its partition, and the first module of each but the first."""
-    from jigsaw_opt.planning.pipeline.model_parts import stated_parts
-    from jigsaw_opt.planning.pipeline.stated import pipeline_of
-    from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
 
-    flow = flow_schedule(instance)
-    job, layout = pipeline_of(instance, plan) if flow is None else (flow.job, flow.layout)
-    parts = stated_parts(instance, job, layout.stages, path)[0].stages
-    return {"parts": parts, "cuts": tuple(part.nodes[0] for part in parts[1:])}
+
+def _given(arguments: argparse.Namespace, name: str) -> Any:
+    value = getattr(arguments, name)
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _kept(interrupted: InterruptedRunError, arguments: argparse.Namespace) -> str:
@@ -164,105 +164,3 @@ def _write(found: Replay | None, arguments: argparse.Namespace) -> None:
             emit(encode_replay(found), arguments.output)
     finally:
         print_replay(found, arguments.json)
-
-
-def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:
-    """Return the instance, and the path of the plan."""
-    given = [source for source in (arguments.instance, arguments.first, arguments.second) if source is not None]
-    if len(given) != 2:
-        raise missing_option("plan", "an instance and a plan are wanted, as in: jigsaw run INSTANCE PLAN")
-    return given[0], Path(given[1])
-
-
-def _warn_of_estimates(instance: Instance) -> None:
-    """Say which models have times that nobody measured, so that the plan's times may be far from those of a run."""
-    from jigsaw_opt.instances.profiles import is_estimate
-    from jigsaw_opt.problem.job import Job
-
-    models = {job.model for job in instance.jobs if isinstance(job, Job)}
-    estimated = sorted(filter(is_estimate, models))
-    if estimated:
-        note(f"warning: estimated, not measured, are the times of {', '.join(estimated)}; jigsaw profile measures them")
-
-
-def _say_who_has_own_settings(arguments: argparse.Namespace, instance: Instance) -> None:
-    """Say which jobs do not heed settings of training that were given; raise `UsageError` where none does."""
-    from jigsaw_opt.problem.job import Job
-
-    jobs = [job for job in instance.jobs if isinstance(job, Job)]
-    in_stages = [job.name for job in instance.jobs if not isinstance(job, Job)]
-    if arguments.averaging is not None and in_stages:
-        if not jobs:
-            raise UsageError(
-                "--averaging: no job is data-parallel, so nobody heeds it", code="unsupported", path="--averaging"
-            )
-        note(f"--averaging: not for {named(in_stages)}, which have stages")
-    names = ("optimiser", "learning_rate")
-    given = [option_of(name) for name in names if getattr(arguments, name) is not None]
-    if given and in_stages:
-        note(f"{' and '.join(given)}: for {named(in_stages)} only where the function returns no optimiser of its own")
-    own = [job.name for job in jobs if "train" in (instance.models[job.model].executor or {})]
-    if not given or not own:
-        return
-    if len(own) == len(instance.jobs):
-        raise UsageError(
-            f"{' and '.join(given)}: every job trains as its own code says, so nobody heeds it",
-            code="unsupported",
-            path=", ".join(given),
-        )
-    note(f"{' and '.join(given)}: not for {named(own)}, which train as their own code says")
-
-
-def _run(arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: Plan) -> Replay | None:
-    from jigsaw_opt.executor.replay.request import ReplayRequest
-    from jigsaw_opt.executor.run_plan import run_plan
-
-    counted = any(phase.is_counted for _, _, phase in plan.all_phases())
-    if counted and arguments.iterations is not None:
-        raise not_together(
-            "--iterations", "--iterations is for plans that list all iterations; this one is phased: take --repeats"
-        )
-    if not counted and arguments.repeats is not None:
-        raise not_together(
-            "--repeats", "--repeats is for phased plans; this one lists all iterations: take --iterations"
-        )
-    if _is_unlimited(arguments) and (counted or plan.period_us):
-        settings = replace(settings, passes=_PERIODS)
-    return run_plan(ReplayRequest(instance, plan, **vars(settings)))
-
-
-def _is_unlimited(arguments: argparse.Namespace) -> bool:
-    return arguments.iterations is None and arguments.repeats is None and arguments.minutes is None
-
-
-def _settings(arguments: argparse.Namespace) -> ReplaySettings:
-    """Return how to carry it out; what is out of range is told before any file is read."""
-    from jigsaw_opt.executor.replay.request import ReplaySettings
-
-    repeats = arguments.repeats
-    optimiser: Any = arguments.optimiser or "sgd"
-    rate = arguments.learning_rate
-    momentum = {"momentum": 0.9} if optimiser == "sgd" else {}
-    settings = ReplaySettings(
-        passes=1 if _is_unlimited(arguments) else arguments.iterations if repeats is None else repeats,
-        minutes=arguments.minutes,
-        device=arguments.device,
-        backend=arguments.backend,
-        threads=arguments.threads,
-        trusted=tuple(arguments.trust),
-        optimiser=optimiser,
-        options={"lr": 0.01 if rate is None else rate, **momentum},
-        averaging=arguments.averaging or "avg_w_count",
-        seed=arguments.seed,
-        warm_up=arguments.warm_up,
-        time_triggered=arguments.time_triggered,
-        baseline=arguments.baseline,
-        foreground=tuple(name.strip() for group in arguments.foreground for name in group.split(",")),
-        checkpoint=arguments.checkpoint,
-        every=arguments.checkpoint_every,
-        resume=arguments.resume,
-    )
-    problems = tuple(settings.problems())
-    if problems:
-        raise UsageError.of(problems)
-    return settings

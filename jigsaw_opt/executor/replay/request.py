@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from jigsaw_opt.errors import Problem, argument
-from jigsaw_opt.planning.partition.result import Stage
+from jigsaw_opt.errors import Problem, UsageError, argument
+from jigsaw_opt.planning.partition.result import Partition
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.measured.replay import Policy
 from jigsaw_opt.problem.plan import Phase, Plan
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.options import MOST_THREADS
 
 _MOST = 1e6
+_PERIODS = 10
+"""Repetitions where nobody says how many."""
 _NUMBERS = (
     ("passes", "the number of times that the plan is carried out", 1, inf),
     ("threads", "the number of threads", 1, MOST_THREADS),
@@ -38,29 +42,27 @@ class StagedRun(NamedTuple):
 class ReplaySettings:
     """Settings for carrying a plan out.
 
-    `passes, minutes`: how often to carry it out, or for how long; exactly one is given. Of phases that have a number of
-    repetitions, the most of them. `device, backend, threads`: ``cpu`` or ``cuda``, ``gloo`` or ``nccl``, and threads of
-    each process on the CPU. `cuts`: first modules of the stages of a pipeline that has no entry, but for the first
-    stage. `parts`: stages of the partition that the pipeline was made of, which those of the model are compared with.
-    `optimiser, options, averaging, seed`: how all jobs train; the seed is that of parameters and data of the first job,
-    the next number that of the next job. `warm_up`: times that every iteration of a job that differs in its levels is
-    run before the clock starts. `time_triggered`: whether nothing starts before its planned start. `baseline,
-    foreground`: replay the jobs a second time, the usual way; or, as ``alone``, those of these names without the
-    others. If none is named, the only one that has a cycle-time limit. `checkpoint, every, resume`: A folder, after how
-    many iterations of a job its workers are saved there (None: only at the end), and whether to go on from what it
-    holds.
+    `passes, minutes`: how often to carry it out, or for how long; None for once, and ten times on the cyclic horizon
+    and of a phased plan. Of phases that have a number of repetitions, the most of them. `device, backend, threads`:
+    ``cpu`` or ``cuda``, ``gloo`` or ``nccl``, and threads of each process on the CPU. `partition`: what the pipeline
+    was made of, or its file: where its model is cut. `optimiser, learning_rate, averaging, seed`: how all jobs train
+    that do not say so themselves; ``sgd`` has momentum. The seed is that of parameters and data of the first job, the
+    next number that of the next job. `warm_up`: times that every iteration of a job that differs in its levels is run
+    before the clock starts. `time_triggered`: whether nothing starts before its planned start. `baseline, foreground`:
+    replay the jobs a second time, the usual way; or, as ``alone``, those of these names without the others. If none is
+    named, the only one that has a cycle-time limit. `checkpoint, every, resume`: A folder, after how many iterations of
+    a job its workers are saved there (None: only at the end), and whether to go on from what it holds.
     """
 
-    passes: int | None = 1
+    passes: int | None = None
     minutes: float | None = None
     device: Literal["cpu", "cuda"] = "cpu"
     backend: Literal["gloo", "nccl"] = "gloo"
     threads: int = 1
     trusted: tuple[str, ...] = ()
-    cuts: tuple[str, ...] = ()
-    parts: tuple[Stage, ...] = ()
+    partition: Partition | Path | None = None
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
-    options: Mapping[str, Any] = field(default_factory=lambda: {"lr": 0.01, "momentum": 0.9})
+    learning_rate: float = 0.01
     averaging: Literal["avg_w_count", "avg"] = "avg_w_count"
     seed: int = 0
     warm_up: int = 2
@@ -71,6 +73,16 @@ class ReplaySettings:
     every: int | None = None
     resume: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what is out of range or does not fit together."""
+        if problems := tuple(self.problems()):
+            raise UsageError.of(problems)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the optimiser."""
+        return {"lr": self.learning_rate, **({"momentum": 0.9} if self.optimiser == "sgd" else {})}
+
     def problems(self) -> Iterator[Problem]:
         """Yield everything that is out of range or does not fit together."""
         for name, called, least, most in _NUMBERS:
@@ -78,17 +90,14 @@ class ReplaySettings:
             if value is not None and not least <= value <= most:
                 bound = f"at least {least}" if value < least else f"at most {most}"
                 yield Problem(name, f"{called} is {bound}, not {value}", code="out-of-range")
-        rate = self.options.get("lr")
         for path, told, number in (
             ("minutes", "the number of minutes", self.minutes),
-            ("options", "the learning rate", rate),
+            ("learning_rate", "the learning rate", self.learning_rate),
         ):
             if number is not None and not 0 < number < _MOST:
                 yield Problem(path, f"{told} is a number above 0, not {number}", code="out-of-range")
-        if (self.passes is None) == (self.minutes is None):
-            told = (
-                "a plan is carried out a number of times, or for a number of minutes: exactly one of the two is given"
-            )
+        if self.passes is not None and self.minutes is not None:
+            told = "a plan is carried out a number of times or for a number of minutes, not both"
             yield Problem("passes", told, code="not-together")
         if self.checkpoint is None and (self.resume or self.every is not None):
             told = f"checkpoints need a folder: {argument('checkpoint')}, to be written every so many iterations"
@@ -113,16 +122,40 @@ class ReplayRequest(ReplaySettings):
     instance: Instance
     plan: Plan
 
+    def __post_init__(self) -> None:
+        """Say how often the plan is carried out where nobody does, and refuse what does not fit."""
+        if self.passes is None and self.minutes is None:
+            object.__setattr__(self, "passes", _PERIODS if self._is_counted or self.plan.period_us else 1)
+        super().__post_init__()
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the plan has phases with a number of repetitions."""
+        return any(phase.is_counted for _, _, phase in self.plan.all_phases())
+
     def problems(self) -> Iterator[Problem]:
         """Yield everything that is out of range, does not fit together, or does not fit the plan."""
         yield from super().problems()
-        if any(phase.is_counted for _, _, phase in self.plan.all_phases()):
+        heeding = [job for job in self.instance.jobs if not self.trains_itself(job)]
+        for name in self.changed() if not heeding else ():
+            yield Problem(name, "every job trains as its own code says, so nobody heeds it", code="unsupported")
+        if self.averaging != "avg_w_count" and not any(isinstance(job, Job) for job in self.instance.jobs):
+            yield Problem("averaging", "no job is data-parallel, so nobody heeds it", code="unsupported")
+        if self._is_counted:
             if self.minutes is not None:
                 told = "phases of a plan are repeated a number of times, not for a number of minutes"
                 yield Problem("minutes", told, code="unsupported")
             if self.baseline is not None:
                 told = "a baseline is for plans that list all iterations: jigsaw solve --solver search makes one"
                 yield Problem("baseline", told, code="unsupported")
+
+    def changed(self) -> list[str]:
+        """Return the settings of the optimiser that are not the usual ones."""
+        return [name for name in ("optimiser", "learning_rate") if getattr(self, name) != getattr(ReplaySettings, name)]
+
+    def trains_itself(self, job: Job | TaskGraphJob) -> bool:
+        """Whether a data-parallel job trains as code of the user says."""
+        return isinstance(job, Job) and "train" in (self.instance.models[job.model].executor or {})
 
     def cut(self) -> ReplayRequest:
         """Return the same with no more repetitions of phases in the plan than are carried out."""
