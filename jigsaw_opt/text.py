@@ -6,10 +6,17 @@ The names in a document, a trace or a file system are others' words.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _LONGEST_WORD = 60
 _UNITS = ((86_400_000_000, "days"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1000, "ms"))
+
+Tell = Callable[[str], None]
+"""Takes a message for the user."""
+
+
+def say_nothing(message: str) -> None:
+    """Take a message, and say it to nobody."""
 
 
 def printable(text: str) -> str:

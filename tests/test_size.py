@@ -11,7 +11,7 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 CODE = {
     "checking": (1_250, "every rule of the specification from its definition alone, twice where a phase differs"),
     "cli": (4_140, "27 commands, each with its options, and what they print"),
-    "documents": (6_360, "JSON in and out with the path of each problem, and 40 formats of other systems"),
+    "documents": (6_350, "JSON in and out with the path of each problem, and 40 formats of other systems"),
     "executor": (7_840, "models, exchange, pipelines, profiles and replay with PyTorch"),
     "formulations": (5_050, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
     "instances": (2_500, "families, bundled sets and best known values"),
@@ -24,11 +24,11 @@ CODE = {
     "sweeps": (1_860, "parallel runs that survive a kill, and the bench"),
     "system": (370, "files, clocks, signals and processes"),
     "views": (2_000, "pictures, HTML pages and their words, and the formats of other programs"),
-    "": (500, "the facade, errors and words"),
+    "": (501, "the facade, errors and words"),
 }
 """By room, most lines of code (without blanks, comments and docstrings), and what takes them."""
 LINES = {
-    "jigsaw_opt": (110_000, "all lines of all rooms"),
+    "jigsaw_opt": (109_900, "all lines of all rooms"),
     "tests": (53_520, "oracles and referees of their own, and a test for every rule, code and page"),
     "benchmarks": (8_500, "what is compared with others or with an earlier version, side by side"),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
 
@@ -12,7 +12,7 @@ from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
-from jigsaw_opt.text import counted, printable
+from jigsaw_opt.text import Tell, counted, printable, say_nothing
 
 _TYPE = "machine"
 _LONGEST_US = 10**12
@@ -20,8 +20,6 @@ _LONGEST_US = 10**12
 _WORD = re.compile(r"-?[0-9]{1,15}")
 _NAMED = re.compile(r"# ?(\w[\w./+-]{0,99})\s*$")
 Row = tuple[int, Sequence[int]]
-Tell = Callable[[str], None]
-"""Takes what is said of a file that can be read, in one line."""
 
 
 def jsplib_text(instance: Instance) -> str:
@@ -114,11 +112,7 @@ def _chains(job: TaskGraphJob, problems: list[Problem]) -> Sequence[Sequence[Tas
     return chains
 
 
-def _say_nothing(message: str) -> None:
-    """Take a message, and say it to nobody."""
-
-
-def read_jsplib(data: bytes | str, source: str, name: str | None = None, tell: Tell = _say_nothing) -> Instance:
+def read_jsplib(data: bytes | str, source: str, name: str | None = None, tell: Tell = say_nothing) -> Instance:
     """Read a job shop of JSPLIB.
 
     `data`: the content of the file; text, or bytes in UTF-8. `name`: name of the instance; by default the one word of a

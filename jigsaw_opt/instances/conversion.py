@@ -28,10 +28,9 @@ from jigsaw_opt.instances.measured import MeasuredSetting, instance_of, instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph, chain_edges
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.text import named, nearest
+from jigsaw_opt.text import Tell, named, nearest, say_nothing
 
 Form = Literal["instance", "model", "layers"]
-Tell = Callable[[str], None]
 _SETTING = tuple(field.name for field in fields(MeasuredSetting))
 _LARGEST = 2**53 - 1
 Read = TypeVar("Read")
@@ -65,7 +64,7 @@ def convert(
     UsageError
         An option is missing, out of range, or does not go with the format or with what is made.
     """
-    say = tell or _say_nothing
+    say = tell or say_nothing
     if form not in FORMATS:
         raise UsageError(f"no format {form!r}; {nearest(form, FORMATS)}", code="unknown-value", path="form")
     _require_options(form, to, len(files), option)
@@ -93,10 +92,6 @@ def convert(
             models[model] = _called(reader.model, data, path, say, gpu_type=option["gpu_type"], **own)
     problems.tell()
     return instance_of(name or form, models, MeasuredSetting(**setting)) if to == "instance" else models[model]
-
-
-def _say_nothing(message: str) -> None:
-    """Take a message, and say it to nobody."""
 
 
 def _called(reader: Callable[..., Read] | None, data: bytes, path: Path, tell: Tell, **option: Any) -> Read:

@@ -26,7 +26,8 @@ SPELLED = ("seconds", "microseconds", "bytes", "minutes", "hours", "units", "amp
 
 def test_options_say_what_they_are_and_their_default() -> None:
     helps = {name: option.help or "of " for name, option in OPTIONS.items()}
-    defaults = {name: helps[name] for name, option in OPTIONS.items() if option.default not in (None, "", [])}
+    none = (None, "", [], argparse.SUPPRESS)
+    defaults = {name: helps[name] for name, option in OPTIONS.items() if option.default not in none}
     fragments = [name for name, told in helps.items() if told.startswith(("of ", "for ", "per ", "a sec"))]
     silent = [name for name, told in defaults.items() if "default: " not in told or told.startswith("default")]
     assert defaults and (fragments, silent) == ([], [])

@@ -14,6 +14,7 @@ from jigsaw_opt.cli.common.source import layer_graph
 from jigsaw_opt.cli.training.pipeline_costs import LISTS, configure_costs, costs_of_options
 from jigsaw_opt.cli.training.pipeline_cuts import UNKNOWN_INPUT, configure_cuts, print_cuts
 from jigsaw_opt.errors import OutOfTimeError, missing_option, not_together
+from jigsaw_opt.system.interrupts import on_interrupt
 from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
@@ -115,7 +116,6 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.planning.pipeline.pipeline import pipeline
     from jigsaw_opt.planning.pipeline.stages import PipelineProblem
     from jigsaw_opt.problem.measured.layers import LayerGraph
-    from jigsaw_opt.solvers.stop import interruptible
 
     read = [arguments.partition]
     for path in (arguments.output, arguments.plan, arguments.cuts):
@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = effort(arguments, time_limit=limit)
     into = None if arguments.into is None else instance_from(arguments.into)
     try:
-        with interruptible(options), progress(arguments.quiet, arguments.verbose) as report:
+        with on_interrupt(options.cancel.set), progress(arguments.quiet, arguments.verbose) as report:
             found = pipeline(source, **stated, into=into, options=options, report=report)
     except OutOfTimeError:
         if options.cancel.is_set():

@@ -5,17 +5,14 @@ from __future__ import annotations
 import shlex
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from jigsaw_opt.documents.readers.kineto.events import Trace, TraceSpan
 from jigsaw_opt.documents.readers.kineto.layers import node_around
 from jigsaw_opt.documents.readers.kineto.steps import ProfiledStep
 from jigsaw_opt.problem.measured.layers import MeasuredLayer
 from jigsaw_opt.problem.rules.report import quoted
-from jigsaw_opt.text import counted
-
-Tell = Callable[[str], None]
-"""Takes what is said of a trace that can be read, in one line."""
+from jigsaw_opt.text import Tell, counted
 
 
 def calls_of_names(trace: Trace, chosen: Mapping[TraceSpan, str]) -> dict[TraceSpan, int]:

@@ -21,7 +21,6 @@ from operator import itemgetter
 from statistics import median
 
 from jigsaw_opt.documents.readers.kineto.calls import (
-    Tell,
     calls_of_names,
     numbered_layers,
     tell_scatter,
@@ -44,6 +43,7 @@ from jigsaw_opt.documents.readers.profiles.layers import MOST_LINES, model_of
 from jigsaw_opt.problem import Model
 from jigsaw_opt.problem.measured.layers import MeasuredLayer
 from jigsaw_opt.problem.rules.report import Report, quoted
+from jigsaw_opt.text import Tell, say_nothing
 
 _MARK = "profile with schedule=torch.profiler.schedule(...), so that step() of the profiler marks the steps"
 _TRAIN = "profile training steps, each with its backward pass"
@@ -57,10 +57,6 @@ _LARGE_PERCENT = 80
 _UNMARKED = "the trace"
 
 
-def _say_nothing(message: str) -> None:
-    """Take a message, and say it to nobody."""
-
-
 def read_kineto(
     data: bytes | str,
     gpu_type: str,
@@ -70,7 +66,7 @@ def read_kineto(
     parameter_bytes: Mapping[str, int] | None = None,
     activation_bytes: Mapping[str, int] | None = None,
     source: str = "trace.json",
-    tell: Tell = _say_nothing,
+    tell: Tell = say_nothing,
 ) -> Model:
     """Read a trace of training steps, each with a forward and a backward pass.
 
@@ -121,7 +117,7 @@ def read_kineto_layers(
     activation_bytes: Mapping[str, int] | None = None,
     of_a_pass: bool = False,
     source: str = "trace.json",
-    tell: Tell = _say_nothing,
+    tell: Tell = say_nothing,
 ) -> tuple[MeasuredLayer, ...]:
     """Return the layers of such a trace in the order of the forward pass; sizes as of `read_kineto`.
 
