@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.measured.layers import LayerGraph
 
-HELP = "schedule a pipeline"
 _SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half", "async", "search")
 _STATED = ("schedule", "micro_batches", "backward", "first_stage", "gpus", "memory", "in_flight", "horizon", "stages",
            "virtual", "placement", "recompute", "batch", "bandwidth", "latency_us", "baseline", "iterations", "weight",
