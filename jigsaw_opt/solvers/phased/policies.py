@@ -108,8 +108,8 @@ def policies(
 ) -> Iterator[PhasePolicy]:
     """Yield policies that run the jobs of a group.
 
-    Whole shelves in turn; each job alone; as many as have GPUs of their own; and jobs that wait for those before them
-    in the best order that is found. Jobs that run together end together, or keep their own speeds as far as they can.
+    Whole shelves in turn; as many jobs as have GPUs of their own, at their own speeds as far as they can; and jobs that
+    wait for those before them in the best order that is found.
 
     `jobs`: the jobs of the group by name, each in one shelf. `shelves`: cyclic plans that say which jobs fit into
     memory together, and where they are.
@@ -132,20 +132,14 @@ def policies(
     if len(jobs) == 1:
         return
     alone_us = {name: timing({name: 1}, places).objective for name in jobs}
-    ratio = _own_ratio(alone_us)
     total_us = {name: alone_us[name] * job.iterations for name, job in jobs.items()}
     # Smith's rule: on one machine, least time per weight first is optimal for weighted completion times.
     by_ratio = sorted(jobs, key=lambda name: total_us[name] / jobs[name].weight)
-    by_release = sorted(jobs, key=lambda name: (jobs[name].release_us, total_us[name] / jobs[name].weight))
-    longest_first = sorted(jobs, key=lambda name: -total_us[name])
-    yield PhasePolicy(by_ratio, _never, _ending_together, places)
-    for order in (by_ratio, by_release, longest_first):
-        yield PhasePolicy(order, apart, ratio, places)
-    yield PhasePolicy(by_release, _never, _ending_together, places)
-    yield PhasePolicy(sorted(by_ratio, key=shelf_of.__getitem__), same_shelf, ratio, places)
-    yield PhasePolicy(by_shelf, same_shelf, _ending_together, places)
+    yield PhasePolicy(by_ratio, apart, _own_ratio(alone_us), places)
     if len(set(shelf_of.values())) == 1 and not any(job.release_us or job.deadline_us for job in jobs.values()):
         return  # They run together from the beginning, and nobody gains by waiting.
+    by_release = sorted(jobs, key=lambda name: (jobs[name].release_us, total_us[name] / jobs[name].weight))
+    longest_first = sorted(jobs, key=lambda name: -total_us[name])
     by_deadline = sorted(by_release, key=lambda name: jobs[name].deadline_us or inf)
     orders = (by_deadline, by_release, by_ratio, longest_first)
     yield from ordered_policies(jobs, places, timing, _ending_together, orders, value, deadline)
