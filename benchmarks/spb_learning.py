@@ -58,7 +58,7 @@ def measure(design: Design, folder: Path, report: bool) -> dict[str, dict[str, A
         return record.rows
 
 
-def _tell(row: dict[str, Any]) -> None:
+def _tell(row: dict[str, Any], *_: int) -> None:
     accuracy = f"{100 * row['points'][-1][1]:6.2f} %  {row['cpu_seconds']:5.1f} s" if "points" in row else ""
     print(f"{accuracy:18}  {row['key'][-200:]}", flush=True)
 

@@ -63,7 +63,6 @@ FORMS: Mapping[str, Form] = {
     "csv": Form("a workload in CSV", "jigsaw simulate --workload FILE, and jigsaw new --jobs FILE"),
     **{name: Form(what, f"jigsaw simulate --workload {name}:FILE") for name, what in _SIMULATED.items()},
     "sinfo": Form("nodes of Slurm (sinfo)", "--cluster sinfo:FILE"),
-    "graphml": Form("a graph in GraphML", "--cluster graphml:FILE"),
     "nvidia-smi": Form("a matrix of GPUs (nvidia-smi topo -m)", "--cluster nvidia-smi:FILE"),
     **{name: Form(what, f"jigsaw convert {name} FILE") for name, what in _CONVERTED.items()},
 }
@@ -74,7 +73,6 @@ _MARKS: Mapping[str, Callable[[str], int]] = {
     "model": lambda head: int(_MODEL.match(head) is not None and _OF_MORE.search(head) is None),
     "result": lambda head: int(all(key in head for key in _RUN) and _OF_MORE.search(head) is None),
     "sinfo": lambda head: 2 * head.startswith("NODELIST|GRES"),
-    "graphml": lambda head: int("<graphml" in head),
     "nvidia-smi": lambda head: int(_TOPOLOGY.match(head) is not None),
     "deeppool": lambda head: int(_LAYER.match(head) is not None),
     "huggingface": lambda head: int('"model_type"' in head),

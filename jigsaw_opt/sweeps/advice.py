@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import inf
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from jigsaw_opt.errors import JigsawError, UsageError
@@ -19,7 +18,7 @@ from jigsaw_opt.sweeps.job_times import JobChanges, job_changes
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import task_of
 from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never, sweep
-from jigsaw_opt.sweeps.variants import Variant, limit_variants, reads_limits, variants
+from jigsaw_opt.sweeps.variants import Variant, reads_limits, variants
 from jigsaw_opt.text import nearest
 
 MEASURES = {
@@ -29,7 +28,6 @@ MEASURES = {
     "median_waiting_h": "median waiting, h",
     "p99_waiting_h": "99th percentile of waiting, h",
     "longest_waiting_h": "longest waiting, h",
-    "longest_waiting_gpus": "GPUs of the job that waits longest",
     "makespan_h": "makespan, h",
     "cluster_efficiency": "cluster efficiency",
     "worst_fairness": "worst finish-time fairness",
@@ -42,9 +40,7 @@ MEASURES = {
 _SEEDS = (0, 1, 2)
 _STAND_IN = "fifo"
 """The policy that others are compared with where the trace tells no record and nobody says which is in use."""
-_OUT_OF_TIME = "out of time"
-_OF_ONE_JOB = "longest_waiting_gpus"
-"""Says which job waits longest: neither more nor less of it is better, so it ranks no policy and has no change."""
+_NONE_ENDED = "none has ended"
 _MORE_IS_BETTER = frozenset({"cluster_efficiency"})
 _Changes: TypeAlias = frozenset[tuple[str, Any]]
 """Parts of a simulation by name that are others than those of the base; the policy is always among them."""
@@ -94,8 +90,7 @@ class Advice:
     policies and changes that cannot be, with the reason. `otherwise`: what today's policy comes to with the one other
     option that is best for it; None where none is better than today's, or another policy than today's is not the best.
     `against_otherwise`: the change from that to the best policy, as in `PolicyFigures`. `job_changes`: what the best
-    policy changes against today's job by job, with the first seed; None where today's is the best. `under_limits`: by
-    other time limits of the jobs, where either policy reads limits, the change from today's policy to the best.
+    policy changes against today's job by job, with the first seed; None where today's is the best.
     """
 
     measure: str
@@ -110,7 +105,6 @@ class Advice:
     otherwise: PolicyFigures | None = None
     against_otherwise: MeanInterval | None = None
     job_changes: JobChanges | None = None
-    under_limits: Mapping[str, MeanInterval] = field(default_factory=dict)
 
 
 class Advisor:
@@ -132,11 +126,9 @@ class Advisor:
         seeds: Sequence[int] | None = None,
         measure: str = "mean_completion_h",
     ) -> None:
-        ranking = [name for name in MEASURES if name != _OF_ONE_JOB]
-        if measure not in ranking:
-            raise UsageError(
-                f"no measure {measure!r}; {nearest(measure, ranking)}", code="unknown-value", path="measure"
-            )
+        if measure not in MEASURES:
+            message = f"no measure {measure!r}; {nearest(measure, MEASURES)}"
+            raise UsageError(message, code="unknown-value", path="measure")
         self.seeds, self.measure = tuple(dict.fromkeys(_SEEDS if seeds is None else seeds)), measure
         # Only the seed changes what jobs there are: everything is read once a seed, and variants share it.
         found = read_settings(replace(base, policy=baseline or _STAND_IN, seed=seed) for seed in self.seeds)
@@ -180,33 +172,16 @@ class Advisor:
         engine: SweepEngine,
         report: Callable[[dict[str, Any], int, int], None],
         stopped: Callable[[], bool] = never,
-        left_s: Callable[[], float] = lambda: inf,
-        at_once: int = 1,
     ) -> None:
         """Simulate every policy with every seed, the first seed first; see `_run`.
 
-        Where the time is limited, today's policy comes first, and each of the others is then given up after half of the
-        time that is left, so that a slow one does not keep the others out. Those that plan reservations, which takes
-        long, come last.
+        Today's policy comes first and those that plan reservations, which takes long, come last: who stops it meanwhile
+        has a comparison of the others.
 
         `record`: rows so far; new ones are added. `report`: takes a row, how many are finished and how many there are.
         """
-
-        def until(kept_s: float) -> Callable[[], bool]:
-            return lambda: stopped() or left_s() <= kept_s
-
-        every = [_changes_of(words) for words in self.policies]
         order = sorted(self.policies, key=lambda words: (words != self.today, reads_limits(words)))
-        for k in range(0, len(order), at_once) if left_s() < inf else ():
-            kept_s = left_s() / 2 if 0 < k < len(order) - at_once else 0.0
-            part = [_changes_of(words) for words in order[k : k + at_once]]
-            self._run(every, record, engine, report, until(kept_s), part)
-        self._run(every, record, engine, report, until(0.0))
-
-    def has_compared(self, record: Record) -> bool:
-        """Return whether today's policy has a result and another one has, or there is no other."""
-        rows = {words: self._rows(_changes_of(words), record) for words in self.policies}
-        return bool(rows.pop(self.today)) and (not rows or any(rows.values()))
+        self._run(map(_changes_of, order), record, engine, report, stopped)
 
     def vary(
         self,
@@ -227,9 +202,8 @@ class Advisor:
         self._todays = [] if best == self.today else self._possible(todays, self.today)
         others = () if best == RECORDED.name else variants({**self.words, "policy": best})
         self._variants = self._possible(others, best)
-        limits = limit_variants(self.today) if best != self.today else ()
         every = [
-            *(_changes_of(self.today, today) for today in (*self._todays, *self._possible(limits, self.today))),
+            *(_changes_of(self.today, today) for today in self._todays),
             *(_changes_of(best, variant) for variant in self._variants),
         ]
         self._run(every, record, engine, report, stopped)
@@ -258,7 +232,6 @@ class Advisor:
             otherwise,
             against,
             self._job_changes(best, record),
-            self._under_limits(best, record),
         )
 
     # Simulations --------------------------------------------------------------------------------------------
@@ -277,27 +250,20 @@ class Advisor:
 
     def _run(
         self,
-        every: Sequence[_Changes],
+        every: Iterable[_Changes],
         record: Record,
         engine: SweepEngine,
         report: Callable[[dict[str, Any], int, int], None],
         stopped: Callable[[], bool],
-        part: Sequence[_Changes] | None = None,
     ) -> None:
         """Simulate what has no row yet.
 
         `every`: what is simulated, with every seed; the first seed of all comes first, so that a part is a comparison.
-        `report`: receives each new row, how many of the simulations have a row by then, and how many there are. `part`:
-        what of it is simulated now, with the first seed alone; None for everything.
+        `report`: receives each new row, how many of the simulations have a row by then, and how many there are.
         """
         by_seed = [self._tasks_of(changes) for changes in every]
-        tasks = list({(task := row[seed]).key: task for seed in self.seeds for row in by_seed}.values())
-
-        def done(row: dict[str, Any]) -> None:
-            report(row, sum(task.key in record.rows for task in tasks), len(tasks))
-
-        now = tasks if part is None else [self._tasks_of(changes)[self.seeds[0]] for changes in part]
-        sweep(now, engine, record, done, stopped)
+        tasks = {(task := row[seed]).key: task for seed in self.seeds for row in by_seed}
+        sweep([*tasks.values()], engine, record, report, stopped)
 
     def _tasks_of(self, changes: _Changes) -> dict[int, SweepTask]:
         """Return a task a seed, remembered."""
@@ -349,7 +315,7 @@ class Advisor:
             keys = (task.key for task in self._tasks.get(_changes_of(words), {}).values())
             errors = (record.rows[key]["error"] for key in keys if key in record.rows)
             change = _changes(today, rows) if words != self.today else {}
-            error = next(filter(None, errors), "" if rows else _OUT_OF_TIME)
+            error = next(filter(None, errors), "" if rows else _NONE_ENDED)
             return PolicyFigures(words, tuple(rows), error, _figures(rows), change)
 
         return figures
@@ -377,19 +343,6 @@ class Advisor:
         least_us = setting.round_us + setting.restart_us
         return job_changes(jobs, before, after, least_us) if len(before) == len(after) == len(jobs) else None
 
-    def _under_limits(self, best: str | None, record: Record) -> dict[str, MeanInterval]:
-        """Return by other time limits the change from today's policy to the best, where either reads limits."""
-        policies = (self.today, str(best))
-        found: dict[str, MeanInterval] = {}
-        if best in (None, self.today):
-            return found
-        for variant in next((some for some in map(tuple, map(limit_variants, policies)) if some), ()):
-            rows = (self._rows(_changes_of(p, variant if reads_limits(p) else None), record) for p in policies)
-            change = _changes(*rows).get(self.measure)
-            if change is not None:
-                found[variant.after] = change
-        return found
-
     def _effects(self, best: str, record: Record) -> list[Effect]:
         """Return simulated changes of the best policy's settings, the greatest first."""
         choices = [words for words in self.policies if words not in (best, RECORDED.name)]
@@ -416,7 +369,7 @@ def _changes(before: _Rows, after: _Rows) -> dict[str, MeanInterval]:
     """Return changes of the measures in per cent of the mean before, over the seeds that both have."""
     seeds = before.keys() & after.keys()
     found: dict[str, MeanInterval] = {}
-    for name in filter(_OF_ONE_JOB.__ne__, MEASURES):
+    for name in MEASURES:
         pairs = [(before[seed].get(name), after[seed].get(name)) for seed in sorted(seeds)]
         change = MeanInterval.of_changes([(old, new) for old, new in pairs if old is not None and new is not None])
         if change is not None:

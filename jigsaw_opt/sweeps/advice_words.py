@@ -20,7 +20,6 @@ _SHOWN = 3
 _WAITING = ("mean_waiting_h", "median_waiting_h")
 _IN_USE = ("fifo", "backfill", "multifactor", "priority", "kueue")
 """Policies that clusters run: they know no more of jobs than what users say."""
-_LIMITS = {"half": "half of those stated", "double": "double", "exact": "those that each job just keeps"}
 _ALL = 100.0
 """Per cent: no measure is below 0, so none falls by more."""
 
@@ -111,18 +110,8 @@ def calibration(advisor: Advisor, advice: Advice) -> str:
     )
 
 
-def longest_waits(advice: Advice) -> str:
-    """Return who waits longest under today's policy and under the best, in a sentence; empty where nothing tells."""
-    told = []
-    for policy in sorted(advice.policies, key=lambda policy: policy.policy != advice.today):
-        hours, gpus = (policy.figures.get(name) for name in ("longest_waiting_h", "longest_waiting_gpus"))
-        if policy.policy in (advice.today, advice.best) and hours is not None and gpus is not None:
-            told.append(f"{hours.mean:.4g} h under {policy.policy} (a job of {gpus.mean:.4g} GPUs)")
-    return f"The longest wait is {' and '.join(told)}." if told else ""
-
-
 def who_loses(advice: Advice) -> tuple[str, ...]:
-    """Return what the best policy costs: restarts, whom it hits, who waits longest, what limits do; none without one.
+    """Return what the best policy costs: restarts, whom it hits, who waits longest; none without one.
 
     Each is a line.
     """
@@ -131,10 +120,6 @@ def who_loses(advice: Advice) -> tuple[str, ...]:
     lines = [_restarts(advice)]
     if (found := advice.job_changes) is not None:
         lines += [_later(advice, found) + _left_out(found), _waits(advice, found)]
-    if advice.under_limits:
-        changes = advice.under_limits.items()
-        told = ", ".join(f"with {_LIMITS[words]} {_signed(change.mean)} %{doubt(change)}" for words, change in changes)
-        lines.append(f"Other time limits would make the change this: {told}.")
     return tuple(lines)
 
 
@@ -229,7 +214,6 @@ def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:
     return {
         "calibration": calibration(advisor, advice) or None,
         "headline": headline(advice),
-        "longest_waits": longest_waits(advice) or None,
         "who_loses": who_loses(advice),
         "measure": advice.measure,
         "today": advice.today,
@@ -248,7 +232,6 @@ def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:
             for policy in advice.policies
         ],
         "job_changes": None if advice.job_changes is None else asdict(advice.job_changes),
-        "under_limits": {words: _plain_change(change) for words, change in advice.under_limits.items()},
         "settings": [_effect(effect) for effect in settings_that_matter(advice)],
         "changes": [_effect(effect) for effect in advice.all_effects],
         "assumed": assumed(advisor, advice),

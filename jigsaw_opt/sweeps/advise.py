@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Unpack
 
 from jigsaw_opt.documents import make_folder, require_writable
-from jigsaw_opt.errors import argument, out_of_range
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.workload import Workload
@@ -28,8 +24,6 @@ from jigsaw_opt.sweeps.task import InProcess, SweepEngine
 from jigsaw_opt.system.interrupts import on_interrupt
 
 ROWS, PAGE, DOCUMENT = "rows.jsonl", "advice.html", "advice.json"
-_COMPARING = 0.6
-"""Share of a time limit after which nothing more is compared, where something is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +40,7 @@ class PolicyAdvice:
 
     def __str__(self) -> str:
         told = self.document
-        answer = " ".join(filter(None, (told["headline"], told["longest_waits"])))
-        return "\n".join(filter(None, (told["calibration"], answer, *told["who_loses"])))
+        return "\n".join(filter(None, (told["calibration"], told["headline"], *told["who_loses"])))
 
 
 def advise(
@@ -58,10 +51,8 @@ def advise(
     baseline: str | None = None,
     seeds: Sequence[int] | None = None,
     measure: str = "mean_completion_h",
-    time_limit: float | None = None,
     folder: str | Path | None = None,
     engine: SweepEngine | None = None,
-    at_once: int = 1,
     report: Callable[[Mapping[str, Any], int, int], None] = lambda *_: None,
     tell: Callable[[str], None] = lambda _: None,
     cancel: threading.Event | None = None,
@@ -81,12 +72,10 @@ def advise(
         Seeds of draws; None for three, or one where nothing is drawn.
     measure
         What ranks the policies.
-    time_limit
-        Seconds after which nothing is started; None for no limit.
     folder
         Where rows are kept, from which the same call goes on; None for nowhere.
-    engine, at_once
-        What runs the simulations, and how many of them at once; None for this process.
+    engine
+        What runs the simulations; None for this process.
     report
         Receives each new row, how many simulations have one, and how many there are.
     tell
@@ -106,7 +95,6 @@ def advise(
     UsageError, InvalidInputError
         Parts are wrong; the error lists every problem of each.
     """
-    began, limit_s = time.monotonic(), _limit_s(time_limit)
     if folder is not None:
         require_writable(Path(folder) / PAGE)
     base = SimulationRequest(workload, cluster, **part)
@@ -114,25 +102,13 @@ def advise(
     for line in reading_told(advisor.compared()):
         tell(line)
     engine, cancel = engine or InProcess(), cancel or threading.Event()
-
-    def left_s(share: float = 1.0) -> float:
-        return share * limit_s - (time.monotonic() - began)
-
     with ExitStack() as stack:
         place = Path(stack.enter_context(TemporaryDirectory()) if folder is None else folder)
         make_folder(place, (PAGE, DOCUMENT), base.files)
         stack.enter_context(on_interrupt(cancel.set))
         record = stack.enter_context(Record(place / ROWS, is_row))
-        for share in (_COMPARING, 1.0):
-            if share < 1.0 or not advisor.has_compared(record):
-                advisor.compare(record, engine, report, cancel.is_set, partial(left_s, share), at_once)
-        if advisor.has_compared(record) and not cancel.is_set():
-            advisor.vary(record, engine, report, lambda: cancel.is_set() or left_s() <= 0)
+        advisor.compare(record, engine, report, cancel.is_set)
+        if not cancel.is_set():
+            advisor.vary(record, engine, report, cancel.is_set)
         advice = advisor.advice(record)
         return PolicyAdvice(advice, advice_document(advisor, advice))
-
-
-def _limit_s(seconds: float | None) -> float:
-    if seconds is not None and not seconds > 0:
-        raise out_of_range("time_limit", f"{argument('time_limit')} is a number of seconds above 0, not {seconds}")
-    return inf if seconds is None else seconds

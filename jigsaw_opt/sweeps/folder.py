@@ -36,11 +36,13 @@ class SweepTables(NamedTuple):
     """The tables of a sweep.
 
     `rows`: the rows that are there, in the order of their tasks. `summary`: as in ``summary.json``: numbers of ``runs``
-    and of those ``finished``, the ``cells``, and what the kind adds.
+    and of those ``finished``, the ``cells``, and what the kind adds. `assumed`: what the figures rest on, each with its
+    name.
     """
 
     rows: Sequence[Mapping[str, Any]]
     summary: Mapping[str, Any]
+    assumed: Sequence[tuple[str, str]] = ()
 
     @property
     def table(self) -> DataTable:
@@ -67,18 +69,18 @@ def sweep_into(
     tasks: Sequence[SweepTask],
     engine: SweepEngine,
     kind: SweepKind,
-    report: Callable[[dict[str, Any], int], None],
+    report: Callable[[dict[str, Any], int, int], None],
     stopped: Callable[[], bool] = never,
 ) -> SweepTables:
     """Run the tasks that the folder has no row of, and write the tables.
 
     The rows of all tasks that have one, and the summary.
 
-    `folder`: it is there; the rows of earlier runs are in it. `kind`: what is made of the rows. `report`: receives each
-    new row, and how many tasks have a row by then.
+    `folder`: it is there; the rows of earlier runs are in it. `kind`: what is made of the rows. `report`: as that of
+    `sweep`.
     """
     with Record(folder / ROWS, kind.is_row) as record:
-        sweep(tasks, engine, record, lambda row: report(row, len(rows_of(tasks, record))), stopped)
+        sweep(tasks, engine, record, report, stopped)
         rows = rows_of(tasks, record)
     summary = {"runs": len(tasks), "finished": len(rows), "cells": kind.cells(rows), **kind.more(rows)}
     for name, text in zip(TABLES, (kind.csv(rows), json.dumps(summary, indent=2) + "\n"), strict=True):

@@ -84,13 +84,14 @@ def sweep(
     tasks: Sequence[SweepTask],
     engine: SweepEngine,
     record: Record,
-    report: Callable[[dict[str, Any]], None] | None = None,
+    report: Callable[[dict[str, Any], int, int], None] = lambda *_: None,
     stopped: Callable[[], bool] = never,
 ) -> None:
     """Run every task that the record has no row of; append each row as soon as its task ends.
 
-    `record`: the rows of earlier runs, and where new ones go. `report`: receives each new row after it was appended.
-    `stopped`: once it says yes, the sweep ends within a moment; tasks under way are lost and have no row.
+    `record`: the rows of earlier runs, and where new ones go. `report`: receives each new row after it was appended,
+    how many tasks have one by then, and how many there are. `stopped`: once it says yes, the sweep ends within a
+    moment; tasks under way are lost and have no row.
     """
     left = unfinished(tasks, record)
     if not left:
@@ -99,8 +100,7 @@ def sweep(
         for outcome in outcomes:
             row = outcome.row()
             record.append(row)
-            if report is not None:
-                report(row)
+            report(row, len(tasks) - len(unfinished(tasks, record)), len(tasks))
 
 
 def unfinished(tasks: Sequence[SweepTask], record: Record) -> list[SweepTask]:

@@ -9,7 +9,6 @@ from typing import Any
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine.setting import told
 from jigsaw_opt.simulation.inputs.contention import CONTENTIONS
-from jigsaw_opt.simulation.inputs.workload_changes import AS_STATED, TIME_LIMITS
 
 _FACTORS = (0.25, 4.0)
 _ROUND_S, _RESTART_S = 60.0, 30.0
@@ -35,8 +34,7 @@ def variants(parts: Mapping[str, Any]) -> Iterator[Variant]:
     """Yield every simulation that differs from another in one setting, the policy itself aside.
 
     Options of the policy take each of their other values, the round and the time of a start a quarter and four times
-    theirs, contention its other kinds, time limits what `limit_variants` says; failures, where there are any, are left
-    out.
+    theirs, contention its other kinds; failures, where there are any, are left out.
 
     `parts`: the arguments of `simulate` by name: ``policy``, ``round_s``, ``restart_s``, ``contention`` and
     ``failures``.
@@ -54,15 +52,8 @@ def variants(parts: Mapping[str, Any]) -> Iterator[Variant]:
     for kind in CONTENTIONS[:2]:
         if kind != parts["contention"]:
             yield Variant("contention", str(told(parts["contention"])), kind, False, "contention", kind)
-    yield from limit_variants(parts["policy"])
     if parts["failures"]:
         yield Variant("failures", str(told(parts["failures"])), "none", False, "failures", "")
-
-
-def limit_variants(policy: str) -> Iterator[Variant]:
-    """Yield every change of the jobs' time limits where a policy, in words, reads them."""
-    for words in TIME_LIMITS if reads_limits(policy) else ():
-        yield Variant("time limits", AS_STATED, words, False, "time_limits", words)
 
 
 def reads_limits(policy: str) -> bool:

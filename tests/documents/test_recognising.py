@@ -39,7 +39,6 @@ TEXTS = {
     "slurm": (DATA / "jobs.sacct.txt").read_text(),
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n",
     "sinfo": (DATA / "cluster.sinfo.txt").read_text(),
-    "graphml": (DATA / "cluster.graphml").read_text(),
     "nvidia-smi": (DATA / "topology.nvidia-smi.txt").read_text(),
     "deeppool": 'conv2d{"in_channels":3,"out_channels":8}[4][3,8,8] 0.5 100 200\n',
     "huggingface": (DATA / "llama.config.json").read_text(),

@@ -108,30 +108,6 @@ def test_models_of_a_type_in_another_spelling(model: str, tmp_path: Path, capsys
     assert main([*of_nodes, "--job", "a:resnet50:2:3", "-o", str(tmp_path / "e.json")]) == 0
 
 
-def test_a_graph() -> None:
-    cluster = cluster_in_words(f"graphml:{DATA / 'cluster.graphml'}")
-    assert [(server.name, server.gpus, server.gpu_memory) for server in cluster.servers] == [
-        ("a", 8, 32 * 10**9),
-        ("b", 4, 16 * 10**9),
-    ]
-    assert cluster.switches == ("top",)
-    assert cluster.links == (Link("l0", ("a", "top"), 3_125_000_000), Link("l1", ("b", "top"), 1_250_000_000))
-
-
-def test_every_problem_of_a_graph() -> None:
-    text = (DATA / "cluster.graphml").read_text()
-    wrong = text.replace(">8<", ">0<").replace('target="top"/>', 'target="b"/>').replace("3125000000", "-1")
-    assert problems("graphml", wrong) == [
-        "f: node 'a': gpus is a whole number of at least 1, not 0",
-        "f: edge 0: bandwidth is a whole number of at least 1, not -1",
-        "f: edge 1: joins 'b' to itself",
-    ]
-    assert problems("graphml", "<graphml")[0].startswith("f: is no GraphML: ")
-    assert problems("graphml", text.replace("<data", "<nodata").replace("</data", "</nodata")) == [
-        "f: no node has gpus"
-    ]
-
-
 FILE = Path(__file__).parents[1] / "data" / "topology.nvidia-smi.txt"
 # A machine of eight V100: two squares, a link of each GPU to the other square, and no switch for NVLinks.
 MESH = """\

@@ -40,7 +40,7 @@ def test_every_task_gets_one_row_and_is_not_run_again(tmp_path: Path) -> None:
     tasks, seen = squares(tmp_path, 3), []
     with Record(tmp_path / "rows.jsonl") as record:
         sweep(tasks[:2], LocalEngine(), record)
-        sweep(tasks, LocalEngine(jobs=2), record, seen.append)
+        sweep(tasks, LocalEngine(jobs=2), record, lambda row, *_: seen.append(row))
         assert unfinished(tasks, record) == []
         assert [row["square"] for row in rows_of(tasks, record)] == [0, 1, 4]
     assert [row["key"] for row in seen] == ["2"]

@@ -57,9 +57,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="measure that ranks the policies (default: mean_completion_h)",
     )
-    parser.add_argument(
-        "--time-limit", type=float, metavar="SECONDS", help="start nothing after this; tell what is there"
-    )
     parser.add_argument("--jobs", type=int, metavar="N", help="simulations at once, on this machine (default: 1)")
     configure_engine(parser)
     parser.set_defaults(threads=1)
@@ -82,10 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
         baseline=arguments.baseline,
         seeds=None if arguments.seeds is None else whole_numbers("--seeds", arguments.seeds, "whole numbers"),
         measure=arguments.measure,
-        time_limit=arguments.time_limit,
         folder=folder,
         engine=engine_of(arguments),
-        at_once=arguments.jobs or 1,
         report=reporter(arguments, _line),
         tell=note,
         cancel=cancel,
@@ -103,10 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     note(f"wrote {folder}/{ROWS}, {PAGE}, {DOCUMENT}")
     flush()
     kept = f"{advice.finished} of {advice.runs} simulations are kept in {folder / ROWS}; the same command goes on"
-    was_interrupted = cancel.is_set() and advice.finished < advice.runs
-    if advice.finished < advice.runs and not was_interrupted:
-        note(f"the time is over: {kept}")
-    return ended(was_interrupted, kept)
+    return ended(cancel.is_set() and advice.finished < advice.runs, kept)
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +11,12 @@ from jigsaw_opt.cli.clusters.simulate_setting import given_parts
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import goes_on_from, note, print_table
 from jigsaw_opt.cli.common.parser import whole_numbers
-from jigsaw_opt.cli.common.sweeping import Rows, came_to, configure_engine, engine_of, run_sweep
+from jigsaw_opt.cli.common.sweeping import Rows, came_to, configure_engine, engine_of, reporter, tell_sweep
 from jigsaw_opt.errors import not_together
 
 if TYPE_CHECKING:
-    from jigsaw_opt.sweeps.task import SweepTask
+    from jigsaw_opt.sweeps.folder import SweepTables
 
-_PAGE = "report.html"
 _SHOWN = ("mean_completion_h", "p99_completion_h", "makespan_h", "cluster_efficiency", "worst_fairness", "restarts")
 
 
@@ -34,45 +31,43 @@ def configure_sweep(parser: argparse.ArgumentParser) -> None:
 
 
 def run_simulations(arguments: argparse.Namespace) -> int:
-    """Simulate what has no row yet, write the tables, print the means over the seeds."""
-    from jigsaw_opt.documents import exists, make_folder
-    from jigsaw_opt.simulation.engine.setting import reading_told
-    from jigsaw_opt.simulation.inputs.request import SimulationRequest
-    from jigsaw_opt.simulation.results.folder import require_place
-    from jigsaw_opt.sweeps.folder import ROWS, TABLES
-    from jigsaw_opt.sweeps.simulations import SIMULATIONS, simulations
+    """Simulate what has no row yet, write the page, print the means over the seeds; a signal skips the rest."""
+    from jigsaw_opt.sweeps.folder import ROWS
+    from jigsaw_opt.sweeps.simulate_all import PAGE, simulate_all
 
     if arguments.until is not None or arguments.resume:
         raise not_together(
             "--sweep", "a sweep runs every simulation to its end, and goes on by itself: no --until or --resume"
         )
     goes_on_from(arguments.output / ROWS)
-    # A sweep goes on from its own rows.
-    require_place(arguments.output, force=arguments.force or exists(arguments.output / ROWS))
-    given = arguments.seeds
-    seeds = (arguments.seed,) if given is None else whole_numbers("--seeds", given, "whole numbers")
-    base = SimulationRequest(arguments.workload[0], **given_parts(arguments))
-    tasks = simulations(base, arguments.workload, arguments.policy, seeds)
-    for line in reading_told(task.arguments[0] for task in tasks):
-        note(line)
-    engine = engine_of(arguments)
-    inputs = [name for workload in arguments.workload for name in replace(base, workload=workload).files]
-    make_folder(arguments.output, (*TABLES, _PAGE), inputs)
+    seeds = arguments.seeds
+    found = simulate_all(
+        arguments.workload,
+        policies=arguments.policy,
+        seeds=None if seeds is None else whole_numbers("--seeds", seeds, "whole numbers"),
+        folder=arguments.output,
+        force=arguments.force,
+        engine=engine_of(arguments),
+        report=reporter(arguments, _line),
+        tell=note,
+        seed=arguments.seed,
+        **given_parts(arguments),
+    )
     warn_of_policies(arguments.policy)
-    draw = partial(_draw, tasks=tasks, path=arguments.output / _PAGE)
-    return run_sweep(arguments, tasks, engine, SIMULATIONS, _line, _print, draw)
+    _draw(found, arguments.output / PAGE)
+    return tell_sweep(arguments, found, _print)
 
 
-def _draw(rows: Rows, tasks: Sequence[SweepTask], path: Path) -> None:
+def _draw(found: SweepTables, path: Path) -> None:
     from jigsaw_opt.documents import write_atomically
-    from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
     from jigsaw_opt.sweeps.bench.summary import grouped
     from jigsaw_opt.views.sweep_page import sweep_html
 
-    for error, (row, *_) in grouped([row for row in rows if row["error"]], lambda row: row["error"]).items():
+    wrong = [row for row in found.rows if row["error"]]
+    for error, (row, *_) in grouped(wrong, lambda row: row["error"]).items():
         note(f"{row['workload']} {row['policy']}: {error}")
-    if rows:
-        write_atomically(path, sweep_html(rows, assumed_in_sweep(tasks, rows)).encode())
+    if found.rows:
+        write_atomically(path, sweep_html(found.rows, found.assumed).encode())
         note(f"wrote {path}")
 
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jigsaw_opt.cli.common.output import ended, flush, note, print_json
 from jigsaw_opt.errors import missing_option, not_together
-from jigsaw_opt.system.interrupts import interrupt_flag
 
 if TYPE_CHECKING:
-    from jigsaw_opt.sweeps.folder import SweepKind
-    from jigsaw_opt.sweeps.task import SweepEngine, SweepTask
+    from jigsaw_opt.sweeps.folder import SweepTables
+    from jigsaw_opt.sweeps.task import SweepEngine
 
 Rows: TypeAlias = "Sequence[Mapping[str, Any]]"
 
@@ -52,32 +51,19 @@ def engine_of(arguments: argparse.Namespace) -> SweepEngine:
     return LocalEngine(1 if arguments.jobs is None else arguments.jobs)
 
 
-def run_sweep(
-    arguments: argparse.Namespace,
-    tasks: Sequence[SweepTask],
-    engine: SweepEngine,
-    kind: SweepKind,
-    line: Callable[[Mapping[str, Any]], str],
-    show: Callable[[Rows], None],
-    picture: Callable[[Rows], None] = lambda _rows: None,
-) -> int:
-    """Run what has no row yet, write the tables, print the summary; a signal meanwhile skips the rest of the tasks."""
-    from jigsaw_opt.sweeps.folder import ROWS, TABLES, sweep_into
+def tell_sweep(arguments: argparse.Namespace, found: SweepTables, show: Callable[[Rows], None]) -> int:
+    """Print the summary, say what was written, and return the exit code: that of an interrupt if runs are missing."""
+    from jigsaw_opt.sweeps.folder import ROWS, TABLES
 
-    folder, show_row = arguments.output, reporter(arguments, line)
-    with interrupt_flag() as interrupted:
-        rows, summary = sweep_into(
-            folder, tasks, engine, kind, lambda row, finished: show_row(row, finished, len(tasks)), interrupted
-        )
-        picture(rows)
-        if arguments.json:
-            print_json(summary)
-        else:
-            show(summary["cells"])
-        note(f"wrote {folder}/{ROWS}, {', '.join(TABLES)}")
-        flush()
-    kept = f"{len(rows)} of {len(tasks)} runs are kept in {folder / ROWS}; the same command goes on"
-    return ended(len(rows) < len(tasks), kept)
+    if arguments.json:
+        print_json(found.summary)
+    else:
+        show(found.summary["cells"])
+    note(f"wrote {arguments.output}/{ROWS}, {', '.join(TABLES)}")
+    flush()
+    runs, finished = found.summary["runs"], found.summary["finished"]
+    kept = f"{finished} of {runs} runs are kept in {arguments.output / ROWS}; the same command goes on"
+    return ended(finished < runs, kept)
 
 
 def reporter(

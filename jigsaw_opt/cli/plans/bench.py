@@ -10,10 +10,11 @@ from typing import Any
 
 from jigsaw_opt.cli.common.output import flush, goes_on_from, note, print_json, print_table
 from jigsaw_opt.cli.common.progress import add_progress
-from jigsaw_opt.cli.common.sweeping import Rows, configure_engine, engine_of, run_sweep
+from jigsaw_opt.cli.common.sweeping import Rows, configure_engine, engine_of, reporter, tell_sweep
 from jigsaw_opt.cli.plans.bench_against import Gate, configure_gate
 from jigsaw_opt.cli.plans.check import CHECK_FAILED
 from jigsaw_opt.errors import MissingEngineError, Problems, missing_option
+from jigsaw_opt.system.interrupts import interrupt_flag
 
 EXAMPLE = "jigsaw bench tiny --time-limits 10 -o results"
 _PICTURE, _PAGE = "profile.png", "report.html"
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.plans.bench_request import tasks_of
     from jigsaw_opt.documents import make_folder
     from jigsaw_opt.sweeps.bench.summary import MEASUREMENTS
-    from jigsaw_opt.sweeps.folder import ROWS, TABLES, require_own
+    from jigsaw_opt.sweeps.folder import ROWS, TABLES, require_own, sweep_into
 
     problems = Problems()
     gate = _gate(arguments, problems)
@@ -80,8 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
     rows: list[Mapping[str, Any]] = []
     more = partial(_more, gate=gate, seen=rows, folder=arguments.output)
     kind = MEASUREMENTS._replace(more=more)
-    picture, show = partial(_draw, folder=arguments.output, gate=gate), partial(_print, gate=gate)
-    code = run_sweep(arguments, tasks, engine, kind, _line, show, picture)
+    with interrupt_flag() as interrupted:
+        found = sweep_into(arguments.output, tasks, engine, kind, reporter(arguments, _line), interrupted)
+        _draw(found.rows, arguments.output, gate)
+        code = tell_sweep(arguments, found, partial(_print, gate=gate))
     return code or _tell_wrong(rows, arguments.output, gate) or (0 if gate is None else gate.code)
 
 

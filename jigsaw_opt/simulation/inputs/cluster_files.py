@@ -1,12 +1,9 @@
-"""Clusters from what others write: ``sinfo`` of Slurm, ``nvidia-smi topo -m``, and GraphML.
+"""Clusters from what others write: ``sinfo`` of Slurm, and ``nvidia-smi topo -m``.
 
 ``sinfo:FILE`` is what ``sinfo -N -o "%N|%G"`` prints: a node a line under a header, with its generic resources as in
 ``gpu:a100:8(S:0-1)``. Nodes without a GPU are left out; all others stand behind one switch. A node with GPUs of several
 types, or with parts of GPUs (MIG) beside whole ones, is a server for each, as ``node1.a100``, behind a switch of the
 node.
-
-``graphml:FILE`` is a graph. A node with ``gpus`` is a server, any other a switch; ``gpu_type``, ``gpu_memory`` and
-``fabric_bandwidth`` may be stated. An edge is a link with ``bandwidth`` in bytes a second and ``latency_us``.
 
 ``nvidia-smi[,OPTION=VALUE...]:FILE`` is a matrix of GPUs, as `read_gpu_topology` tells.
 """
@@ -17,15 +14,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
-from xml.etree.ElementTree import ParseError
 
 from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.documents.readers.slurm.nodes import nodes_of
 from jigsaw_opt.documents.recognising import expecting
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, malformed
+from jigsaw_opt.errors import InvalidInputError, UsageError, malformed
 from jigsaw_opt.instances.gpus import server
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
@@ -46,7 +41,6 @@ _BETWEEN = re.compile(r",(?![^(]*\))")
 """What stands between resources; sockets and cores in brackets have commas of their own."""
 _GPUS = re.compile(r"gpu(?::(?![0-9]{1,6}$)(?P<type>[^:,()]+))?(?::no_consume)?(?::(?P<gpus>[0-9]{1,6}))?")
 """GPUs of a node; without a number there is one."""
-_MOST = 10**15
 _WITH_OPTIONS = "nvidia-smi"
 
 
@@ -141,67 +135,7 @@ def _switched(nodes: Mapping[str, tuple[Server, ...]]) -> Cluster:
     return Cluster(servers, (*inner.values(), "switch"), tuple(links))
 
 
-def read_graphml(data: bytes | str, source: str) -> Cluster:
-    """Return the servers, switches and links of a graph."""
-    import networkx as nx
-
-    try:
-        graph = nx.parse_graphml(data.decode() if isinstance(data, bytes) else data)
-    except (ParseError, UnicodeDecodeError, nx.NetworkXError, KeyError, ValueError) as error:
-        raise InvalidInputError([Problem(source, f"is no GraphML: {error}", code="malformed")]) from error
-    problems: list[Problem] = []
-    servers: list[Server] = []
-    switches: list[str] = []
-    for name, stated in graph.nodes(data=True):
-        where = f"{source}: node {name!r}"
-        if "gpus" not in stated:
-            switches.append(name)
-        elif "/" in name:
-            problems.append(Problem(where, "the name of a server has no slash", code="malformed"))
-        else:
-            servers.append(_graph_server(name, stated, where, problems))
-    links = [
-        _graph_link(k, ends, stated, f"{source}: edge {k}", problems)
-        for k, (*ends, stated) in enumerate(graph.edges(data=True))
-    ]
-    if not servers and not problems:
-        problems.append(Problem(source, "no node has gpus", code="empty"))
-    if problems:
-        raise InvalidInputError(problems)
-    return Cluster(tuple(servers), tuple(switches), tuple(links))
-
-
-def _graph_server(name: str, stated: Mapping[str, Any], where: str, problems: list[Problem]) -> Server:
-    gpus = _number(stated, "gpus", 1, where, problems)
-    usual = server(name, str(stated.get("gpu_type", "gpu")).lower(), gpus)
-    memory = _number(stated, "gpu_memory", usual.gpu_memory, where, problems)
-    fabric = _number(stated, "fabric_bandwidth", usual.fabric_bandwidth, where, problems)
-    return Server(name, usual.gpu_type, gpus, memory, fabric, usual.fabric_latency_us)
-
-
-def _graph_link(number: int, ends: list[str], stated: Mapping[str, Any], where: str, problems: list[Problem]) -> Link:
-    bandwidth = _number(stated, "bandwidth", LINK_BANDWIDTH, where, problems)
-    latency_us = _number(stated, "latency_us", 0, where, problems, least=0)
-    if ends[0] == ends[1]:
-        problems.append(Problem(where, f"joins {ends[0]!r} to itself", code="duplicate-name"))
-    return Link(str(stated.get("name", f"l{number}")), (ends[0], ends[1]), bandwidth, latency_us)
-
-
-def _number(
-    stated: Mapping[str, Any], key: str, usual: int, where: str, problems: list[Problem], least: int = 1
-) -> int:
-    value = stated.get(key, usual)
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if not whole or not least <= value <= _MOST:
-        problems.append(
-            Problem(where, f"{key} is a whole number of at least {least}, not {value!r}", code="out-of-range")
-        )
-        return max(1, least)
-    return int(value)
-
-
 FORMATS: Mapping[str, Callable[[bytes | str, str], Cluster]] = {
-    "graphml": read_graphml,
     "sinfo": read_sinfo,
     _WITH_OPTIONS: read_gpu_topology,
 }

@@ -333,8 +333,7 @@ def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model])
 
 
 def _of_cluster(request: OwnRequest, cluster: Cluster) -> list[Assumption]:
-    form = request.cluster.partition(":")[0].partition(",")[0]
-    drawn = form in ("graphml", "nvidia-smi")
+    drawn = request.cluster.partition(":")[0].partition(",")[0] == "nvidia-smi"
     assumed = [
         *(() if drawn else (Assumption("topology", "all servers behind one switch"),)),
         *(
@@ -349,7 +348,7 @@ def _of_cluster(request: OwnRequest, cluster: Cluster) -> list[Assumption]:
         Assumption("depth rule of all jobs", request.depth),
         Assumption("objective", request.objective),
     ]
-    if form == "nvidia-smi" and cluster.links and request.bandwidth is None and request.link is None:
+    if drawn and cluster.links and request.bandwidth is None and request.link is None:
         rates = sorted({link.bandwidth for link in cluster.links})
         assumed.insert(0, Assumption("bandwidth of links", ", ".join(f"{rate / 1e9:g} GB/s" for rate in rates)))
     if request.bandwidth is None and request.link is None and not drawn:

@@ -17,7 +17,7 @@ from jigsaw_opt.simulation.inputs.cluster_files import read_cluster
 from jigsaw_opt.simulation.inputs.contention import contention_of
 from jigsaw_opt.simulation.inputs.performance import performance_for
 from jigsaw_opt.simulation.inputs.request import SimulationRequest
-from jigsaw_opt.simulation.inputs.workload_changes import fitted, with_time_limits
+from jigsaw_opt.simulation.inputs.workload_changes import fitted
 from jigsaw_opt.simulation.inputs.workloads import acceptance, read_workload
 
 
@@ -27,15 +27,20 @@ def read_setting(asked: SimulationRequest) -> Setting:
 
 
 def read_settings(asked: Iterable[SimulationRequest]) -> list[Setting]:
-    """Read everything that several simulations are of."""
-    problems = Problems()
-    made: list[Setting] = []
-    for own in asked:
-        found = Problems()
-        setting = _read(own, found)
-        problems.include(found)
-        if setting is not None:
-            made.append(setting)
+    """Read everything that several simulations are of, once what differs by the policy alone."""
+    problems, made, read = Problems(), list[Setting](), dict[tuple[object, ...], Setting | None]()
+    for own in [*asked]:
+        key = own.but_policy
+        if key not in read:
+            found = Problems()
+            read[key] = _read(own, found)
+            problems.include(found)
+        setting = read[key]
+        with problems.of("policy"):
+            if setting is None:
+                choose(own.policy)
+            else:
+                made.append(setting.under(own.policy))
     problems.tell()
     return made
 
@@ -43,8 +48,7 @@ def read_settings(asked: Iterable[SimulationRequest]) -> list[Setting]:
 def changed(setting: Setting, **parts: Any) -> Setting:
     """Return a setting with other parts in place of those that need no workload or cluster read anew.
 
-    `parts`: any of ``policy``, ``contention``, ``failures``, ``round_s`` and ``restart_s``, as `simulate` takes them,
-    and ``time_limits``, as `with_time_limits` does.
+    `parts`: any of ``policy``, ``contention``, ``failures``, ``round_s`` and ``restart_s``, as `simulate` takes them.
     """
     cluster, made = setting.cluster, dict[str, Any]()
     for name, part in parts.items():
@@ -54,8 +58,6 @@ def changed(setting: Setting, **parts: Any) -> Setting:
             made[name] = failures_of(part, cluster, setting.seed)
         elif name in ("round_s", "restart_s"):
             made[f"{name.removesuffix('_s')}_us"] = _microseconds(part)
-        elif name == "time_limits":
-            made["workload"] = with_time_limits(setting.workload, part, setting.performance)
     words = {**setting.words, **{name: told(part) for name, part in parts.items()}}
     one = replace(setting, words=words, **made)
     return one.under(parts["policy"]) if "policy" in parts else one
@@ -66,7 +68,7 @@ def _microseconds(seconds: float) -> int:
 
 
 def _read(asked: SimulationRequest, problems: Problems) -> Setting | None:
-    """Return the setting, or None where there are problems."""
+    """Return the setting before anybody decides, or None where there are problems."""
     # Without a cluster or a performance model everything else is still read, for what is wrong with it by itself.
     cluster, models, performance = trusted(Cluster, servers=()), None, None
     with problems.of("cluster"):
@@ -89,9 +91,5 @@ def _read(asked: SimulationRequest, problems: Problems) -> Setting | None:
                 workload, cluster, known, asked.foreground_gpus, asked.seed if asked.draw_models else None
             )
             times = _microseconds(asked.round_s), _microseconds(asked.restart_s)
-            setting = Setting(cluster, workload, known, contention, *times, asked.seed, failures, words=asked.words)
-    with problems.of("policy"):
-        if not problems:
-            return setting.under(asked.policy)
-        choose(asked.policy)
+            return Setting(cluster, workload, known, contention, *times, asked.seed, failures, words=asked.words)
     return None

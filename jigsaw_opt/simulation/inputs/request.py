@@ -15,6 +15,7 @@ from jigsaw_opt.problem.network.contention import LinkSharing
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.performance import Contention, Performance
 from jigsaw_opt.scheduling.performance.kinds import SPEEDS
+from jigsaw_opt.scheduling.policies import RECORDED
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine.outages import Failures
 from jigsaw_opt.simulation.engine.setting import told
@@ -140,6 +141,17 @@ class SimulationRequest:
             message = f"{SPEEDS}, and the performance model is an object"
             wrong.append(Problem("speeds", message, code="not-together"))
         return wrong
+
+    @property
+    def is_record(self) -> bool:
+        """Whether what the trace says happened is replayed."""
+        return self.policy in (RECORDED, RECORDED.name)
+
+    @property
+    def but_policy(self) -> tuple[object, ...]:
+        """What is equal in requests that differ by the policy alone, as long as their objects are there."""
+        parts = (getattr(self, field.name) for field in fields(self) if field.name != "policy")
+        return (self.is_record, *(part if isinstance(part, str | Real | None) else id(part) for part in parts))
 
     @property
     def words(self) -> dict[str, object]:

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.gpu_types import matching_types
-from jigsaw_opt.problem.workload import DURATION_UNITS_US, LARGEST, TraceJob, Workload, left_out_told
+from jigsaw_opt.problem.workload import DURATION_UNITS_US, TraceJob, Workload, left_out_told
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
 from jigsaw_opt.simulation.engine.arrivals import with_dependencies_told
-from jigsaw_opt.text import nearest
 
 _REASON = "with more GPUs than the cluster has"
 _UNTYPED = "gpu"
@@ -162,34 +161,3 @@ def _with_model(job: TraceJob, performance: Performance, models: Sequence[str], 
             count = round(job.iterations * DURATION_UNITS_US.get(job.model, _SECOND_US) / performance.alone_us(one))
             return replace(one, iterations=max(1, count))
     return f"job {job.name!r} can run with none of the models: {performance.unknown(replace(job, model=order[0]))}"
-
-
-AS_STATED = "as stated"
-_EXACT = "exact"
-_FACTORS: Mapping[str, tuple[int, int]] = {"half": (1, 2), "double": (2, 1)}
-TIME_LIMITS = (*_FACTORS, _EXACT)
-"""What limits may be instead: half or double of those stated, or for every job as long as it runs alone."""
-
-
-def with_time_limits(workload: Workload, words: str, performance: Performance) -> Workload:
-    """Return a workload with other time limits.
-
-    `workload`: the workload as it was read. Jobs without a limit stay without, unless limits are exact.
-    """
-    if words not in TIME_LIMITS:
-        raise UsageError(
-            f"no time limits {words!r}; {nearest(words, TIME_LIMITS)}", code="unknown-value", path="time_limits"
-        )
-    if words == _EXACT:
-        limits = (max(1, performance.alone_us(job)) for job in workload.jobs)
-        return _limited(workload, limits)
-    if all(job.time_limit_us is None for job in workload.jobs):
-        raise UsageError("no job states a time limit", code="empty", path="time_limits")
-    more, less = _FACTORS[words]
-    stated = (job.time_limit_us for job in workload.jobs)
-    return _limited(workload, (None if us is None else min(LARGEST, max(1, us * more // less)) for us in stated))
-
-
-def _limited(workload: Workload, limits_us: Iterable[int | None]) -> Workload:
-    pairs = zip(workload.jobs, limits_us, strict=True)
-    return replace(workload, jobs=tuple(replace(job, time_limit_us=limit_us) for job, limit_us in pairs))

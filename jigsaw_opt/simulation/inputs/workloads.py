@@ -18,7 +18,6 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob, Workload, is_name, job_problems
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.policies import RECORDED
 from jigsaw_opt.simulation.engine.recorded import record_problems
 from jigsaw_opt.simulation.inputs.request import SimulationRequest
 from jigsaw_opt.simulation.inputs.workload_changes import most_gpus_for
@@ -93,14 +92,13 @@ def acceptance(asked: SimulationRequest, cluster: Cluster, performance: Performa
 
     `performance`: None where it is not known yet.
     """
-    recorded, skipping = asked.policy in (RECORDED, RECORDED.name), asked.too_wide == "skip"
     most, mixed = most_gpus_for(cluster), len({server.gpu_type for server in cluster.servers}) > 1
 
     def problems(job: TraceJob) -> Sequence[str]:
         wide = why_too_wide(job, job.fewest, most(job), " of a type that it may have" if mixed else "")
-        if wide is not None and skipping:
+        if wide is not None and asked.too_wide == "skip":
             return ()
-        found = [*([] if wide is None else [wide]), *(record_problems(job) if recorded else ())]
+        found = [*([] if wide is None else [wide]), *(record_problems(job) if asked.is_record else ())]
         reason = None if performance is None or asked.draw_models else performance.unknown(job)
         if reason is not None:
             if isinstance(performance, Profiled) and job.duration_us is not None:
