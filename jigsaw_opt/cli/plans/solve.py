@@ -211,14 +211,12 @@ def _params(path: Path | None) -> SearchParams | None:
 
 def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:
     from jigsaw_opt.documents import save_plan
-    from jigsaw_opt.solvers.portfolio.auto import is_listed_first
     from jigsaw_opt.solvers.solve import solve
 
-    asked_for = arguments.solver == "phased" or (old is not None and old.is_phased)
-    with progress(arguments.quiet or asked_for, arguments.verbose, options.time_limit) as report:
+    with progress(arguments.quiet, arguments.verbose, options.time_limit) as report:
         result = solve(instance, arguments.solver, options, start=old, fix=_fix(arguments, old), on_event=report)
-    if result.plan is not None and result.plan.is_phased and not asked_for and is_listed_first(instance, options):
-        note("no plan that lists all iterations was found; this one is phased")
+    if result.plan is not None and result.plan.is_phased and arguments.solver == "auto":
+        note("this plan is phased: no better one that lists all iterations was found")
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
     _print(result, arguments)
