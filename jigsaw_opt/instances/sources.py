@@ -118,5 +118,7 @@ def _change(source: str, change: str) -> tuple[str, int | str]:
         return name, value
     if name not in SIZES or not _is_number(value):
         known = f"NAME=N with {', '.join(SIZES)}, or objective=NAME"
-        raise UsageError(f"{source}: a change is {known}, not {change!r}", code="malformed")
+        told = f"{source}: a change is {known}, not {change!r}"
+        hint = None if name in SIZES else suggestion(name, (*SIZES, "objective"))
+        raise UsageError(f"{told}; {hint}" if hint else told, code="malformed")
     return name, int(value)

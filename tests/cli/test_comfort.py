@@ -67,10 +67,6 @@ def test_a_word_that_resembles_none_is_told_what_there_is(capsys: pytest.Capture
     assert carries(capsys.readouterr().err, "there are", "perfetto", "mps", "lp")
 
 
-def test_a_run_names_an_instance_and_a_plan() -> None:
-    ends("2: missing-option plan", "run", DATA / "pair.plan.json")
-
-
 def test_the_progress_line_has_the_limit() -> None:
     event = Event(1.5, 200, 100)
     assert _line(event, 30.0).strip() == "1.50 of 30 s  objective 200  bound 100  gap 50.00 %"
