@@ -15,7 +15,7 @@ from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine.setting import reading_told
 from jigsaw_opt.simulation.inputs.request import GivenParts, SimulationRequest
-from jigsaw_opt.simulation.results.folder import require_place
+from jigsaw_opt.simulation.results.folder import ResultFolder
 from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
 from jigsaw_opt.sweeps.folder import ROWS, TABLES, SweepTables, sweep_into
 from jigsaw_opt.sweeps.simulations import SIMULATIONS, simulations
@@ -73,7 +73,7 @@ def simulate_all(
     """
     place, cancel = Path(folder), cancel or threading.Event()
     # A sweep goes on from its own rows.
-    require_place(place, force=force or exists(place / ROWS))
+    ResultFolder(place, force=force or exists(place / ROWS)).require()
     base = SimulationRequest("", cluster, **part)
     tasks = simulations(base, workloads, policies, (base.seed,) if seeds is None else seeds)
     for line in reading_told(task.arguments[0] for task in tasks):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.simulation.results.folder import alone_in
+from jigsaw_opt.simulation.results.folder import ResultFolder
 from tests.refusals import carries, ends
 
 DATA = Path(__file__).parents[1] / "data"
@@ -89,6 +89,6 @@ def test_a_log_on_a_full_disk_costs_no_plan(here: Path, capsys: pytest.CaptureFi
 
 def test_no_two_simulations_go_into_a_folder_at_once(here: Path) -> None:
     assert main(["simulate", *SIMULATION, "-o", "out"]) == 0
-    with alone_in(Path("out"), replacing=True):
+    with ResultFolder(Path("out"), force=True).alone([]):
         ends("1: JigsawError", "simulate", *SIMULATION, "-o", "out", "--force")
     assert main(["simulate", *SIMULATION, "-o", "out", "--force"]) == 0

@@ -100,37 +100,6 @@ SUMMARY = "summary.json"
 RESULTS = ("jobs.csv", "rounds.csv", "report.html", SUMMARY)
 
 
-def require_place(folder: Path, resume: bool = False, force: bool = False) -> None:
-    """Refuse a folder in which nothing can be written, or that holds what would be lost.
-
-    `resume`: the snapshot in it is gone on from; its results take the place of others.
-    """
-    require_writable((folder / SUMMARY).absolute())
-    if force or resume:
-        return
-    if exists(folder / SUMMARY):
-        message = f"{folder} holds the results of another run; take another folder, or --force to replace them"
-        raise UsageError(message, code="mismatch", path=str(folder))
-    if exists(folder / SNAPSHOT):
-        message = f"{folder} holds a simulation that was interrupted; --resume goes on, --force begins anew"
-        raise UsageError(message, code="unwritable", path=str(folder))
-
-
-@contextmanager
-def alone_in(folder: Path, replacing: bool) -> Iterator[None]:
-    """Keep other processes from simulating into a folder meanwhile.
-
-    `replacing`: whether the results of another run, which may have ended a moment ago, may be lost.
-    """
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        require_alone(handle, folder)
-        require_place(folder, force=replacing)
-        yield
-    finally:
-        os.close(handle)
-
-
 @dataclass(frozen=True, slots=True)
 class ResultFolder:
     """A folder for the results of a simulation, or a snapshot where it is cancelled.
@@ -154,7 +123,15 @@ class ResultFolder:
 
     def require(self) -> None:
         """Refuse a folder in which nothing can be written, or that holds what would be lost."""
-        require_place(self.path, self.resume, self.force)
+        require_writable((self.path / SUMMARY).absolute())
+        if self.force or self.resume:
+            return
+        if exists(self.path / SUMMARY):
+            message = f"{self.path} holds the results of another run; take another folder, or --force to replace them"
+            raise UsageError(message, code="mismatch", path=str(self.path))
+        if exists(self.path / SNAPSHOT):
+            message = f"{self.path} holds a simulation that was interrupted; --resume goes on, --force begins anew"
+            raise UsageError(message, code="unwritable", path=str(self.path))
 
     def begin(self, setting: Setting) -> Simulation:
         """Return a simulation at its beginning, or where the snapshot in the folder left it."""
@@ -169,8 +146,13 @@ class ResultFolder:
     def alone(self, inputs: Sequence[str]) -> Iterator[None]:
         """Make the folder, and keep it from other processes in the block; `inputs` are files to be left as they are."""
         make_folder(self.path, (SNAPSHOT, *RESULTS), inputs)
-        with alone_in(self.path, self.resume or self.force):
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            require_alone(handle, self.path)
+            self.require()  # another process may have ended a moment ago
             yield
+        finally:
+            os.close(handle)
 
     def put_aside(self, simulation: Simulation) -> SimulationResult:
         """Write a snapshot if the policy can be put aside, and return what the simulation has come to."""
