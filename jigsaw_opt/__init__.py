@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.profiling import profile as profile
     from jigsaw_opt.executor.replay.request import ReplayRequest
     from jigsaw_opt.executor.run_plan import run_plan
+    from jigsaw_opt.instances.conversion import read
     from jigsaw_opt.planning.burst.burst import burst
     from jigsaw_opt.planning.fill.fill import fill
     from jigsaw_opt.planning.partition.partition import partition
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.scheduling.live.plan_change import PlanChange
     from jigsaw_opt.scheduling.live.scheduler import LiveScheduler
     from jigsaw_opt.simulation.inputs.request import SimulationRequest
-    from jigsaw_opt.simulation.inputs.workloads import load_workload
     from jigsaw_opt.simulation.prediction.when import when
     from jigsaw_opt.simulation.results.folder import ResultFolder
     from jigsaw_opt.simulation.results.result import SimulationResult
@@ -82,6 +82,7 @@ _NAMES = {
         "save_plan",
     ),
     "errors": ("InfeasibleError", "InvalidInputError", "JigsawError", "Problem", "UsageError"),
+    "instances.conversion": ("read",),
     "executor.following": ("following",),
     "executor.partial": ("PartialBackprop",),
     "executor.profiling": ("profile",),
@@ -104,7 +105,6 @@ _NAMES = {
     "scheduling.live.plan_change": ("PlanChange",),
     "scheduling.live.scheduler": ("LiveScheduler",),
     "simulation.inputs.request": ("SimulationRequest",),
-    "simulation.inputs.workloads": ("load_workload",),
     "simulation.prediction.when": ("when",),
     "simulation.results.folder": ("ResultFolder",),
     "simulation.results.result": ("SimulationResult",),
@@ -186,11 +186,11 @@ __all__ = [
     "instances",
     "load_instance",
     "load_plan",
-    "load_workload",
     "partition",
     "picture",
     "pipeline",
     "placements_of",
+    "read",
     "remove_job",
     "run_plan",
     "save_instance",

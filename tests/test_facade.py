@@ -101,6 +101,17 @@ def test_what_signatures_name_can_be_imported_from_the_front() -> None:
     assert all(issubclass(getattr(errors, name), jo.JigsawError) for name in raised)
 
 
+def test_files_of_every_kind_are_read_by_one_name(tmp_path: Path) -> None:
+    shop = tmp_path / "shop.txt"
+    shop.write_text("2 2\n0 3 1 2\n1 4 0 1\n")
+    assert isinstance(jo.read("jsplib", shop), jo.Instance)
+    assert len(jo.read("csv", "week").jobs) == 300
+    assert jo.read("slurm", DATA / "jobs.sacct.txt").jobs
+    for kind, files, option in (("jsplob", [shop], {}), ("csv", [shop, shop], {}), ("philly", [shop], {"to": "model"})):
+        with pytest.raises(jo.UsageError):
+            jo.read(kind, *files, **option)  # type: ignore[call-overload]
+
+
 def test_nothing_but_the_command_line_prints() -> None:
     printing = {
         path

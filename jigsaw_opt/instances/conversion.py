@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 from jigsaw_opt.documents.file_bytes import read_file, read_text
 from jigsaw_opt.documents.job_shops import read_jsplib
@@ -20,20 +20,80 @@ from jigsaw_opt.documents.readers import (
     read_pipedream,
 )
 from jigsaw_opt.documents.readers.chakra.reading import read_chakra
+from jigsaw_opt.documents.readers.traces.registry import READERS
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import Problem, Problems, UsageError, argument
 from jigsaw_opt.instances.configurations import read_estimated_layers, read_model
 from jigsaw_opt.instances.gpus import GPU_TYPES, GpuType, data_sheet, type_name
 from jigsaw_opt.instances.measured import MeasuredSetting, instance_of, instance_of_task_graph
+from jigsaw_opt.instances.sources import workload_from
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph, chain_edges
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.text import Tell, named, nearest, say_nothing
 
 Form = Literal["instance", "model", "layers"]
+Document = Literal["pipedream", "deeppool", "kineto", "chakra", "huggingface", "jsplib"]
+Trace = Literal[
+    "alibaba",
+    "csv",
+    "elasticflow",
+    "helios",
+    "itp",
+    "kubernetes",
+    "muri",
+    "gavel",
+    "philly",
+    "pollux",
+    "sia",
+    "slurm",
+    "tiresias",
+]
 _SETTING = tuple(field.name for field in fields(MeasuredSetting))
 _LARGEST = 2**53 - 1
 Read = TypeVar("Read")
+
+
+@overload
+def read(kind: Trace, *files: str | Path, columns: str = "") -> Workload: ...
+@overload
+def read(kind: Document, *files: str | Path, **option: Any) -> Instance | Model | LayerGraph: ...
+def read(kind: str, *files: str | Path, **option: Any) -> Workload | Instance | Model | LayerGraph:
+    """Return what files say, of a kind of our own or of other projects.
+
+    Parameters
+    ----------
+    kind
+        A trace of a cluster: ``csv``, our own format, ``slurm``, ``kubernetes``, ``philly`` and others; or
+        ``pipedream``, ``deeppool``, ``kineto``, ``chakra``, ``huggingface`` or ``jsplib``.
+    *files
+        One trace, of ``csv`` also the name of a bundled one; or one measured profile a job; of ``chakra``, the traces
+        of one job; of ``jsplib``, one shop.
+    **option
+        Of ``csv``, ``columns``: what it calls its columns, as in ``gpus=num_gpu,submit_s=time``. Of no trace, those of
+        ``jigsaw convert``, as ``gpu_type``, ``batch``, ``name``, and ``to``: ``instance``, ``model`` or ``layers``.
+
+    Returns
+    -------
+    Workload or Instance or Model or LayerGraph
+        Jobs of days, with what was left out of them, of a trace; else what ``to`` says.
+
+    Raises
+    ------
+    InvalidInputError
+        A file cannot be read, or breaks its format; with every problem and its place.
+    UsageError
+        There is no such kind, or an option does not go with it.
+    """
+    if kind in FORMATS:
+        return convert(kind, [Path(file) for file in files], **option)
+    if kind not in READERS:
+        told = nearest(kind, (*READERS, *FORMATS))
+        raise UsageError(f"no kind {kind!r} of files; {told}", code="unknown-value", path="kind")
+    if len(files) != 1 or {*option} - {"columns"}:
+        raise UsageError(f"{kind} takes one file, and columns alone", code="not-together", path="files")
+    return workload_from(f"{kind}:{files[0]}", **option)
 
 
 def convert(
@@ -41,28 +101,11 @@ def convert(
 ) -> Instance | Model | LayerGraph:
     """Return what files of other projects say, as an instance, a model or a layer profile.
 
-    Parameters
-    ----------
-    form
-        Their format: ``pipedream``, ``deeppool``, ``kineto``, ``chakra``, ``huggingface`` or ``jsplib``.
-    files
-        One measured profile a job; of ``chakra``, the traces of one job; of ``jsplib``, one shop.
-    to
-        What is made of them; a model or layers of one profile only.
-    name
-        Name of the instance; empty for the format, or the file of a shop.
-    tell
-        Receives sentences on what the files do not say; None for nobody.
-    **option
-        Options as of ``jigsaw convert``: ``gpu_type``, on which times were measured; those of the format, as
-        ``batch``, ``layers`` or ``tokens``; and, of an instance, the fields of `MeasuredSetting`.
-
-    Raises
-    ------
-    InvalidInputError
-        A file breaks its format; with the problems of every file.
-    UsageError
-        An option is missing, out of range, or does not go with the format or with what is made.
+    `form`: their format. `files`: one measured profile a job; of ``chakra``, the traces of one job; of ``jsplib``, one
+    shop. `to`: what is made of them; a model or layers of one profile only. `name`: that of the instance; empty for the
+    format, or the file of a shop. `tell`: receives sentences on what the files do not say; None for nobody. `option`:
+    options as of ``jigsaw convert``: ``gpu_type``, on which times were measured; those of the format, as ``batch``,
+    ``layers`` or ``tokens``; and, of an instance, the fields of `MeasuredSetting`.
     """
     say = tell or say_nothing
     if form not in FORMATS:

@@ -1,4 +1,4 @@
-"""Load instances from their sources: a file, a name of the bundled library, or a family and a seed.
+"""Load instances and workloads from their sources: a file, a name of the bundled library, or a family and a seed.
 
 Bundled workloads are drawn, not traced, so that a first simulation needs no file: ``day`` has 60 jobs of 1 to 4 GPUs
 that come within a day, ``week`` 300 of 1 to 8 within a week. Times between submissions are exponential with means of
@@ -8,15 +8,22 @@ that come within a day, ``week`` 300 of 1 to 8 within a week. Times between subm
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import get_args
 
 from jigsaw_opt.documents import exists, load_instance
+from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.readers.table import Accept, anything
+from jigsaw_opt.documents.readers.traces.registry import READERS, read_trace
+from jigsaw_opt.documents.readers.traces.workload_csv import columns_of
+from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, malformed
 from jigsaw_opt.instances.catalogue import load, names
 from jigsaw_opt.instances.families import families, generate
 from jigsaw_opt.problem.instance import Instance, Objective
-from jigsaw_opt.text import nearest, similar, suggestion
+from jigsaw_opt.problem.workload import Workload
+from jigsaw_opt.text import nearest, readable, similar, suggestion
 
 _FOLDER = Path(__file__).parent / "data" / "workloads"
 
@@ -76,6 +83,25 @@ def workload_path(source: str) -> str | Path:
                 [Problem(source, "there is no such file or bundled workload", hint, code="unknown-name")]
             )
     return found or source
+
+
+def workload_from(source: str, columns: str = "", accept: Accept = anything) -> Workload:
+    """Return the jobs in the file `source` or ``FORMAT:FILE``, or of the bundled workload of that name.
+
+    `columns`: what a file in our own format calls its columns. `accept`: yields what else is wrong with a job.
+    """
+    theirs = columns_of(columns)
+    name, colon, file = source.partition(":")
+    if colon and name not in READERS and name.isalnum() and not exists(source):
+        raise UsageError(
+            f"no format {name!r} of traces; {nearest(name, sorted(READERS))}", code="unknown-value", path="workload"
+        )
+    if name not in READERS or not file:
+        name, file = "csv", source
+    data, place = read_file(workload_path(file)), readable(file)
+    # What is wrong with columns that the caller names is said of them.
+    with nullcontext() if theirs else expecting(data, place, name):
+        return read_trace(name, data, place, accept, theirs)
 
 
 def _hint(source: str) -> str:

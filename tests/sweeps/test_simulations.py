@@ -15,9 +15,13 @@ from statistics import fmean, median
 import pytest
 
 from jigsaw_opt.cli import main
+from jigsaw_opt.documents.readers.table import Accept
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.simulation.inputs.request import SimulationRequest
+from jigsaw_opt.simulation.inputs.workloads import read_workload
 from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
+from jigsaw_opt.sweeps.simulate_all import simulate_all
 from jigsaw_opt.sweeps.simulations import cells, is_row, measure, rows_csv, simulations
 from tests.refusals import ends
 from tests.simulation.test_mixed_types import fifo_by_type
@@ -88,6 +92,32 @@ def test_the_command_goes_on_where_it_was(
         assert main([*command, traces[0], "--policy", "fifo", *more]) == 2
     words = ("simulate", "--cluster", "2x4", "-o", out, "--workload", *traces, "--policy", "fifo")
     ends("2: missing-option --sweep", *words)
+
+
+def test_the_call_goes_on_where_it_was(traces: list[str], tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    for policies, rows in ((["fifo"], [(1, 2), (2, 2)]), (["fifo", "las"], [(3, 4), (4, 4)])):
+        seen.clear()
+        found = simulate_all(
+            traces, "2x4", policies, folder=tmp_path / "out", report=lambda _row, *counts: seen.append(counts)
+        )
+        assert seen == rows
+    assert [row["policy"] for row in found.rows] == ["fifo", "las"] * 2
+    assert found.summary["finished"] == 4 and dict(found.assumed)["seeds"].startswith("0 alone")
+
+
+def test_settings_that_differ_by_the_policy_alone_are_read_once(
+    traces: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def reading(given: str, columns: str, accept: Accept) -> Workload:
+        read.append(given)
+        return read_workload(given, columns, accept)
+
+    monkeypatch.setattr("jigsaw_opt.simulation.inputs.reading.read_workload", reading)
+    assert len(simulations(SimulationRequest("", "2x4"), traces, ["fifo", "las", "srtf"], [0, 1])) == 12
+    assert read == [name for name in traces for _ in range(2)]
 
 
 def test_everything_wrong_with_any_combination_is_told_once_and_nothing_is_written(

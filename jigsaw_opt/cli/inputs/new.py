@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -172,10 +171,7 @@ def _read(read: Callable[[], Read], where: str, problems: list[Problem]) -> Read
 
 
 def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
-    from jigsaw_opt.documents.file_bytes import read_file
-    from jigsaw_opt.documents.readers.traces.workload_csv import columns_of, decode_workload
-    from jigsaw_opt.documents.recognising import expecting
-    from jigsaw_opt.instances.sources import workload_path
+    from jigsaw_opt.instances.sources import workload_from
     from jigsaw_opt.problem.workload import MOST_GPUS
     from jigsaw_opt.simulation.inputs.own_jobs import jobs_of
     from jigsaw_opt.simulation.inputs.workload_changes import with_types_of, without_too_wide
@@ -190,11 +186,9 @@ def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
         wide = None if skipping else why_too_wide(job, job.gpus, count)
         return [reason for reason in (wide, _why_not_all(job, types)) if reason is not None]
 
-    columns = columns_of(arguments.columns)
-    data, source = read_file(workload_path(arguments.jobs)), readable(arguments.jobs)
-    # What is wrong with columns that the caller names is said of them.
-    with nullcontext() if columns else expecting(data, source, "csv"):
-        workload = without_too_wide(decode_workload(data, source, accept, columns), lambda job: count, rigid=True)
+    source = readable(arguments.jobs)
+    found = workload_from(f"csv:{arguments.jobs}", arguments.columns, accept)
+    workload = without_too_wide(found, lambda job: count, rigid=True)
     if cluster is not None:
         workload = with_types_of(workload, cluster)
     for line in workload.reading_told():

@@ -1,19 +1,13 @@
-"""Workloads: in our own format, bundled ones, and traces in the formats of others."""
+"""Workloads of a simulation, and what is wrong with their jobs there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 
-from jigsaw_opt.documents import exists
-from jigsaw_opt.documents.file_bytes import read_file
-from jigsaw_opt.documents.readers.table import Accept, anything
-from jigsaw_opt.documents.readers.traces.registry import READERS, read_trace
-from jigsaw_opt.documents.readers.traces.workload_csv import columns_of
-from jigsaw_opt.documents.recognising import expecting
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
-from jigsaw_opt.instances.sources import workload_path
+from jigsaw_opt.documents.readers.table import Accept
+from jigsaw_opt.errors import InvalidInputError, Problem, argument
+from jigsaw_opt.instances.sources import workload_from
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob, Workload, is_name, job_problems
 from jigsaw_opt.scheduling.performance import Performance
@@ -21,33 +15,6 @@ from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.engine.recorded import record_problems
 from jigsaw_opt.simulation.inputs.request import SimulationRequest
 from jigsaw_opt.simulation.inputs.workload_changes import most_gpus_for
-from jigsaw_opt.text import nearest, readable
-
-
-def load_workload(source: str, columns: str = "") -> Workload:
-    """Return the jobs of a cluster over days, from a file or by name.
-
-    Parameters
-    ----------
-    source
-        A file in our own format, as CSV; a trace of others, as in ``slurm:FILE`` or ``philly:FILE``; or the name of a
-        bundled workload.
-    columns
-        What a file in our own format calls its columns, as in ``gpus=num_gpu,submit_s=time``.
-
-    Returns
-    -------
-    Workload
-        Its jobs, and what was left out of it, by reason.
-
-    Raises
-    ------
-    InvalidInputError
-        The file cannot be read, or breaks its format; with every problem and its line.
-    UsageError
-        There is no such format, or a column that the format does not have.
-    """
-    return read_workload(source, columns, anything)
 
 
 def read_workload(given: str | Workload, columns: str, accept: Accept) -> Workload:
@@ -55,20 +22,7 @@ def read_workload(given: str | Workload, columns: str, accept: Accept) -> Worklo
 
     `accept`: yields what else is wrong with a job.
     """
-    if not isinstance(given, str):
-        return _checked(given, accept)
-    theirs = columns_of(columns)
-    name, colon, file = given.partition(":")
-    if colon and name not in READERS and name.isalnum() and not exists(given):
-        raise UsageError(
-            f"no format {name!r} of traces; {nearest(name, sorted(READERS))}", code="unknown-value", path="workload"
-        )
-    if name not in READERS or not file:
-        name, file = "csv", given
-    data, source = read_file(workload_path(file)), readable(file)
-    # What is wrong with columns that the caller names is said of them.
-    with nullcontext() if theirs else expecting(data, source, name):
-        return read_trace(name, data, source, accept, theirs)
+    return workload_from(given, columns, accept) if isinstance(given, str) else _checked(given, accept)
 
 
 def _checked(workload: Workload, accept: Accept) -> Workload:
