@@ -10,11 +10,6 @@ from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstL
 from jigsaw_opt.errors import InfeasibleError
 from jigsaw_opt.planning.burst.plan import BurstPlan, amplification, layer_us, require_limit, within
 
-_Label = tuple[float, float]
-"""Time and GPU time up to a layer: of two, the smaller time is better, then the smaller GPU time."""
-_NEVER = (inf, inf)
-"""Time and GPU time of a layer that no plan within the limit reaches."""
-
 
 def exact_plan(costs: BurstCosts, limit: float) -> BurstPlan:
     """Return the plan of least iteration time, then GPU time, that keeps every layer's amplification limit.
@@ -23,39 +18,12 @@ def exact_plan(costs: BurstCosts, limit: float) -> BurstPlan:
     is a shortest path through the options, from layer to layer, without the steps that break the limit.
     """
     require_limit(limit)
-    return _shortest(costs, limit)
+    return _fastest(costs, limit, inf)
 
 
 def fastest_plan(costs: BurstCosts) -> BurstPlan:
     """Return the plan of least iteration time, then GPU time, without a limit."""
-    return _shortest(costs, inf)
-
-
-def _shortest(costs: BurstCosts, limit: float) -> BurstPlan:
-    # labels[k]: least (time, GPU time), in microseconds, of the layers so far where the last one has option k. A step
-    # from option k adds the same to every path that ends there, so the least label of each option is enough.
-    labels: list[_Label] = [(0.0, 0.0)]
-    back: list[list[int]] = []
-    for at, layer in enumerate(costs.layers):
-        steps = [_best_step(layer, own, labels, limit) for own in range(len(layer.options))]
-        labels = [label for label, _ in steps]
-        back.append([previous for _, previous in steps])
-        if min(labels) == _NEVER:
-            raise InfeasibleError(f"no plan keeps the limit {limit} up to layer {at} ({layer.name})")
-    choice = [min(range(len(labels)), key=labels.__getitem__)]
-    for step in reversed(back[1:]):
-        choice.append(step[choice[-1]])
-    return BurstPlan(costs, tuple(reversed(choice)))
-
-
-def _best_step(layer: BurstLayer, own: int, labels: list[_Label], limit: float) -> tuple[_Label, int]:
-    """Return the best label of an option, and the option before it."""
-    gpus, best = layer.options[own].gpus, (_NEVER, 0)
-    for previous, (time, gpu_time) in enumerate(labels):
-        step = layer_us(layer, previous, own)
-        if within(amplification(layer, step, gpus), limit):
-            best = min(best, ((time + step, gpu_time + step * gpus), previous))
-    return best
+    return _fastest(costs, inf, inf)
 
 
 def released_plan(costs: BurstCosts, limit: float) -> BurstPlan:
@@ -109,73 +77,100 @@ class _Way:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """Least times of the layers behind an option.
+    """What the layers behind an option take.
 
-    `time`: the least time, whatever GPU time that takes. `frugal`: the least GPU time, and the time that goes with it.
+    `fastest`: the least time, and the least GPU time that goes with it. `frugal`: the least GPU time, and the least
+    time that goes with it.
     """
 
-    time: float
-    frugal: tuple[float, float]
+    fastest: tuple[float, float] = (inf, inf)
+    frugal: tuple[float, float] = (inf, inf)
 
 
 def budget_plan(costs: BurstCosts, limit: float) -> BurstPlan:
     """Return the plan of least iteration time, then GPU time, that keeps the job's amplification limit.
 
     That is the GPU time of all layers over their time on one GPU: a layer may be above the limit where others make up
-    for it. For each option of a layer all ways there are kept of which none is both faster and cheaper, as far as they
-    can be completed within the budget and in less time than the best plan so far.
+    for it.
     """
     require_limit(limit)
-    budget = limit * costs.single_gpu_us
+    return _fastest(costs, inf, limit)
+
+
+def _fastest(costs: BurstCosts, limit: float, job_limit: float) -> BurstPlan:
+    """Return the fastest plan whose layers keep a limit each, and all together one.
+
+    For each option of a layer all ways there are kept of which none is both faster and cheaper, as far as they can be
+    completed within the budget and in less time than the best plan so far; without a budget, that is the fastest one.
+    """
+    budget = job_limit * costs.single_gpu_us if job_limit < inf else inf
     fronts, best = [[_Way(0.0, 0.0, 0, None)]], inf
-    for layer, rests in zip(costs.layers, _rests(costs), strict=True):
+    for at, (layer, rests) in enumerate(zip(costs.layers, _rests(costs, limit), strict=True)):
         grown = [
-            [way for way in _steps(layer, own, fronts) if within(way.gpu_time + rest.frugal[0], budget)]
+            [way for way in _steps(layer, own, fronts, limit) if within(way.gpu_time + rest.frugal[0], budget)]
             for own, rest in enumerate(rests)
         ]
         for ways, rest in zip(grown, rests, strict=True):
             best = min(best, *(way.time + rest.frugal[1] for way in ways), inf)
-        fronts = [_front(ways, best - rest.time) for ways, rest in zip(grown, rests, strict=True)]
+        fronts = [
+            _front(ways, best - rest.fastest[0], budget - rest.fastest[1])
+            for ways, rest in zip(grown, rests, strict=True)
+        ]
+        if not any(fronts) and limit < inf:
+            raise InfeasibleError(f"no plan keeps the limit {limit} up to layer {at} ({layer.name})")
         if not any(fronts):
-            raise InfeasibleError(f"no plan has GPU time of at most {limit} times the time on one GPU")
+            raise InfeasibleError(f"no plan has GPU time of at most {job_limit} times the time on one GPU")
     return BurstPlan(costs, _choice(min((way for front in fronts for way in front), key=_order)))
 
 
-def _rests(costs: BurstCosts) -> list[list[_Rest]]:
-    """Return for each layer and option what it and the layers behind it take."""
-    found = [[_Rest(0.0, (0.0, 0.0)) for _ in costs.layers[-1].options]]
+def _rests(costs: BurstCosts, limit: float) -> list[list[_Rest]]:
+    """Return for each layer and option what the layers behind it take."""
+    found = [[_Rest((0.0, 0.0), (0.0, 0.0)) for _ in costs.layers[-1].options]]
     for layer, before in pairwise(reversed(costs.layers)):
-        found.append([_rest(layer, previous, found[-1]) for previous in range(len(before.options))])
+        found.append([_rest(layer, previous, found[-1], limit) for previous in range(len(before.options))])
     return found[::-1]
 
 
-def _rest(layer: BurstLayer, previous: int, after: list[_Rest]) -> _Rest:
+def _rest(layer: BurstLayer, previous: int, after: list[_Rest], limit: float) -> _Rest:
     """Return what `layer` and those behind it take after an option of the layer before."""
-    time, frugal = inf, (inf, inf)
-    for own, (option, rest) in enumerate(zip(layer.options, after, strict=True)):
-        step = layer_us(layer, previous, own)
-        time = min(time, step + rest.time)
-        frugal = min(frugal, (step * option.gpus + rest.frugal[0], step + rest.frugal[1]))
-    return _Rest(time, frugal)
-
-
-def _steps(layer: BurstLayer, own: int, fronts: list[list[_Way]]) -> list[_Way]:
-    """Return the labels of all ways to an option."""
-    gpus, found = layer.options[own].gpus, []
-    for previous, front in enumerate(fronts):
-        step = layer_us(layer, previous, own)
-        found += [_Way(way.time + step, way.gpu_time + step * gpus, own, way) for way in front]
+    found = _Rest()
+    for own, rest in enumerate(after):
+        step, gpu_time = _step(layer, previous, own, limit)
+        fastest = step + rest.fastest[0], gpu_time + rest.fastest[1]
+        frugal = gpu_time + rest.frugal[0], step + rest.frugal[1]
+        found = _Rest(min(found.fastest, fastest), min(found.frugal, frugal))
     return found
 
 
-def _front(ways: list[_Way], latest: float) -> list[_Way]:
-    """Return the labels that no other one beats in time and GPU time, up to a time."""
+def _step(layer: BurstLayer, previous: int, own: int, limit: float) -> tuple[float, float]:
+    """Return time and GPU time of a layer with an option; infinite where it breaks the limit."""
+    time, gpus = layer_us(layer, previous, own), layer.options[own].gpus
+    return (time, time * gpus) if within(amplification(layer, time, gpus), limit) else (inf, inf)
+
+
+def _steps(layer: BurstLayer, own: int, fronts: list[list[_Way]], limit: float) -> list[_Way]:
+    """Return all ways to an option that keep the limit."""
+    found = []
+    for previous, front in enumerate(fronts):
+        time, gpu_time = _step(layer, previous, own, limit)
+        if time < inf:
+            found += [_Way(way.time + time, way.gpu_time + gpu_time, own, way) for way in front]
+    return found
+
+
+def _front(ways: list[_Way], latest: float, room: float) -> list[_Way]:
+    """Return the ways that no other one beats in time and GPU time, up to a time.
+
+    Behind one that the fastest completion has `room` for, no slower one is of use.
+    """
     kept: list[_Way] = []
     for way in sorted(ways, key=_order):
         if way.time > latest * (1 + 1e-12):  # sums of the same times in another order differ a little
             break
         if not kept or way.gpu_time < kept[-1].gpu_time:
             kept.append(way)
+        if way.gpu_time <= room:
+            break
     return kept
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from jigsaw_opt.documents.readers.profiles.burst_costs import LayerOption
 from jigsaw_opt.planning.burst.plan import BurstPlan
-from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.planning.pipeline.stages import GPU_TYPE, alone_on_server
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.task_graph import (
     BurstFamily,
@@ -18,10 +18,6 @@ from jigsaw_opt.problem.task_graph import (
     TaskGraphJob,
     TaskGraphTransfer,
 )
-
-_TYPE = "gpu"
-_BYTES_PER_SECOND = 10**6
-"""Rate of the fabric: a byte takes a microsecond, so a delay is stated as bytes."""
 
 
 def burst_instance(plan: BurstPlan, name: str, horizon: Horizon) -> Instance:
@@ -45,9 +41,7 @@ def burst_instance(plan: BurstPlan, name: str, horizon: Horizon) -> Instance:
         line.delay(f"G{at}", moved[at] / 2, wider[at])
     family = BurstFamily(tuple(plan.gpus_per_layer))
     shape = TaskGraph(slots, tuple(line.blocks), tuple(line.transfers), line.edges, "job", family=family)
-    server = Server("server", _TYPE, plan.costs.gpus, 1, _BYTES_PER_SECOND, 0)
-    job, cyclic = TaskGraphJob("burst", shape, 1), horizon == "cyclic"
-    return Instance(name, Cluster((server,)), {}, (job,), horizon, "period" if cyclic else "makespan")
+    return alone_on_server(name, TaskGraphJob("burst", shape, 1), plan.costs.gpus, 1, horizon)
 
 
 @dataclass
@@ -66,7 +60,7 @@ class _Line:
 
     def block(self, name: str, us: float, gpus: int) -> None:
         """Add a pass on the first GPUs."""
-        self.blocks.append(TaskGraphBlock(name, tuple(self.slots[:gpus]), {_TYPE: max(1, round(us))}))
+        self.blocks.append(TaskGraphBlock(name, tuple(self.slots[:gpus]), {GPU_TYPE: max(1, round(us))}))
         self.names.append(name)
 
     def delay(self, name: str, us: float, gpus: int) -> None:

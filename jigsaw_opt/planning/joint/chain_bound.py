@@ -15,14 +15,14 @@ stage
 
 ``A`` only adds up along the stages, and all of these get harder as it grows. So the largest ``A`` at a position from
 which the rest can be completed is found by dynamic programming from the end, and the least ``T`` by bisection. There
-``R`` is the shortest that some cut behind has; where memory is limited, `StageTrips` tells longer
-ones apart: a state also has how much longer the round trip from its position on is than the shortest one, in whole
+``R`` is the shortest that some cut behind has; where memory is limited, longer ones are told
+apart: a state also has how much longer the round trip from its position on is than the shortest one, in whole
 steps rounded down. For each such level it keeps the longest round trip before it from which the rest can be completed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import islice
@@ -47,19 +47,21 @@ _LEVELS, _SPREAD = 24, 3
 
 
 @dataclass(frozen=True, slots=True)
-class StageTrips:
-    """Stages with some number, in any mode, as columns; one entry a span and mode.
+class _StageSpans:
+    """Stages with some number, in any mode, as columns in the order of their begins; one entry a span and mode.
 
-    `behind_us`: the shortest round trip from the begin on, by position. `added_us`: what they add to the round trip
-    before the stages behind them. `trip_us`: the shortest round trip from them on and back to their end. `work_us,
-    least_us`: what the makespan has to be beside the round trip before, and what it has to be in any case. `filled_us`:
-    what the makespan has to be less `trip_us`, as memory limits forward passes before the first backward pass. `turns,
-    held_us`: how often a place in memory is taken, and how long it is held beyond the round trip but for the last time.
+    `behind_us`: the shortest round trip from the begin on, by position. `again`: 1 where activations are computed
+    again. `added_us`: what they add to the round trip before the stages behind them. `trip_us`: the shortest round trip
+    from them on and back to their end. `work_us, least_us`: what the makespan has to be beside the round trip before,
+    and what it has to be in any case. `filled_us`: what the makespan has to be less `trip_us`, as memory limits forward
+    passes before the first backward pass. `turns, held_us`: how often a place in memory is taken, and how long it is
+    held beyond the round trip but for the last time.
     """
 
+    behind_us: Table
     begin: Table
     end: Table
-    behind_us: Table
+    again: Table
     added_us: Table
     trip_us: Table
     work_us: Table
@@ -68,69 +70,27 @@ class StageTrips:
     turns: Table
     held_us: Table
 
+    def asked_us(self, longer_us: int = 0) -> Table:
+        """Return what the makespan has to be beside the round trip before, with a longer one behind."""
+        import numpy as np
 
-def completes(stages: Sequence[StageTrips], limit_us: int) -> bool:
-    """Return whether the conditions leave a cut with a makespan of at most `limit_us`.
+        trip = self.trip_us + longer_us
+        asked = np.maximum(self.work_us, self.filled_us + trip)
+        # The inner minimum keeps the product within 64 bits.
+        found: Table = np.maximum(asked, self.turns * np.minimum(trip, NEVER // self.turns) + self.held_us)
+        return found
 
-    False proves that no cut has such a makespan; True proves nothing, as levels are rounded down.
-    """
-    import numpy as np
-
-    shortest = int(stages[0].behind_us[0])
-    kept = [_within(stage, limit_us) for stage in stages]
-    # One level is the bound of `chain_bound` again; more of them cost time in proportion.
-    levels = min(_LEVELS, max(1, _MOST_STATES // max(1, sum(len(stage.begin) for stage in kept))))
-    # Level v: the round trip from a position on is at least v steps longer than the shortest one from there.
-    step = max(1, shortest // (_SPREAD * levels))
-    last = len(stages[0].behind_us) - 1
-    # By level and position, the longest round trip before it.
-    longest = np.full((levels, last + 1), -NEVER, dtype=np.int64)
-    longest[0, last] = limit_us
-    for stage in reversed(kept):
-        check_deadline()
-        before = np.full_like(longest, -NEVER)
-        higher = np.clip((stage.trip_us - stage.behind_us[stage.begin]) // step, 0, levels - 1)
-        for level in range(levels):
-            trip = stage.trip_us + level * step
-            asked = np.maximum(stage.work_us, stage.filled_us + trip)
-            asked = np.maximum(asked, stage.turns * np.minimum(trip, NEVER // stage.turns) + stage.held_us)
-            passed = np.minimum(limit_us - asked, longest[level, stage.end] - stage.added_us)
-            possible = passed >= 0
-            # Differences from the shortest round trip add up. Rounding each down, and lowering those above the last
-            # level to it, only weakens the conditions: what is impossible here is impossible.
-            at = np.minimum(levels - 1, level + higher[possible]), stage.begin[possible]
-            np.maximum.at(before, at, passed[possible])
-        longest = before
-    return bool(longest[:, 0].max() >= 0)
-
-
-def _within(stages: StageTrips, limit_us: int) -> StageTrips:
-    """Return the stages that a limit leaves, each judged by itself."""
-    kept = (
-        (stages.work_us <= limit_us) & (stages.least_us <= limit_us) & (stages.trip_us + stages.filled_us <= limit_us)
-    )
-    columns = [field.name for field in fields(stages) if field.name != "behind_us"]
-    return replace(stages, **{name: getattr(stages, name)[kept] for name in columns})
+    def within(self, limit_us: int) -> _StageSpans:
+        """Return the stages that a limit leaves, each judged by itself."""
+        kept = (self.work_us <= limit_us) & (self.least_us <= limit_us) & (self.trip_us + self.filled_us <= limit_us)
+        columns = [field.name for field in fields(self) if field.name != "behind_us"]
+        return replace(self, **{name: getattr(self, name)[kept] for name in columns})
 
 
 _CLOSE = 1000
 """Where each step of the bisection takes long, it ends one part of so many above the bound."""
 _MOST_STARTS = 8
 """Cuts that reach the bound, from which a search begins."""
-
-
-@dataclass(frozen=True, slots=True)
-class _StageDemands:
-    """Stages with number ``k`` in one mode: what they add to the round trip, and what they ask of the makespan.
-
-    `added_us`: for each begin and end, forward and backward pass and sending across the end, both ways. `asked_us`: for
-    each begin and end, what the makespan has to be beside `A`. `least_us`: for each begin and end, what the makespan
-    has to be whatever `A` is.
-    """
-
-    added_us: Table
-    asked_us: Table
-    least_us: Table
 
 
 class ChainBound:
@@ -145,8 +105,7 @@ class ChainBound:
         layout = table.configuration.layout
         self._stages_count, self._micro_batches = layout.stages, layout.micro_batches
         self._last = len(table.positions.layers) - 1
-        self._stages: list[dict[bool, _StageDemands]] = []
-        self._trips: list[StageTrips] = []
+        self._stages: list[_StageSpans] = []
         self.least_us: int | None = work_bound_us(table)
         self.proven = False
 
@@ -158,7 +117,7 @@ class ChainBound:
                     self._stages = self._demands()
                 self._raise(self._completes)
                 if self.least_us is not None and self.table.choices.memory is not None:
-                    self._raise(partial(completes, self._trips), _CLOSE)
+                    self._raise(partial(self._completes, several=True), _CLOSE)
                 self.proven = True
         except OutOfTimeError:
             pass
@@ -179,11 +138,6 @@ class ChainBound:
             return None
         found = list(islice(self._cuts(limit_us), most + 1))
         return found if len(found) <= most else None
-
-    def _demands(self) -> list[dict[bool, _StageDemands]]:
-        modes = self.table.configuration.modes
-        fits = {again: self._places(again) for again in modes}
-        return self._asked({again: self._added(again, fits[again]) for again in modes}, fits)
 
     def _raise(self, completes: Callable[[int], bool], close: int | None = None) -> None:
         """Raise the bound to the least makespan that conditions leave, by bisection; or close to it, as `_CLOSE` is."""
@@ -210,7 +164,7 @@ class ChainBound:
         import numpy as np
 
         largest = self._largest(limit_us)
-        modes = self.table.configuration.modes
+        asked = [stage.asked_us() for stage in self._stages]
 
         def extend(number: int, begin: int, passed: int, ends: list[int], again: list[bool]) -> Iterator[Cut]:
             # `passed` is `A` of the stages so far. An end is taken only if the stages behind it can be completed,
@@ -219,37 +173,54 @@ class ChainBound:
                 yield Cut(tuple(ends), tuple(again))
                 return
             check_deadline()
-            for mode in modes:
-                stages = self._stages[number][mode]
-                reached = passed + stages.added_us[begin]
-                allowed = (passed + stages.asked_us[begin] <= limit_us) & (stages.least_us[begin] <= limit_us)
-                for end in np.flatnonzero(allowed & (reached <= largest[number + 1])):
-                    yield from extend(number + 1, int(end), int(reached[end]), [*ends, int(end)], [*again, mode])
+            stage = self._stages[number]
+            rows = np.arange(*np.searchsorted(stage.begin, (begin, begin + 1)))
+            reached = passed + stage.added_us[rows]
+            allowed = (passed + asked[number][rows] <= limit_us) & (stage.least_us[rows] <= limit_us)
+            allowed &= reached <= largest[number + 1][0, stage.end[rows]]
+            for at, row in zip(reached[allowed], rows[allowed], strict=True):
+                end, mode = int(stage.end[row]), bool(stage.again[row])
+                yield from extend(number + 1, end, int(at), [*ends, end], [*again, mode])
 
-        if largest[0][0] >= 0:
+        if largest[0][0, 0] >= 0:
             yield from extend(0, 0, 0, [], [])
 
-    def _completes(self, limit_us: int) -> bool:
-        return bool(self._largest(limit_us)[0][0] >= 0)
+    def _completes(self, limit_us: int, several: bool = False) -> bool:
+        """Return whether the conditions leave a cut with a makespan of at most `limit_us`.
 
-    def _largest(self, limit_us: int) -> list[Table]:
-        """Return by stage and begin the largest `A` that can be completed within a limit."""
+        False proves that no cut has such a makespan; True proves nothing, as levels are rounded down.
+        """
+        return bool(self._largest(limit_us, several)[0][:, 0].max() >= 0)
+
+    def _largest(self, limit_us: int, several: bool = False) -> list[Table]:
+        """Return by stage, level and begin the largest `A` that can be completed within a limit.
+
+        Level v: the round trip from a position on is at least v steps longer than the shortest one from there.
+        """
         import numpy as np
 
-        # found[k][p]: largest `A` before stage k, which begins at position p, with which stages k.. can still end in
-        # time. Behind the last stage only the last position is an end, and there `A` may be all of the limit.
-        end = np.full(self._last + 1, -NEVER, dtype=np.int64)
-        end[self._last] = limit_us
-        found = [end]
-        for number in reversed(range(self._stages_count)):
-            best = np.full(self._last + 1, -NEVER, dtype=np.int64)
-            for stages in self._stages[number].values():
-                # Row: begin, column: end. `A` has to meet the stage's own condition and, with what the stage adds to
-                # the round trip, those of the stages behind it.
-                both = np.minimum(limit_us - stages.asked_us, found[-1][None, :] - stages.added_us)
-                both[stages.least_us > limit_us] = -NEVER
-                np.maximum(best, both.max(axis=1), out=best)
-            found.append(best)
+        kept = [stage.within(limit_us) for stage in self._stages]
+        most = min(_LEVELS, max(1, _MOST_STATES // max(1, sum(len(stage.begin) for stage in kept))))
+        levels = most if several else 1
+        step = max(1, int(kept[0].behind_us[0]) // (_SPREAD * levels))
+        # Behind the last stage only the last position is an end, and there `A` may be all of the limit.
+        found = [np.full((levels, self._last + 1), -NEVER, dtype=np.int64)]
+        found[0][0, self._last] = limit_us
+        for stage in reversed(kept):
+            check_deadline()
+            before = np.full_like(found[-1], -NEVER)
+            higher = np.clip((stage.trip_us - stage.behind_us[stage.begin]) // step, 0, levels - 1)
+            for level in range(levels):
+                # `A` has to meet the stage's own condition and, with what the stage adds to the round trip, those of
+                # the stages behind it.
+                asked = stage.asked_us(level * step)
+                passed = np.minimum(limit_us - asked, found[-1][level, stage.end] - stage.added_us)
+                possible = passed >= 0
+                # Differences from the shortest round trip add up. Rounding each down, and lowering those above the last
+                # level to it, only weakens the conditions: what is impossible here is impossible.
+                at = np.minimum(levels - 1, level + higher[possible]), stage.begin[possible]
+                np.maximum.at(before, at, passed[possible])
+            found.append(before)
         return found[::-1]
 
     def _places(self, again: bool) -> Table:
@@ -272,44 +243,36 @@ class ChainBound:
         passes = table.forward_us * (1 + again) + table.backward_us
         return np.where(places > 0, passes + 2 * table.transfer_us[None, :], NEVER)
 
-    def _asked(self, added: dict[bool, Table], fits: dict[bool, Table]) -> list[dict[bool, _StageDemands]]:
+    def _demands(self) -> list[_StageSpans]:
         """Return by stage what it asks for in each mode, with the least round trip behind it."""
         import numpy as np
 
         table, count = self.table, self._micro_batches
-        size = self._last + 1
+        fits = {again: self._places(again) for again in table.configuration.modes}
+        added = {again: self._added(again, places) for again, places in fits.items()}
         cheapest = np.minimum.reduce(list(added.values()))
-        behind = np.full(size, NEVER, dtype=np.int64)
+        behind = np.full(self._last + 1, NEVER, dtype=np.int64)
         behind[self._last] = 0
-        heads = self._heads(fits)
-        found: list[dict[bool, _StageDemands]] = []
+        heads, found = self._heads(fits), list[_StageSpans]()
         for number in reversed(range(self._stages_count)):
             check_deadline()
-            own: dict[bool, _StageDemands] = {}
             columns = []
             for again, places in fits.items():
-                back = table.backward_us + again * table.forward_us
                 trip = np.minimum(NEVER, added[again] + behind[None, :])
-                work = count * (table.forward_us + back)
+                begin, end = at = np.nonzero((places > 0) & (trip < NEVER // 2))
+                forward, weight, room = table.forward_us[at], table.weight_us[at], places[at]
+                back = table.backward_us[at] + again * forward
                 # The three conditions in the head of this module, without `A`.
-                filled = trip + work - np.minimum(places, count) * table.forward_us - back
-                turns = -(-count // np.maximum(1, places))
-                longer = (turns - 1) * table.weight_us
-                # The inner minimum keeps the product within 64 bits: `turns` is at most `count`.
-                taken = np.minimum(NEVER, turns * np.minimum(trip, NEVER // count) + longer)
-                asked = np.maximum.reduce([work, filled, taken])
-                possible = (places > 0) & (trip < NEVER // 2)
-                least = heads[number][:, None] + work + count * table.weight_us
+                work, turns = count * (forward + back), -(-count // room)
+                least = heads[number][begin] + work + count * weight
                 # The weights of the first stage come behind its last backward pass, which is the last of all.
-                passed = added[again] if number else np.minimum(NEVER, added[again] + table.weight_us)
-                own[again] = _StageDemands(passed, np.where(possible, asked, NEVER), least)
-                begin, end = np.nonzero(possible)
-                demands = (passed, trip, work, least, filled - trip, turns, longer)
-                columns.append((begin, end, *(demand[begin, end] for demand in demands)))
-            found.append(own)
+                passed = added[again][at] + (0 if number else weight)
+                mode, filled = np.full_like(begin, again), work - room * forward - back
+                columns.append((begin, end, mode, passed, trip[at], work, least, filled, turns, (turns - 1) * weight))
+            spans = [np.concatenate(column) for column in zip(*columns, strict=True)]
+            order = np.argsort(spans[0], kind="stable")
             behind = np.minimum(NEVER, (cheapest + behind[None, :]).min(axis=1))
-            begin, end, *columns_of = map(np.concatenate, zip(*columns, strict=True))
-            self._trips.insert(0, StageTrips(begin, end, behind, *columns_of))
+            found.append(_StageSpans(behind, *(column[order] for column in spans)))
         return found[::-1]
 
     def _heads(self, fits: dict[bool, Table]) -> list[Table]:

@@ -45,10 +45,10 @@ class _Ways:
     """
 
     def __init__(self, pipeline: PipelineProblem) -> None:
-        layout, costs = pipeline.layout, pipeline.costs
+        layout = pipeline.layout
         self.count, self.stages = layout.micro_batches, range(layout.stages)
         sending = [
-            costs.transfer_us[stage] if costs.transfer_us and layout.gpu_of[stage] != layout.gpu_of[stage + 1] else 0
+            pipeline.sending[stage] if layout.gpu_of[stage] != layout.gpu_of[stage + 1] else 0
             for stage in self.stages[:-1]
         ]
         self.forward, self.backward = ([pipeline.duration_us(kind, s) for s in self.stages] for kind in ("F", "B"))
@@ -79,10 +79,8 @@ class _Ways:
 
 def _memory_us(pipeline: PipelineProblem, ways: _Ways, stages: Sequence[int]) -> int:
     """Return what the memory of a device asks for."""
-    costs, count = pipeline.costs, pipeline.layout.micro_batches
-    zero = (0,) * pipeline.layout.stages
-    held, again = costs.activation_bytes or zero, costs.recomputed_bytes or zero
-    room = pipeline.room - sum((costs.static_bytes or zero)[stage] for stage in stages)
+    count, held, again = pipeline.layout.micro_batches, pipeline.held, pipeline.again
+    room = pipeline.room - sum(pipeline.static[stage] for stage in stages)
     # When a micro-batch turns, it is held in all stages of the device up to the one that it is in.
     needed = [sum(held[other] for other in stages if other <= stage) + again[stage] for stage in stages]
     if max(needed) > room:
@@ -102,7 +100,7 @@ def _memory_us(pipeline: PipelineProblem, ways: _Ways, stages: Sequence[int]) ->
         # Places in memory are whole, so one of them is taken at least so often.
         turns = -(-count // ((room - again[first]) // held[first]))
         # A place is held up to the end of the pass for weights where all of it is.
-        longer = 0 if costs.weight_bytes else (turns - 1) * ways.weights[first]
+        longer = 0 if pipeline.costs.weight_bytes else (turns - 1) * ways.weights[first]
         taken = ways.there[first] + turns * ways.trip_us(first) + longer
         return max(bound, taken + max(ways.tail[first], ways.weights[first]))
     return bound

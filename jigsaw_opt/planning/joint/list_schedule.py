@@ -31,10 +31,9 @@ class ListRule(NamedTuple):
 
 def rules_of(pipeline: PipelineProblem) -> list[ListRule]:
     """Return rules with fewer and fewer micro-batches in flight, from all to those that 1F1B would have."""
-    layout, costs = pipeline.layout, pipeline.costs
-    sending = (*costs.transfer_us, 0) if costs.transfer_us else (0,) * layout.stages
+    layout = pipeline.layout
     trips = [
-        pipeline.duration_us("F", stage) + pipeline.duration_us("B", stage) + 2 * sending[stage]
+        pipeline.duration_us("F", stage) + pipeline.duration_us("B", stage) + 2 * pipeline.sending[stage]
         for stage in range(layout.stages)
     ]
     behind = list(accumulate(reversed(trips)))[::-1]
@@ -69,22 +68,20 @@ class _Scheduling:
     """
 
     def __init__(self, pipeline: PipelineProblem, rule: ListRule) -> None:
-        layout, costs = pipeline.layout, pipeline.costs
+        layout = pipeline.layout
         self.pipeline, self.rule = pipeline, rule
         self.count, self.last = layout.micro_batches, layout.stages - 1
-        zero = (0,) * layout.stages
-        self.held = costs.activation_bytes or zero
-        self.again = costs.recomputed_bytes or zero
+        self.held, self.again, self.sending = pipeline.held, pipeline.again, pipeline.sending
         self.duration = {kind: [pipeline.duration_us(kind, s) for s in range(layout.stages)] for kind in pipeline.kinds}
-        self.sending = (*costs.transfer_us, 0) if costs.transfer_us else zero
-        self.arrived: dict[Kind, list[list[int]]] = {kind: [[] for _ in zero] for kind in ("F", "B", "W")}
+        self.arrived: dict[Kind, list[list[int]]] = {kind: [[] for _ in self.held] for kind in ("F", "B", "W")}
         self.arrived["F"][0] = [0] * self.count
         self.done: dict[Kind, list[int]] = {kind: [0] * layout.stages for kind in ("F", "B", "W")}
-        static = costs.static_bytes or zero
         self.devices = []
         for gpu in range(layout.gpus):
             own = [stage for stage, at in enumerate(layout.gpu_of) if at == gpu]
-            room = pipeline.room - sum(static[stage] for stage in own) - max(self.again[stage] for stage in own)
+            room = (
+                pipeline.room - sum(pipeline.static[stage] for stage in own) - max(self.again[stage] for stage in own)
+            )
             self.devices.append(_Device(own, room))
         # A forward pass leaves room for those of one micro-batch through the later stages of its device.
         self.reserved = [

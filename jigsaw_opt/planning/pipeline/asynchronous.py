@@ -10,16 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lcm
 
-from jigsaw_opt.checking import check
-from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import InfeasibleError, WrongPlanError, out_of_range
+from jigsaw_opt.errors import InfeasibleError, out_of_range
+from jigsaw_opt.planning.pipeline.schedule import checked_plan
+from jigsaw_opt.planning.pipeline.stages import GPU_TYPE, alone_on_server, sent
 from jigsaw_opt.planning.planned import Planned
-from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.compiled.activities import TaskGraphDecision, assemble_task_graphs
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.task_graph import (
     AsynchronousFamily,
     Edge,
@@ -28,9 +26,7 @@ from jigsaw_opt.problem.task_graph import (
     TaskGraph,
     TaskGraphBlock,
     TaskGraphJob,
-    TaskGraphTransfer,
 )
-from jigsaw_opt.solvers.bounds import Proof, lower_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +109,8 @@ def asynchronous(
     # After so many minibatches each stage is at its first copy again: the least number that repeats as a whole.
     count = lcm(*(stage.replicas for stage in stages))
     instance = _instance(stages, name, count, allowed, versions, room)
-    plan, proof = _plan(instance, stages, starts, count, interval)
     details = AsyncSchedule(tuple(stages), count, interval, latency, noam, allowed, versions, peak)
-    return Planned(instance, plan, plan.bound, proof, details)
+    return _planned(instance, starts, details)
 
 
 Starts = list[tuple[int, int]]
@@ -185,13 +180,13 @@ def _instance(
         for number, stage in enumerate(stages):
             slot = _slot(stages, number, batch)
             for kind, length in (("F", stage.forward_us), ("B", stage.backward_us)):
-                blocks.append(TaskGraphBlock(f"{kind}{batch}.{number}", (slot,), {"gpu": length}))
+                blocks.append(TaskGraphBlock(f"{kind}{batch}.{number}", (slot,), {GPU_TYPE: length}))
             if stage.activation_bytes:
                 holds.append(MemoryInterval(f"F{batch}.{number}", f"B{batch}.{number}", stage.activation_bytes))
             for kind, other in (("F", number + 1), ("B", number - 1)):
                 if 0 <= other <= last:
                     delay = stages[min(number, other)].transfer_us
-                    added = _sent(kind, batch, number, other, delay, (slot, _slot(stages, other, batch)))
+                    added = sent(kind, batch, number, other, delay, (slot, _slot(stages, other, batch)))
                     transfers += added[0]
                     edges += added[1]
         edges.append(Edge(f"F{batch}.{last}", f"B{batch}.{last}"))
@@ -203,31 +198,17 @@ def _instance(
     )
     family = AsynchronousFamily(copies, allowed)
     shape = TaskGraph(tuple(slots), tuple(blocks), tuple(transfers), tuple(edges), "none", tuple(holds), family)
-    # A byte a microsecond, so that sizes of transfers are their times.
-    cluster = Cluster((Server("server", "gpu", len(slots), memory, 10**6, 0),))
-    return Instance(name, cluster, {}, (TaskGraphJob("pipeline", shape, 1),), "cyclic", "period")
+    return alone_on_server(name, TaskGraphJob("pipeline", shape, 1), len(slots), memory, "cyclic")
 
 
 def _slot(stages: Sequence[AsyncStage], number: int, batch: int) -> str:
     return f"stage{number}.{batch % stages[number].replicas}"
 
 
-def _sent(
-    kind: str, batch: int, number: int, other: int, delay: int, slots: tuple[str, str]
-) -> tuple[list[TaskGraphTransfer], list[Edge]]:
-    """Return what goes from one stage to the next, a byte for each microsecond of delay."""
-    before, after = f"{kind}{batch}.{number}", f"{kind}{batch}.{other}"
-    if delay == 0:
-        return [], [Edge(before, after)]
-    name = f"{before}-{other}"
-    return [TaskGraphTransfer(name, delay, *slots)], [Edge(before, name), Edge(name, after)]
-
-
-def _plan(
-    instance: Instance, stages: Sequence[AsyncStage], starts: Starts, count: int, interval: int
-) -> tuple[Plan, Proof]:
-    """Return the building block of each minibatch, an interval after the one before, and what proves its bound."""
+def _planned(instance: Instance, starts: Starts, details: AsyncSchedule) -> Planned[AsyncSchedule]:
+    """Return the plan of the building block of each minibatch, an interval after the one before."""
     operations = compile_instance(instance)
+    stages, count, interval = details.stages, details.minibatches, details.initiation_interval_us
     graph = operations.task_graphs[0]
     at = dict[str, int]()
     for batch in range(count):
@@ -242,18 +223,5 @@ def _plan(
     names = [*(block.name for block in graph.shape.blocks), *(transfer.name for transfer in graph.shape.transfers)]
     row = [at[name] for name in names]
     gpus = [(0, gpu) for gpu in range(len(graph.shape.slots))]
-    period, proven = count * interval, lower_bound(operations)
-    plan = Plan.of_jobs(
-        instance.name,
-        instance_sha256(instance),
-        "optimal" if proven.value >= period else "feasible",
-        period,
-        min(proven.value, period),
-        period,
-        assemble_task_graphs(operations, [TaskGraphDecision(gpus, [row])]),
-        {"name": "pipeline", "schedule": "async"},
-    )
-    violations = check(instance, plan)
-    if violations:
-        raise WrongPlanError("; ".join(map(str, violations[:3])))
-    return plan, proven.proof
+    jobs = assemble_task_graphs(operations, [TaskGraphDecision(gpus, [row])])
+    return checked_plan(instance, operations, jobs, count * interval, "async", details)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
-from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InfeasibleError, WrongPlanError
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, by_gpu, pipeline_instance
 from jigsaw_opt.planning.planned import Planned
-from jigsaw_opt.problem.compiled.operations import compile_instance
+from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.problem.instance import Horizon, Instance
-from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.plan import Plan, TaskGraphJobPlan
 from jigsaw_opt.solvers.activities.flat import flatten, network_of
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timetables import timetable_of
 from jigsaw_opt.solvers.bounds.driver import lower_bound
+from jigsaw_opt.solvers.correct import require_correct
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def schedule_of(pipeline: PipelineProblem, orders: Orders, name: str, schedule: 
 
 def peak_bytes(pipeline: PipelineProblem, orders: Orders) -> tuple[int, ...]:
     """Return the most memory that orders of passes hold at once on each GPU."""
-    static = by_gpu(pipeline.layout, pipeline.costs.static_bytes)
+    static = by_gpu(pipeline.layout, pipeline.static)
     return tuple(max(held, default=always) for held, always in zip(held_bytes(pipeline, orders), static, strict=True))
 
 
@@ -78,15 +81,12 @@ def held_bytes(pipeline: PipelineProblem, orders: Orders) -> list[list[int]]:
 
     `orders`: by GPU, its passes in their order.
     """
-    costs, found = pipeline.costs, list[list[int]]()
-    for held, order in zip(by_gpu(pipeline.layout, costs.static_bytes), orders, strict=True):
+    found = list[list[int]]()
+    for held, order in zip(by_gpu(pipeline.layout, pipeline.static), orders, strict=True):
         found.append([])
         for pass_ in order:
-            whole = costs.activation_bytes[pass_.stage] if costs.activation_bytes else 0
-            weights = 0
-            if pipeline.layout.split:
-                weights = costs.weight_bytes[pass_.stage] if costs.weight_bytes else whole
-            again = costs.recomputed_bytes[pass_.stage] if costs.recomputed_bytes else 0
+            whole, again = pipeline.held[pass_.stage], pipeline.again[pass_.stage]
+            weights = pipeline.held_for_weights[pass_.stage]
             # A pass has what it takes from its begin, and what it frees until its end: both count while it runs.
             held += {"F": whole, "B": again, "W": 0}[pass_.kind]
             found[-1].append(held)
@@ -100,7 +100,7 @@ def makespan_us(pipeline: PipelineProblem, orders: Orders) -> int:
 
     `orders`: by GPU, its passes in their order.
     """
-    layout, sending = pipeline.layout, pipeline.costs.transfer_us
+    layout, sending = pipeline.layout, pipeline.sending
     ends: dict[Pass, int] = {}
     done, free_at = [0] * len(orders), [0] * len(orders)
     # Each round lets every GPU go as far as it can. If a round moves nothing and passes are left, GPUs wait for one
@@ -116,7 +116,7 @@ def makespan_us(pipeline: PipelineProblem, orders: Orders) -> int:
                     break
                 begin = free_at[gpu]
                 if source is not None:
-                    apart = sending and layout.gpu_of[source.stage] != layout.gpu_of[pass_.stage]
+                    apart = layout.gpu_of[source.stage] != layout.gpu_of[pass_.stage]
                     begin = max(begin, ends[source] + (sending[min(source.stage, pass_.stage)] if apart else 0))
                 free_at[gpu] = ends[pass_] = begin + pipeline.duration_us(pass_.kind, pass_.stage)
                 done[gpu] += 1
@@ -167,23 +167,32 @@ def plan_of_orders(
     instance = pipeline_instance(pipeline, name, horizon)
     operations = compile_instance(instance)
     timetable = timetable_of_orders(pipeline, instance, orders)
-    objective = objective_of(operations, (), timetable.period_us, timetable.task_graph_jobs)
-    proven = lower_bound(operations)
+    return checked_plan(instance, operations, timetable.task_graph_jobs, timetable.period_us, schedule, orders)
+
+
+def checked_plan(
+    instance: Instance,
+    operations: Operations,
+    jobs: tuple[TaskGraphJobPlan, ...],
+    period_us: int | None,
+    schedule: str,
+    details: T,
+) -> Planned[T]:
+    """Return the checked plan of a schedule, with a fast bound."""
+    objective, proven = objective_of(operations, (), period_us, jobs), lower_bound(operations)
     bound = min(objective, proven.value)
     plan = Plan.of_jobs(
-        name,
+        instance.name,
         instance_sha256(instance),
         "optimal" if bound == objective else "feasible",
         objective,
         bound,
-        timetable.period_us,
-        timetable.task_graph_jobs,
+        period_us,
+        jobs,
         {"name": "pipeline", "schedule": schedule},
     )
-    violations = check(instance, plan)
-    if violations:
-        raise WrongPlanError("; ".join(map(str, violations[:3])))
-    return Planned(instance, plan, bound, proven.proof, orders)
+    require_correct(instance, plan, "a schedule")
+    return Planned(instance, plan, bound, proven.proof, details)
 
 
 def _joint_order(graph: CompiledTaskGraph, orders: Orders) -> list[int]:

@@ -22,9 +22,8 @@ from jigsaw_opt.problem.task_graph import (
     TaskGraphTransfer,
 )
 
-_TYPE = "gpu"
-_BYTES_PER_SECOND = 10**6
-"""Rate of the fabric: a byte takes a microsecond, so a delay is stated as bytes."""
+GPU_TYPE = "gpu"
+"""Type of the GPUs of a job that is planned alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +122,41 @@ class PipelineProblem:
         return tuple(work)
 
     @cached_property
+    def static(self) -> tuple[int, ...]:
+        """By stage, bytes that it holds all the time."""
+        return self._by_stage(self.costs.static_bytes)
+
+    @cached_property
+    def held(self) -> tuple[int, ...]:
+        """By stage, bytes that a micro-batch holds from its forward pass on."""
+        return self._by_stage(self.costs.activation_bytes)
+
+    @cached_property
+    def held_for_weights(self) -> tuple[int, ...]:
+        """By stage, the part of these that is held up to the end of `W`."""
+        return (self.costs.weight_bytes or self.held) if self.layout.split else self._by_stage(())
+
+    @cached_property
+    def again(self) -> tuple[int, ...]:
+        """By stage, bytes that are computed again and held from the begin of the backward pass on."""
+        return self._by_stage(self.costs.recomputed_bytes)
+
+    @cached_property
+    def sending(self) -> tuple[int, ...]:
+        """By stage, how long sending to the next one takes where that is on another GPU; 0 for the last one."""
+        return self._by_stage((*self.costs.transfer_us, 0) if self.costs.transfer_us else ())
+
+    def _by_stage(self, amounts: tuple[int, ...]) -> tuple[int, ...]:
+        return amounts or (0,) * self.layout.stages
+
+    @cached_property
     def room(self) -> int:
         """Bytes of each GPU: the limit, or what suffices for any order."""
         if self.memory is not None:
             return self.memory
-        most = [0] * self.layout.gpus
-        for stage, gpu in enumerate(self.layout.gpu_of):
-            held = self.costs.activation_bytes[stage] if self.costs.activation_bytes else 0
-            again = self.costs.recomputed_bytes[stage] if self.costs.recomputed_bytes else 0
-            most[gpu] += self.layout.micro_batches * (held + again)
-        static = by_gpu(self.layout, self.costs.static_bytes)
-        return max(1, *(held + always for held, always in zip(most, static, strict=True)))
+        columns = zip(self.static, self.held, self.again, strict=True)
+        most = [always + self.layout.micro_batches * (held + again) for always, held, again in columns]
+        return max(1, *by_gpu(self.layout, most))
 
 
 def pipeline_instance(pipeline: PipelineProblem, name: str, horizon: Horizon) -> Instance:
@@ -143,10 +166,14 @@ def pipeline_instance(pipeline: PipelineProblem, name: str, horizon: Horizon) ->
     nobody's alone. On the cyclic horizon the barrier is `slot`: a GPU begins the next iteration once it is done with
     this one (specification: edges-and-barrier).
     """
-    shape = pipeline_task_graph(pipeline, _TYPE, pipeline.costs.transfer_us)
-    server = Server("server", _TYPE, pipeline.layout.gpus, pipeline.room, _BYTES_PER_SECOND, 0)
-    job, cyclic = TaskGraphJob("pipeline", shape, 1), horizon == "cyclic"
-    return Instance(name, Cluster((server,)), {}, (job,), horizon, "period" if cyclic else "makespan")
+    shape = pipeline_task_graph(pipeline, GPU_TYPE, pipeline.costs.transfer_us)
+    return alone_on_server(name, TaskGraphJob("pipeline", shape, 1), pipeline.layout.gpus, pipeline.room, horizon)
+
+
+def alone_on_server(name: str, job: TaskGraphJob, gpus: int, memory: int, horizon: Horizon) -> Instance:
+    """Return the instance of a job alone on a server whose fabric takes a microsecond for a byte."""
+    cluster = Cluster((Server("server", GPU_TYPE, gpus, memory, 10**6, 0),))
+    return Instance(name, cluster, {}, (job,), horizon, "period" if horizon == "cyclic" else "makespan")
 
 
 def pipeline_task_graph(pipeline: PipelineProblem, gpu_type: str, sizes: Sequence[int]) -> TaskGraph:
@@ -154,8 +181,8 @@ def pipeline_task_graph(pipeline: PipelineProblem, gpu_type: str, sizes: Sequenc
 
     `sizes`: by stage but the last, bytes sent onward, and back; empty for nothing.
     """
-    layout, costs = pipeline.layout, pipeline.costs
-    static = by_gpu(layout, costs.static_bytes)
+    layout = pipeline.layout
+    static = by_gpu(layout, pipeline.static)
     slots = tuple(Slot(f"gpu{gpu}", static[gpu]) for gpu in range(layout.gpus))
     slot_of = tuple(slots[gpu].name for gpu in layout.gpu_of)
     at = [(batch, stage) for batch in range(layout.micro_batches) for stage in range(layout.stages)]
@@ -191,32 +218,40 @@ def _transfers(
         for kind, other in (("F", stage + 1), ("B", stage - 1)):
             if not 0 <= other <= last:
                 continue
-            before, after = f"{kind}{batch}.{stage}", f"{kind}{batch}.{other}"
             # What is sent back is as large as what was sent there, and both count with the earlier stage.
             size = sizes[min(stage, other)] if sizes else 0
-            sender, there = f"gpu{layout.gpu_of[stage]}", f"gpu{layout.gpu_of[other]}"
-            if size == 0 or sender == there:
-                edges.append(Edge(before, after))
-                continue
-            name = f"{before}-{other}"
-            transfers.append(TaskGraphTransfer(name, size, sender, there))
-            edges += [Edge(before, name), Edge(name, after)]
+            slots = f"gpu{layout.gpu_of[stage]}", f"gpu{layout.gpu_of[other]}"
+            added = sent(kind, batch, stage, other, size, slots)
+            transfers += added[0]
+            edges += added[1]
     return transfers, edges
+
+
+def sent(
+    kind: str, batch: int, stage: int, other: int, size: int, slots: tuple[str, str]
+) -> tuple[list[TaskGraphTransfer], list[Edge]]:
+    """Return what goes from one stage to another, and what waits for it; nothing is sent within a slot."""
+    before, after = f"{kind}{batch}.{stage}", f"{kind}{batch}.{other}"
+    if size == 0 or slots[0] == slots[1]:
+        return [], [Edge(before, after)]
+    name = f"{before}-{other}"
+    return [TaskGraphTransfer(name, size, *slots)], [Edge(before, name), Edge(name, after)]
 
 
 def _holds(pipeline: PipelineProblem, at: Sequence[tuple[int, int]]) -> list[MemoryInterval]:
     """Return what forward passes leave behind for backward ones."""
     holds = []
     for batch, stage in at:
-        whole = pipeline.costs.activation_bytes[stage] if pipeline.costs.activation_bytes else 0
-        weights = 0
-        if pipeline.layout.split:
-            weights = pipeline.costs.weight_bytes[stage] if pipeline.costs.weight_bytes else whole
+        weights = pipeline.held_for_weights[stage]
         # One interval for each moment at which a part is freed.
-        for kind, amount in (("B", whole - weights), ("W", weights)):
-            if amount:
-                holds.append(MemoryInterval(f"F{batch}.{stage}", f"{kind}{batch}.{stage}", amount))
-        again = pipeline.costs.recomputed_bytes[stage] if pipeline.costs.recomputed_bytes else 0
-        if again:
-            holds.append(MemoryInterval(f"B{batch}.{stage}", f"{pipeline.kinds[-1]}{batch}.{stage}", again))
+        spans = (
+            ("F", "B", pipeline.held[stage] - weights),
+            ("F", "W", weights),
+            ("B", pipeline.kinds[-1], pipeline.again[stage]),
+        )
+        holds += [
+            MemoryInterval(f"{start}{batch}.{stage}", f"{end}{batch}.{stage}", amount)
+            for start, end, amount in spans
+            if amount
+        ]
     return holds
