@@ -8,7 +8,7 @@ interrupted goes on where it stopped. ``--quick`` goes through everything in sec
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,22 +19,9 @@ from spb.subjects import SUBJECTS, Subject
 from spb.summary import csv_table, curves, findings, markdown
 
 from jigsaw_opt.sweeps.record import Record
-from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never, sweep
+from jigsaw_opt.sweeps.task import InProcess, sweep
 
 PICTURED_WORKERS = 4
-
-
-class InThisProcess:
-    """Runs tasks one after the other: most are shorter than the start of a process that has torch."""
-
-    def run(
-        self, tasks: Sequence[SweepTask], stopped: Callable[[], bool] = never
-    ) -> Generator[TaskOutcome, None, None]:
-        """The outcome of every task until it is stopped; what a task raises ends the sweep."""
-        for task in tasks:
-            if stopped():
-                return
-            yield TaskOutcome(task, task.function(*task.arguments))
 
 
 def narrowed(subject: Subject, seeds: int | None, comparisons: Sequence[str] | None) -> Subject:
@@ -53,8 +40,8 @@ def measure(design: Design, folder: Path, report: bool) -> dict[str, dict[str, A
     """All rows of the subject, those that are missing made now; or, with `report`, the rows that are there."""
     with Record(folder / f"{design.subject.name}.jsonl") as record:
         if not report:
-            sweep(design.first(), InThisProcess(), record, _tell)
-            sweep(design.second(record.rows), InThisProcess(), record, _tell)
+            sweep(design.first(), InProcess(), record, _tell)
+            sweep(design.second(record.rows), InProcess(), record, _tell)
         return record.rows
 
 
