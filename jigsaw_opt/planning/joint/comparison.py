@@ -115,7 +115,7 @@ def _stage(plan: CutPipeline, number: int) -> Stage:
     table, span = plan.table, plan.cut.spans[number]
     positions, last = table.positions, number == len(plan.cut.ends) - 1
     forward, whole = int(table.forward_us[span]), int(table.backward_us[span] + table.weight_us[span])
-    parameters = int(positions.parameter_bytes[span[1]] - positions.parameter_bytes[span[0]])
+    parameters = int(table.static_bytes[span]) // positions.graph.state_factor
     again = plan.cut.recomputes[number]
     own = positions.names(*span)
     inputs = input_bytes_of(layer for layer in positions.graph.layers if layer.name in own)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration
-from jigsaw_opt.planning.partition.prefixes import prefixes_of
+from jigsaw_opt.planning.partition.prefixes import membership, prefixes_of
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer
 from jigsaw_opt.problem.workload import LARGEST
@@ -21,34 +21,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Table = NDArray[np.int64]
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Sums = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class CutPositions:
     """Positions where a model can be cut, in order: position 0 has no layer before it, the last one all.
 
-    `layers`: for each position, the layers before it as bits of a number. `forward_us, backward_us, weight_us`: by
-    position, the times of the layers before it; the backward pass is whole, and `weight_us` its part for the gradients
-    of the weights, None where some layer does not have it apart. `parameter_bytes, activation_bytes, input_bytes`: for
-    each position, the sizes of the layers before it; the last, what they read of the model's own input. `sent_bytes`:
-    for each position, the outputs before it that are read behind it. `within`: whether a stage may begin at one
-    position (row) and end at another (column).
+    `layers`: for each position, the layers before it as bits of a number. `before`: 1 where a layer (column) lies
+    before a position (row). `sent_bytes`: for each position, the outputs before it that are read behind it. `within`:
+    whether a stage may begin at one position (row) and end at another (column).
     """
 
     graph: LayerGraph
     layers: tuple[int, ...]
-    forward_us: Sums
-    backward_us: Sums
-    weight_us: Sums | None
-    parameter_bytes: Sums
-    activation_bytes: Sums
-    input_bytes: Sums
-    sent_bytes: Sums
+    before: Table
+    sent_bytes: Table
     within: NDArray[np.bool_]
+
+    def between(self, amount: Callable[[MeasuredLayer], int]) -> Table:
+        """Return by begin (row) and end (column) of a stage what its layers have in all."""
+        import numpy as np
+
+        sums = self.before @ np.array([amount(layer) for layer in self.graph.layers], dtype=np.int64)
+        found: Table = sums[None, :] - sums[:, None]
+        return found
 
     def names(self, begin: int, end: int) -> tuple[str, ...]:
         """Return the names of the layers between two positions, in the order of the profile.
@@ -70,26 +66,9 @@ def positions_of(graph: LayerGraph) -> CutPositions:
     within = np.zeros((size, size), dtype=np.bool_)
     within[0, 1:] = True
     within[1:, 1:] = prefixes.within
-    # Row: position; column: whether the layer lies before it. Times a column of costs, this gives all sums.
-    own = np.array([[prefix >> at & 1 for at in range(len(graph.layers))] for prefix in layers], dtype=np.int64)
-
-    def sums(amount: Callable[[MeasuredLayer], int]) -> Sums:
-        found: Sums = own @ np.array([amount(layer) for layer in graph.layers], dtype=np.int64)
-        return found
-
-    apart = all(layer.weight_us is not None for layer in graph.layers)
-    return CutPositions(
-        graph,
-        layers,
-        sums(lambda layer: layer.forward_us),
-        sums(lambda layer: layer.backward_us),
-        sums(lambda layer: layer.weight_us or 0) if apart else None,
-        sums(lambda layer: layer.parameter_bytes),
-        sums(lambda layer: layer.activation_bytes),
-        sums(lambda layer: layer.input_bytes or 0),
-        np.concatenate([[0], prefixes.crossing_bytes]).astype(np.int64),
-        within,
-    )
+    before = membership(layers, len(graph.layers)).astype(np.int64)
+    sent = np.concatenate([[0], prefixes.crossing_bytes]).astype(np.int64)
+    return CutPositions(graph, layers, before, sent, within)
 
 
 _MOST_POSITIONS = 1600
@@ -195,17 +174,13 @@ def stage_table(positions: CutPositions, choices: PipelineChoices, configuration
 
     _require_exact(positions.graph, choices, configuration)
 
-    def between(sums: Table) -> Table:
-        found: Table = sums[None, :] - sums[:, None]
-        return found
-
     def scaled(amounts: Table) -> Table:
         """Return a share of each amount, rounded up."""
         found: Table = -(-amounts * share.numerator // share.denominator)
         return found
 
-    split = positions.weight_us is not None
-    weight = positions.weight_us if positions.weight_us is not None else np.zeros(size, dtype=np.int64)
+    split, between = configuration.layout.split, positions.between
+    weight = between(lambda layer: layer.weight_us or 0) if split else np.zeros((size, size), dtype=np.int64)
     sent = scaled(positions.sent_bytes)
     sending = np.array([_transfer_us(int(size), choices) for size in sent], dtype=np.int64)
     # Nothing is sent into the model, nor out of it.
@@ -215,13 +190,13 @@ def stage_table(positions: CutPositions, choices: PipelineChoices, configuration
         configuration,
         positions,
         # Passes are blocks, which take at least a microsecond (`PipelineProblem.duration_us`).
-        np.maximum(1, scaled(between(positions.forward_us))),
-        np.maximum(1, scaled(between(positions.backward_us - weight))),
-        np.maximum(1, scaled(between(weight))) if split else np.zeros((size, size), dtype=np.int64),
+        np.maximum(1, scaled(between(lambda layer: layer.forward_us))),
+        np.maximum(1, scaled(between(lambda layer: layer.backward_us) - weight)),
+        np.maximum(1, scaled(weight)) if split else weight,
         sending,
-        between(positions.parameter_bytes) * positions.graph.state_factor,
-        scaled(between(positions.activation_bytes)),
-        sent[:, None] + scaled(between(positions.input_bytes)),
+        between(lambda layer: layer.parameter_bytes) * positions.graph.state_factor,
+        scaled(between(lambda layer: layer.activation_bytes)),
+        sent[:, None] + scaled(between(lambda layer: layer.input_bytes or 0)),
         sent,
     )
 

@@ -67,11 +67,11 @@ def prefixes_of(graph: LayerGraph) -> Prefixes:
             "the layers are in several parts that no edge joins; each part is a model of its own", code="unsupported"
         )
 
-    own = _membership(layers, len(graph.layers))
+    own = membership(layers, len(graph.layers))
     kept = np.array([layer.activation_bytes for layer in graph.layers], dtype=np.float64)
     outputs = np.array([layer.sent_bytes for layer in graph.layers], dtype=np.float64)
-    crossing = _membership([_crossing(prefix, readers) for prefix in layers], len(graph.layers))
-    released = _membership([_released_crossing(prefix, readers, below) for prefix in layers], len(graph.layers))
+    crossing = membership([_crossing(prefix, readers) for prefix in layers], len(graph.layers))
+    released = membership([_released_crossing(prefix, readers, below) for prefix in layers], len(graph.layers))
     return Prefixes(
         layers,
         own @ np.array([layer.time_us for layer in graph.layers], dtype=np.float64) / 1e6,
@@ -84,7 +84,7 @@ def prefixes_of(graph: LayerGraph) -> Prefixes:
     )
 
 
-def _membership(sets: Sequence[int], layers: int) -> NDArray[np.float64]:
+def membership(sets: Sequence[int], layers: int) -> NDArray[np.float64]:
     """Return a matrix with 1 where a set of layers (row) has a layer (column), else 0."""
     import numpy as np
 

@@ -8,16 +8,14 @@ from dataclasses import replace
 from jigsaw_opt.documents import add_job
 from jigsaw_opt.errors import UsageError, not_together
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders, PipelineLayout
-from jigsaw_opt.planning.pipeline.schedule import peak_bytes, timetable_of_orders
+from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes, plan_of_orders, timetable_of_orders
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instance, pipeline_task_graph
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.openings import FirstTimetables
 from jigsaw_opt.solvers.result import Event, Result
-from jigsaw_opt.solvers.run import run
-from jigsaw_opt.solvers.solve_state.request import Request
+from jigsaw_opt.solvers.solve import solve
 
 
 def search_schedule(
@@ -28,15 +26,19 @@ def search_schedule(
     report: Callable[[Event], None] | None = None,
     first: Sequence[Orders] = (),
 ) -> tuple[Instance, Result]:
-    """Solve the instance of a pipeline with `auto`, from all named schedules that fit its layout and memory.
+    """Solve the instance of a pipeline with `auto`, from the best named schedule that fits its layout and memory.
 
     The instance, and what `auto` says of it; never worse than a named schedule, or than `first`.
     """
-    instance = pipeline_instance(pipeline, name, horizon)
-    # `auto` keeps the best of its first plans, so that its result is never worse than any of them.
-    known = (*first, *fitting(pipeline).values())
-    first_plans = FirstTimetables(tuple(timetable_of_orders(pipeline, instance, orders) for orders in known))
-    return instance, run(Request(instance, replace(options, listed=True), (first_plans,)), "auto", report)
+    instance, options = pipeline_instance(pipeline, name, horizon), replace(options, listed=True)
+
+    def length_us(orders: Orders) -> int:
+        period = None if horizon == "finite" else timetable_of_orders(pipeline, instance, orders).period_us
+        return makespan_us(pipeline, orders) if period is None else period
+
+    best = min((*first, *fitting(pipeline).values()), key=length_us, default=None)
+    start = None if best is None else plan_of_orders(pipeline, best, name, horizon, "first").plan
+    return instance, solve(instance, "auto", options, start=start, on_event=report)
 
 
 def fitting(pipeline: PipelineProblem) -> dict[str, Orders]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from jigsaw_opt.problem.compiled.operations import is_long
-from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.resolve.kept_order import timetable_in
@@ -46,18 +45,3 @@ def _in_order(instance: Instance, plan: Plan) -> Plan:
     """Return the plan with its jobs in the order of the instance."""
     jobs = {job.name: job for job in plan.jobs}
     return plan.with_jobs(tuple(jobs[job.name] for job in instance.jobs))
-
-
-@dataclass(frozen=True, slots=True)
-class FirstTimetables:
-    """Offers plans of the instance that list all iterations."""
-
-    timetables: tuple[Timetable, ...]
-    phased: ClassVar[bool | None] = False
-    keeps: ClassVar[bool] = False
-    from_phases: ClassVar[bool] = False
-
-    def offer(self, solve_state: SolveState) -> None:
-        """Offer the plans."""
-        for timetable in self.timetables:
-            solve_state.offer(timetable)
