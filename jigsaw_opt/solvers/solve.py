@@ -127,13 +127,16 @@ def _openings(request: Request, method: Solver, start: Plan, fix: Fix | None) ->
         raise unsupported(
             "fix", f"solver {method.name!r} keeps nothing of a plan; auto does what {argument('fix')} asks"
         )
-    cannot = instance.beyond((Continued if start.is_phased else Repaired).lacks)
+    cannot = instance.beyond(Continued.lacks) if start.is_phased else None
     broken = violations(instance, start)
     if fix is None and broken:
         hint = "with fix=Fix() it may be of another instance"
         raise InvalidInputError(
             [Problem(f"start: {one.path}", f"{one.rule}: {one.message}", hint, code="broken-rule") for one in broken]
         )
+    cut = None if fix is None or not fix.moment or start.is_phased else instance.beyond(("task_graphs", "power_caps"))
+    if cut is not None:
+        raise unsupported("fix", f"nothing before a moment is kept in instance {instance.name!r}: {cut}")
     if cannot is not None and (broken or (fix is not None and not fix.empty)):
         raise unsupported("start", f"no other plan is carried over to instance {instance.name!r}: {cannot}")
     openings: list[Opening] = [StartPlan(start)] if not broken and (fix is None or fix.empty) else []
@@ -159,6 +162,6 @@ def _require_kept(plan: Plan, start: Plan, fix: Fix) -> None:
     """Refuse a plan that breaks what is fixed, which would be a bug."""
     from jigsaw_opt.solvers.resolve.fix import breaches
 
-    broken = [] if plan.is_phased or start.is_phased else list(breaches(plan.data_parallel, start, fix))
+    broken = [] if plan.is_phased or start.is_phased else list(breaches(plan, start, fix))
     if broken:
         raise WrongPlanError(f"what was fixed did not hold: {'; '.join(broken[:5])}")

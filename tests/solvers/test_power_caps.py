@@ -160,16 +160,18 @@ def test_no_phased_plan_is_made_from_another_under_caps(capped: Instance) -> Non
 
 
 @pytest.mark.parametrize("method", ["auto", "cpsat", "greedy"])
-def test_a_plan_under_caps_is_started_from_and_none_is_carried_over(capped: Instance, method: str) -> None:
+def test_a_plan_under_caps_is_started_from_and_carried_over(capped: Instance, method: str) -> None:
     pytest.importorskip("ortools")
     plan = solve(capped, "greedy").plan
     assert plan is not None
     for fix in (None, Fix()):
         result = solve(capped, method, _ONE, start=plan, fix=fix)
         assert result.objective is not None and result.objective <= plan.objective
-    other = replace(plan, instance="other")
-    with misuse("unsupported start", naming=[capped.name, "power cap"]):
-        solve(capped, method, start=other, fix=Fix())
+    longer = replace(capped, jobs=tuple(replace(job, iterations=job.iterations + 1) for job in capped.jobs[:1]))
+    result = solve(longer, method, _ONE, start=plan, fix=Fix())
+    assert result.plan is not None and check(longer, result.plan) == ()
+    with misuse("unsupported fix", naming=[capped.name, "power cap"]):
+        solve(capped, "auto", start=plan, fix=Fix(before_us=1))
 
 
 @pytest.mark.parametrize("method", [name for name in [*names(), "phased"] if name != "auto"])

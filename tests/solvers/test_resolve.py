@@ -246,3 +246,12 @@ def test_same_seed_and_work_give_the_same_plan() -> None:
     runs = [solve(after, "auto", Options(threads=1, work_limit=0.05, seed=3), start=plan, fix=Fix()) for _ in range(2)]
     assert runs[0].plan is not None and runs[1].plan is not None
     assert runs[0].plan.jobs == runs[1].plan.jobs
+
+
+def test_jobs_with_task_graphs_stay_on_their_gpus_beside_a_new_one() -> None:
+    instance = random_task_graph_instance(2)
+    plan = old_plan(instance)
+    assert plan is not None
+    after = add_job(instance, replace(instance.task_graph_jobs[0], name="new"))
+    result = solve(after, "auto", ONE, start=plan, fix=Fix())
+    assert result.plan is not None and check(after, result.plan) == ()

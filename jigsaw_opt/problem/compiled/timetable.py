@@ -14,6 +14,7 @@ from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, TaskGraphJobPlan, Transfer
 
 Gpu = tuple[int, int]
@@ -54,6 +55,11 @@ class Timetable:
     def plans(self) -> tuple[JobPlan | TaskGraphJobPlan, ...]:
         """All jobs, data-parallel ones before task-graph ones."""
         return (*self.jobs, *self.task_graph_jobs)
+
+    def plans_of(self, instance: Instance) -> tuple[JobPlan | TaskGraphJobPlan, ...]:
+        """Return the plans of all jobs in the order of the instance."""
+        found = {plan.name: plan for plan in self.plans}
+        return tuple(found[job.name] for job in instance.jobs)
 
 
 def assemble(operations: Operations, decisions: Sequence[JobDecision]) -> tuple[JobPlan, ...]:

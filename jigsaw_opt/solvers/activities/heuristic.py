@@ -194,7 +194,10 @@ class PlacedJobs:
         """
         if random is not None and rule.ahead is not None:
             rule = rule._replace(ahead=rule.ahead * random.uniform(*_BLURRED_AHEAD))
-        starts, order = self.scheduler.run(self.ranks.rank(rule.order, random), rule.patience, rule.ahead)
+        return self._timed(*self.scheduler.run(self.ranks.rank(rule.order, random), rule.patience, rule.ahead), least)
+
+    def _timed(self, starts: list[int], order: list[int], least: float) -> tuple[float, Timetable | None]:
+        """Return the objective of a finite schedule, on the cyclic horizon repeated, as `schedule` does."""
         period = None
         if self.operations.horizon == "cyclic":
             end = max(map(add, starts, self.flat.duration_us))
@@ -205,17 +208,31 @@ class PlacedJobs:
             period, starts = found
         return self.better(starts, period, least)
 
+    def schedule_in_order(
+        self, starts: Sequence[int], least: float, jobs: Sequence[int] | None = None
+    ) -> tuple[float, Timetable | None]:
+        """Return the list schedule in the order of given starts, as `schedule` does.
+
+        `starts, jobs`: as for `starts_in_order`.
+        """
+        return self._timed(*self._in_order(starts, jobs), least)
+
     def starts_in_order(self, starts: Sequence[int], jobs: Sequence[int]) -> list[int]:
         """Return starts of a schedule in the order of given ones, in microseconds.
 
         `starts`: by activity, in microseconds. Jobs that memory does not hold at once follow one another as they do by
         these. `jobs`: all jobs: of activities that start at once, those of the first of them come first.
         """
+        return self._in_order(starts, jobs)[0]
+
+    def _in_order(self, starts: Sequence[int], jobs: Sequence[int] | None) -> tuple[list[int], list[int]]:
+        """Return starts and order of the list schedule in the order of given starts."""
         flat = ordered(self.flat, job_orders(self.flat, starts)) if self.placement.in_time else self.flat
+        places = None if jobs is None else sorted(range(len(jobs)), key=jobs.__getitem__)
         rank = [0] * len(starts)
-        for place, activity in enumerate(in_order(flat, starts, sorted(range(len(jobs)), key=jobs.__getitem__))):
+        for place, activity in enumerate(in_order(flat, starts, places)):
             rank[activity] = place
-        return ListScheduler(flat, self.reserve).run(rank)[0]
+        return ListScheduler(flat, self.reserve).run(rank)
 
     def modulo_schedules(self, random: Random, most: int) -> Iterator[Timetable | None]:
         """Yield schedules whose iterations overlap, by bisection between a resource's work and the best period."""

@@ -6,8 +6,8 @@ Data-parallel jobs are placed by `workers`, mostly once slots have their GPUs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import permutations
 from random import Random
 
@@ -42,12 +42,25 @@ class SlotPlacement:
     in_time: bool = False
 
 
-def placements(operations: Operations, seed: int, in_time: bool = False) -> Iterator[SlotPlacement]:
+@dataclass(frozen=True, slots=True)
+class PlacedPart:
+    """Jobs that have their places: data-parallel ones by number, and GPUs of slots by number of a task graph."""
+
+    workers: Mapping[int, PlacedWorkers] = field(default_factory=dict)
+    slots: Mapping[int, tuple[Gpu, ...]] = field(default_factory=dict)
+
+
+_NOTHING = PlacedPart()
+
+
+def placements(
+    operations: Operations, seed: int, in_time: bool = False, placed: PlacedPart = _NOTHING
+) -> Iterator[SlotPlacement]:
     """Yield different placements, each on GPUs that have room for all slots and in an order in which memory suffices.
 
-    `in_time`: whether jobs that share a GPU may follow one another for its memory.
+    `in_time`: whether jobs that share a GPU may follow one another for its memory. `placed`: jobs that stay.
     """
-    random, placing = Random(f"placing/{seed}"), _SlotPlacing(operations, in_time)
+    random, placing = Random(f"placing/{seed}"), _SlotPlacing(operations, in_time, placed)
     found: set[_Drawn] = set()
     failed = 0
     for number in range(_TRIES):
@@ -83,7 +96,7 @@ def _complete(
 ) -> SlotPlacement | None:
     """Return slots on GPUs beside all others, or each job as if alone where they follow one another."""
     # Activations count once for each GPU, as only one worker runs there at a time. State is there always.
-    taken, activations = _taken_by(operations, workers)
+    taken, activations = _taken_by(operations, dict(enumerate(workers)))
     for graph, own in zip(operations.task_graphs, gpus, strict=True):
         for slot, gpu in zip(graph.shape.slots, own, strict=True):
             taken[gpu] += slot.memory
@@ -107,11 +120,12 @@ def _complete(
     )
 
 
-def _taken_by(operations: Operations, workers: Sequence[PlacedWorkers]) -> tuple[Counter[Gpu], Counter[Gpu]]:
+def _taken_by(operations: Operations, workers: Mapping[int, PlacedWorkers]) -> tuple[Counter[Gpu], Counter[Gpu]]:
     """Return, by GPU, the bytes of state of its workers, and the most activations of one of them."""
     states: Counter[Gpu] = Counter()
     activations: Counter[Gpu] = Counter()
-    for job, own in zip(operations.jobs, workers, strict=True):
+    for number, own in workers.items():
+        job = operations.jobs[number]
         for gpu, level in zip(own.gpus, own.deepest, strict=True):
             states[gpu] += job.state_bytes
             activations[gpu] = max(activations[gpu], job.activation_bytes[level - 1])
@@ -121,8 +135,8 @@ def _taken_by(operations: Operations, workers: Sequence[PlacedWorkers]) -> tuple
 class _SlotPlacing:
     """Data about slots and GPUs that all draws of a placement share."""
 
-    def __init__(self, operations: Operations, in_time: bool) -> None:
-        self.operations, self.in_time, cluster = operations, in_time, operations.cluster
+    def __init__(self, operations: Operations, in_time: bool, placed: PlacedPart) -> None:
+        self.operations, self.in_time, self.placed, cluster = operations, in_time, placed, operations.cluster
         self.gpus = cluster.gpus.places
         self.needs = [_needs(graph) for graph in operations.task_graphs]
         self.partners = [_partners(graph) for graph in operations.task_graphs]
@@ -137,38 +151,45 @@ class _SlotPlacing:
         nearness = (1.0, 8.0, 0.0)[number] if plain else random.choice((0.0, 0.5, 1.0, 2.0, 8.0))
         # What memory intervals need at once is a guess; every other draw leaves it to the search for an order.
         careful = plain or number % 2 == 0
-        jobs = sorted(range(len(self.needs)), key=lambda job: -self._work(job))
+        slots = self.placed.slots
+        jobs = sorted((job for job in range(len(self.needs)) if job not in slots), key=lambda job: -self._work(job))
         if not plain:
             random.shuffle(jobs)
         draw = _PlacementDraw(self, random, 0.0 if plain else random.choice((0.0, 0.1, 1.0)), nearness, careful)
+        self._count(draw, self.placed.workers)
+        for job, gpus in slots.items():
+            draw.put(job, gpus)
         ahead = self._place_workers(draw, random) if number % 4 == 3 else None
-        found: list[tuple[Gpu, ...]] = [()] * len(jobs)
+        found = dict(slots)
         for job in jobs:
             own = draw.place(job)
             if own is None:
                 return None
             found[job] = own
         workers = ahead or self._place_workers(draw, None if plain else random)
-        return None if workers is None else (tuple(found), workers)
+        return None if workers is None else (tuple(found[job] for job in range(len(self.needs))), workers)
 
     def _place_workers(self, draw: _PlacementDraw, random: Random | None) -> tuple[PlacedWorkers, ...] | None:
         """Place data-parallel jobs beside what is placed so far, and count their memory and load."""
-        operations = self.operations
-        if not operations.jobs:
-            return ()
+        known, count = self.placed.workers, len(self.operations.jobs)
+        asked = [job for job in range(count) if job not in known]
         memory = {gpu: size + draw.most_held[gpu] for gpu, size in draw.memory.items()}
-        placed = self.workers.place(random, range(len(operations.jobs)), memory, draw.load)
+        placed = self.workers.place(random, asked, memory, draw.load) if asked else {}
         if placed is None:
             return None
-        workers = tuple(placed[job] for job in range(len(operations.jobs)))
+        self._count(draw, placed)
+        return tuple((known.get(job) or placed[job]) for job in range(count))
+
+    def _count(self, draw: _PlacementDraw, workers: Mapping[int, PlacedWorkers]) -> None:
+        """Count the memory and the load of placed data-parallel jobs."""
+        operations = self.operations
         states, activations = _taken_by(operations, workers)
         for gpu, size in () if self.in_time else states.items():
             draw.memory[gpu] += size + activations[gpu]
-        for job, own in zip(operations.jobs, workers, strict=True):
+        for number, own in workers.items():
             for slot, gpu in enumerate(own.gpus):
-                table = job.blocks[slot].duration_us[operations.cluster.servers[gpu[0]].gpu_type]
+                table = operations.jobs[number].blocks[slot].duration_us[operations.cluster.servers[gpu[0]].gpu_type]
                 draw.load[gpu] += sum(table[row[slot] - 1] for row in own.levels)
-        return workers
 
     def _work(self, job: int) -> int:
         graph = self.operations.task_graphs[job]
@@ -196,13 +217,17 @@ class _PlacementDraw:
         if not found:
             return None
         gpus = min(found)[2]
+        self.put(job, gpus)
+        return gpus
+
+    def put(self, job: int, gpus: Sequence[Gpu]) -> None:
+        """Count the load and the memory of a job on GPUs of its slots."""
         graph = self.placing.operations.task_graphs[job]
         for slot, gpu in enumerate(gpus):
             self.load[gpu] += self._load(graph, slot, gpu)
             if not self.placing.in_time:
                 self.memory[gpu] += graph.shape.slots[slot].memory
                 self.most_held[gpu] = max(self.most_held[gpu], self._need(job, slot))
-        return gpus
 
     def _in_part(self, job: int, gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:
         graph = self.placing.operations.task_graphs[job]

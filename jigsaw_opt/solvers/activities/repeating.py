@@ -9,6 +9,7 @@ over all circuits of what waits for one another (Baccelli, Cohen, Olsder and Qua
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import maxsize
 
 from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.problem.costs import ceil_div
@@ -86,7 +87,7 @@ def _circuit(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int
 
 
 def _ratio(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int], begin: int, period: int) -> int:
-    """Return length over periods of a circuit, rounded up."""
+    """Return length over periods of a circuit, rounded up; more than any limit where no period is long enough."""
     total = turns = 0
     at = begin
     while True:
@@ -97,4 +98,4 @@ def _ratio(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int],
         total, turns = total + length, turns + periods
         at = cause[at]
         if at == begin:
-            return ceil_div(total, turns)
+            return ceil_div(total, turns) if turns > 0 else maxsize

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from jigsaw_opt.errors import InvalidInputError, Problem, require_a
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
-from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.text import suggestion
 
 
@@ -75,7 +76,7 @@ def _not_placed(name: str, planned: Collection[str], found: Collection[str]) -> 
     return Problem("$.jobs", f'the plan has no job "{name}"', suggestion(name, found), code="unknown-name")
 
 
-def has_begun(job: JobPlan, moment: int) -> bool:
+def has_begun(job: JobPlan | TaskGraphJobPlan, moment: int) -> bool:
     """Return whether any block of a job starts before a moment."""
     return any(block.start_us < moment for iteration in job.iterations[:1] for block in iteration.blocks)
 
@@ -123,10 +124,10 @@ def problems(operations: Operations, plan: Plan, fix: Fix) -> Iterator[Problem]:
             yield from _unkept(operations, jobs[old.name], old, fix)
 
 
-def breaches(plan: Sequence[JobPlan], old: Plan, fix: Fix) -> Iterator[str]:
+def breaches(plan: Plan, old: Plan, fix: Fix) -> Iterator[str]:
     """Yield where a plan does not honour a fix that has no problems."""
-    before = {job.name: job for job in old.data_parallel}
-    for job in plan:
+    before = {job.name: job for job in old.jobs}
+    for job in plan.jobs:
         if job.name in fix.placements and tuple(fix.placements[job.name]) != job.gpus:
             yield f"job {job.name} is not on the GPUs that were fixed"
         past = before.get(job.name)
@@ -137,16 +138,14 @@ def breaches(plan: Sequence[JobPlan], old: Plan, fix: Fix) -> Iterator[str]:
             yield f"what job {job.name} starts before {fix.moment} is not what it was"
 
 
-def _history(job: JobPlan, moment: int) -> list[tuple[int, ...]]:
-    """Return everything that starts before a moment: iteration, slot or -1, level or bucket, start."""
+def _history(job: JobPlan | TaskGraphJobPlan, moment: int) -> list[tuple[int, int, object]]:
+    """Return everything that starts before a moment, without its end: iteration, place in it, and what it is."""
+    iterations: Any = job.iterations
     return [
-        entry
-        for i, iteration in enumerate(job.iterations)
-        for entry in (
-            *((i, slot, block.level, block.start_us) for slot, block in enumerate(iteration.blocks)),
-            *((i, -1, transfer.bucket, transfer.start_us) for transfer in iteration.transfers),
-        )
-        if entry[-1] < moment
+        (i, place, replace(done, end_us=0))
+        for i, iteration in enumerate(iterations)
+        for place, done in enumerate((*iteration.blocks, *iteration.transfers))
+        if done.start_us < moment
     ]
 
 

@@ -13,15 +13,17 @@ from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
-from jigsaw_opt.problem.compiled.timetable import assemble, decisions_of, job_end, objective_of
+from jigsaw_opt.problem.compiled.timetable import Timetable, assemble, decisions_of, job_end, objective_of
 from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
+from jigsaw_opt.solvers.resolve.carried import CarriedPlan
 from jigsaw_opt.solvers.resolve.cyclic_insertion import reinserted, repaired
 from jigsaw_opt.solvers.resolve.finite_insertion import FiniteInsertion
 from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced, problems, same_shape
+from jigsaw_opt.solvers.resolve.kept_order import timetable_in
 from jigsaw_opt.solvers.resolve.shifting import shifted
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.problem_data import ProblemData
@@ -109,7 +111,6 @@ class Repaired:
     improves: bool
     phased: ClassVar[bool | None] = False
     from_phases: ClassVar[bool] = False
-    lacks: ClassVar[tuple[str, ...]] = ("task_graphs", "power_caps")
 
     @property
     def keeps(self) -> bool:
@@ -120,10 +121,19 @@ class Repaired:
         """Offer the repaired plan and better ones; return why the solve ends with them, if it does."""
         operations = solve_state.operations
         require_size(operations)
-        found = tuple(problems(operations, self.plan, self.fix))
+        plan = self.plan.with_jobs(_known(operations, self.plan).plans)
+        found = tuple(problems(operations, plan, self.fix))
         if found:
             raise InvalidInputError(found)
-        return _Resolving(solve_state, operations, self.plan, self.fix).repair(self.improves)
+        return _Resolving(solve_state, operations, plan, self.fix).repair(self.improves)
+
+
+def _known(operations: Operations, plan: Plan) -> Timetable:
+    """Return the jobs of a plan that have the name and kind of one of the instance."""
+    old = timetable_in(plan)
+    own, graphs = {job.name for job in operations.jobs}, {graph.job.name for graph in operations.task_graphs}
+    jobs = tuple(job for job in old.jobs if job.name in own)
+    return replace(old, jobs=jobs, task_graph_jobs=tuple(job for job in old.task_graph_jobs if job.name in graphs))
 
 
 class _Resolving:
@@ -132,11 +142,13 @@ class _Resolving:
     def __init__(self, solve_state: SolveState, operations: Operations, plan: Plan, fix: Fix) -> None:
         self.solve_state, self.operations, self.plan, self.fix = solve_state, operations, plan, fix
         self.rng = random.Random(solve_state.options.seed)
-        self.begun = {job.name for job in plan.data_parallel if has_begun(job, fix.moment)}
+        self.begun = {job.name for job in plan.jobs if has_begun(job, fix.moment)}
         self.work = 0.0
 
     def repair(self, improves: bool) -> StoppedBy | None:
         """Offer the old plan with as few changes as its jobs need and better ones; return why the solve ends."""
+        if self.operations.needs_network:
+            return self._carry_over() or self._going_on(improves)
         asked = demands(self.operations)
         if asked is None:
             return StoppedBy.COMPLETED
@@ -150,6 +162,27 @@ class _Resolving:
         cyclic = now.horizon == "cyclic"
         ended = self._on_cyclic_horizon(kept) if cyclic else self._on_finite_horizon(kept, improves)
         return ended or self._going_on(improves)
+
+    def _carry_over(self) -> StoppedBy | None:
+        """Offer what keeps most of the old plan, as far as it is correct; return why the solve ends, if it does."""
+        operations, instance = self.operations, self.operations.instance
+        digest = instance_sha256(instance)
+        carried = CarriedPlan(operations, timetable_in(self.plan), self.fix.placements, self.solve_state.options.seed)
+        for timetables in carried.parts():
+            for timetable in timetables:
+                self.work += (operations.blocks + operations.transfers) * _WORK_OF_OPERATION
+                jobs, period = timetable.plans_of(instance), timetable.period_us
+                value = objective_of(operations, timetable.jobs, period, timetable.task_graph_jobs)
+                known = self.solve_state.objective
+                if (known is None or value < known) and not violations(
+                    instance, Plan.of_jobs(instance.name, digest, "feasible", value, 0, period, jobs)
+                ):
+                    self.solve_state.offer(timetable)
+                if (reason := self._reason()) is not None:
+                    return reason
+            if self.solve_state.objective is not None:
+                break
+        return None
 
     def _going_on(self, improves: bool) -> StoppedBy | None:
         """Return that the solve ends: what is fixed stays, or there is a plan and no limit to use up; or None."""

@@ -14,9 +14,7 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable, lateness_us, objective_of
-from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Plan, PlanStatus, TaskGraphJobPlan
-from jigsaw_opt.problem.task_graph import TaskGraphJob
+from jigsaw_opt.problem.plan import Plan, PlanStatus
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.options import Options
@@ -170,7 +168,7 @@ class BestPlans(ABC):
             objective=event.objective,
             bound=event.bound,
             period_us=timetable.period_us,
-            jobs=_in_order(self.operations.instance, timetable),
+            jobs=timetable.plans_of(self.operations.instance),
             solver=made_by,
         )
 
@@ -187,11 +185,3 @@ class BestPlans(ABC):
         if plan is not None:
             require_correct(self.operations.instance, plan, f"solver {self.name!r}")
         return plan
-
-
-def _in_order(instance: Instance, timetable: Timetable) -> tuple[JobPlan | TaskGraphJobPlan, ...]:
-    """Return the plans of all jobs in the order of the instance."""
-    if not timetable.task_graph_jobs:
-        return timetable.jobs
-    jobs, graph_jobs = iter(timetable.jobs), iter(timetable.task_graph_jobs)
-    return tuple(next(graph_jobs) if isinstance(job, TaskGraphJob) else next(jobs) for job in instance.jobs)
