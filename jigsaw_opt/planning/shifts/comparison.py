@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, UsageError, argument, out_of_range
+from jigsaw_opt.planning.fill.search import Limits
 from jigsaw_opt.planning.shifts.affinity import TimeShifts, time_shifts
 from jigsaw_opt.planning.shifts.jobs import RepeatedJob, WorkerGpus, draw_placement, placement_of, repeated_jobs
 from jigsaw_opt.planning.shifts.link_rates import simulate_shared
@@ -96,13 +97,14 @@ def _compared(
     drawn: int,
     most: int,
 ) -> Comparison:
-    given = plans or (_solved(instance, _part(options, _FIRST_PLAN)),)
+    limits = Limits(options)
+    given = plans or (_solved(instance, limits.part(_FIRST_PLAN)),)
     placements = candidates(operations, given, 0 if plans else drawn, options.seed)
     with clock.limited(clock.Clock(None, options.cancel)):
         chosen = best_placement(operations, placements, given[0], options.seed)
         fair, shifted = shared_times(operations, chosen, options.seed)
     jobs = chosen.jobs
-    left = options if plans else _part(options, 1 - _FIRST_PLAN)
+    left = options if plans else limits.part(1 - _FIRST_PLAN)
     ratios = best_ratios(instance, [job.cycle_us for job in jobs], left, most, start=given[0])
     return Comparison(chosen, len(placements), tuple(job.alone_us for job in jobs), fair, shifted, ratios)
 
@@ -160,11 +162,3 @@ def _solved(instance: Instance, options: Options) -> Plan:
     if plan is None:
         raise OutOfTimeError("no plan was found within the limits")
     return plan
-
-
-def _part(options: Options, share: float) -> Options:
-    """Return options with a share of the limits."""
-    time, work = options.time_limit, options.work_limit
-    return replace(
-        options, time_limit=None if time is None else share * time, work_limit=None if work is None else share * work
-    )
