@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from numbers import Number
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 __all__ = [
     "CODES",
@@ -27,6 +27,7 @@ __all__ = [
     "UsageError",
     "WrongPlanError",
     "argument",
+    "giver_of",
     "kind_of",
     "malformed",
     "missing_option",
@@ -36,9 +37,12 @@ __all__ = [
     "require_a",
     "spelled_by",
     "unsupported",
+    "with_article",
 ]
 
 _GIVERS = {
+    "LayerGraph": "`read_layers` of jigsaw_opt.documents reads one",
+    "Options": "as in Options(time_limit=10)",
     "Instance": "instances.load(NAME) and load_instance(PATH) give one",
     "Plan": "load_plan(PATH) and the plan of a Result are one",
     "Fix": "as in Fix(before_us=1000)",
@@ -388,15 +392,26 @@ def require_a(kinds: type | tuple[type, ...], given: object, name: str = "") -> 
     """
     if not isinstance(given, kinds):
         names = [kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
-        told = f"{kind_of(given)} is no {' or '.join(names)}; {_GIVERS[names[0]]}"
-        raise UsageError(told, code="wrong-type", path=name or names[0].lower())
+        path = name or names[0].lower()
+        told = f"{path} is {with_article(' or '.join(names))}, not {kind_of(given)}; {_GIVERS[names[0]]}"
+        raise UsageError(told, code="wrong-type", path=path)
+
+
+def giver_of(expected: object) -> str:
+    """Return what to call or to write for an argument of a type; empty where nobody has said it."""
+    kinds = [expected, *get_args(expected)]
+    return next((_GIVERS[name] for kind in kinds if (name := getattr(kind, "__name__", "")) in _GIVERS), "")
 
 
 def kind_of(given: object) -> str:
     """Return in a few words what an argument is: a text or a number as it is, anything else by its type."""
     if given is None or isinstance(given, str | Number):
         return repr(given)
-    name = type(given).__name__
+    return with_article(type(given).__name__)
+
+
+def with_article(name: str) -> str:
+    """Return the name of a type behind ``a`` or ``an``."""
     return f"{'an' if name[0] in 'AEIOUaeio' else 'a'} {name}"
 
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,23 +73,27 @@ for name in jigsaw_opt._NEED_TORCH:
 @pytest.mark.parametrize(
     ("name", "arguments", "told"),
     [
-        ("check", ("pair", None), "None is no Plan; load_plan(PATH) and the plan of a Result are one"),
-        ("picture", ("pair", None), "None is no Plan; load_plan(PATH)"),
-        ("add_job", ("a", None), "'a' is no Instance; instances.load(NAME)"),
-        ("save_instance", ("x.json", "pair"), "'x.json' is no Instance; instances.load(NAME)"),
-        ("placements_of", (None,), "None is no Plan; load_plan(PATH)"),
+        ("check", ("pair", None), "plan is a Plan, not None; load_plan(PATH) and the plan of a Result are one"),
+        ("picture", ("pair", None), "plan is a Plan, not None; load_plan(PATH)"),
+        ("add_job", ("a", None), "instance is an Instance, not 'a'; instances.load(NAME)"),
+        ("save_instance", ("x.json", "pair"), "instance is an Instance, not 'x.json'; instances.load(NAME)"),
+        ("placements_of", (None,), "plan is a Plan, not None; load_plan(PATH)"),
         ("simulate", ("day", None, "fifo"), "cluster is text, a Cluster or an Instance, not None"),
-        ("Session", ("pair", "p.json"), "'p.json' is no Plan; load_plan(PATH)"),
-        ("LiveScheduler", ("2x4",), "'2x4' is no Cluster; an Instance has one"),
-        ("run_plan", ("pair",), "an Instance is no ReplayRequest; as in ReplayRequest(instance"),
+        ("Session", ("pair", "p.json"), "plan is a Plan, not 'p.json'; load_plan(PATH)"),
+        ("LiveScheduler", ("2x4",), "cluster is a Cluster, not '2x4'; an Instance has one"),
+        ("partition", ("x.json", 4, [1, "a"]), "graph is a LayerGraph, not 'x.json'; `read_layers` of jigsaw_opt.docu"),
+        ("fill", ("pair", "job0", {}), "foreground is a list of texts, not 'job0'\n  options is an Options"),
+        ("explain", ("pair", "plan", "x"), "the plan has no job 'x'; there are"),
+        ("Fix", ({"a": "s0/0"}, "4"), "placements['a'] is a list of texts, not 's0/0'\n  before_us is a whole number"),
+        ("run_plan", ("pair",), "request is a ReplayRequest, not an Instance; as in ReplayRequest(instance"),
     ],
 )
 def test_an_argument_of_another_type_is_refused_with_what_gives_one(
-    name: str, arguments: tuple[str | None, ...], told: str
+    name: str, arguments: tuple[Any, ...], told: str
 ) -> None:
     known = {"pair": jo.load_instance(DATA / "pair.json"), "plan": jo.load_plan(DATA / "pair.plan.json")}
     with pytest.raises(jo.UsageError) as caught:
-        getattr(jo, name)(*(known.get(argument, argument) if argument else argument for argument in arguments))
+        getattr(jo, name)(*(known[argument] if argument in ("pair", "plan") else argument for argument in arguments))
     assert str(caught.value).startswith(told)
 
 

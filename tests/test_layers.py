@@ -15,6 +15,7 @@ from tests.modules import trees
 ROOMS = (
     "text",
     "errors",
+    "arguments",
     "system",
     "problem",
     "documents",
@@ -56,7 +57,7 @@ ENGINES = {"highspy", "matplotlib", "networkx", "numpy", "ortools", "pulp", "ray
 MODULES = {
     f"jigsaw_opt.{path.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}": tree
     for path, tree in trees().items()
-    if "/" in path or path in ("text.py", "errors.py")
+    if "/" in path or path in ("text.py", "errors.py", "arguments.py")
 }
 """Trees of all modules but those of the facade, by their names."""
 

@@ -21,14 +21,14 @@ CODE = {
     "scheduling": (6_500, "policies and their placement, performance models, the live scheduler"),
     "simulation": (3_360, "inputs, engine, prediction and results"),
     "solvers": (22_130, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
-    "sweeps": (1_825, "parallel runs that survive a kill, and the bench"),
+    "sweeps": (1_829, "parallel runs that survive a kill, and the bench"),
     "system": (370, "files, clocks, signals and processes"),
     "views": (2_000, "pictures, HTML pages and their words, and the formats of other programs"),
-    "": (501, "the facade, errors and words"),
+    "": (623, "the facade, errors, types of arguments, and words"),
 }
 """By room, most lines of code (without blanks, comments and docstrings), and what takes them."""
 LINES = {
-    "jigsaw_opt": (109_900, "all lines of all rooms"),
+    "jigsaw_opt": (110_050, "all lines of all rooms"),
     "tests": (53_520, "oracles and referees of their own, and a test for every rule, code and page"),
     "benchmarks": (8_500, "what is compared with others or with an earlier version, side by side"),
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from jigsaw_opt.errors import InvalidInputError, Problem, require_a
+from jigsaw_opt.arguments import typed
+from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
@@ -14,6 +15,7 @@ from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.text import suggestion
 
 
+@typed
 def add_job(instance: Instance, job: Job | TaskGraphJob, models: Mapping[str, Model] | None = None) -> Instance:
     """Return the instance with one more job, the last one.
 
@@ -31,10 +33,10 @@ def add_job(instance: Instance, job: Job | TaskGraphJob, models: Mapping[str, Mo
     InvalidInputError
         The result is no valid instance (specification: validity); with all problems.
     """
-    require_a(Instance, instance)
     return replace(instance, jobs=(*instance.jobs, job), models={**instance.models, **(models or {})})
 
 
+@typed
 def remove_job(instance: Instance, name: str) -> Instance:
     """Return the instance without the job of a name; its models stay.
 
@@ -50,7 +52,6 @@ def remove_job(instance: Instance, name: str) -> Instance:
     InvalidInputError
         There is no such job, or it is the only one.
     """
-    require_a(Instance, instance)
     left = tuple(job for job in instance.jobs if job.name != name)
     if len(left) == len(instance.jobs):
         raise InvalidInputError(
@@ -59,6 +60,7 @@ def remove_job(instance: Instance, name: str) -> Instance:
     return replace(instance, jobs=left)
 
 
+@typed
 def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
     """Return the instance with another bandwidth of a link.
 
@@ -76,7 +78,6 @@ def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
     InvalidInputError
         There is no such link, or the bandwidth is none.
     """
-    require_a(Instance, instance)
     links = instance.cluster.links
     changed = tuple(replace(known, bandwidth=bandwidth) if known.name == link else known for known in links)
     if all(known.name != link for known in links):

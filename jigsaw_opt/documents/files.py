@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents.encoding import encode_instance, encode_plan
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.instance_decoding import decode_instance
@@ -13,7 +14,6 @@ from jigsaw_opt.documents.layer_profiles import decode_layers
 from jigsaw_opt.documents.plan_decoding import decode_plan
 from jigsaw_opt.documents.recognising import expecting, stated_kind
 from jigsaw_opt.documents.writing import write_atomically
-from jigsaw_opt.errors import require_a
 from jigsaw_opt.problem import Instance, Plan
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def exists(path: str | os.PathLike[str]) -> bool:
         return False
 
 
+@typed
 def load_instance(path: str | os.PathLike[str]) -> Instance:
     """Read an instance from a file.
 
@@ -42,6 +43,7 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
         return decode_instance(data, source)
 
 
+@typed
 def load_plan(path: str | os.PathLike[str]) -> Plan:
     """Read a plan from a file, as its ``format`` says; one that lists all iterations if it says none.
 
@@ -94,6 +96,7 @@ def decode_document(data: bytes, source: str) -> Instance | Plan | Replay | Laye
                 return decode_instance(data, source)
 
 
+@typed
 def save_instance(instance: Instance, path: str | os.PathLike[str]) -> None:
     """Write an instance to a file, all of it or nothing.
 
@@ -109,10 +112,10 @@ def save_instance(instance: Instance, path: str | os.PathLike[str]) -> None:
     UsageError
         It is of another type, or the file cannot be written.
     """
-    require_a(Instance, instance)
     write_atomically(path, encode_instance(instance))
 
 
+@typed
 def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
     """Write a plan to a file, all of it or nothing.
 
@@ -128,5 +131,4 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
     UsageError
         It is of another type, or the file cannot be written.
     """
-    require_a(Plan, plan)
     write_atomically(path, encode_plan(plan))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from numbers import Integral
 from pathlib import Path
 from typing import Unpack
 
-from jigsaw_opt.errors import Problem, UsageError, kind_of
+from jigsaw_opt.arguments import typed
+from jigsaw_opt.errors import argument, out_of_range
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.workload import Workload
@@ -23,6 +23,7 @@ from jigsaw_opt.simulation.results.result import SimulationResult, result_of
 from jigsaw_opt.system.interrupts import on_interrupt
 
 
+@typed
 def simulate(
     workload: str | Workload,
     cluster: str | Cluster | Instance,
@@ -66,7 +67,8 @@ def simulate(
     JigsawError
         The policy breaks a rule, or leaves jobs waiting for ever.
     """
-    _require_end(until_us, cancel)
+    if until_us is not None and until_us < 0:
+        raise out_of_range("until_us", f"{argument('until_us')} is at least 0, not {until_us}")
     cancel = cancel or threading.Event()
     asked = SimulationRequest(workload, cluster, policy, **part)
     place = folder if isinstance(folder, ResultFolder | None) else ResultFolder(Path(folder))
@@ -87,16 +89,3 @@ def simulate(
         if place is None:
             return result_of(simulation)
         return place.put_aside(simulation) if cancel.is_set() else place.write(simulation)
-
-
-def _require_end(until_us: int | None, cancel: threading.Event | None) -> None:
-    """Refuse what cannot end a simulation."""
-    wrong = []
-    if until_us is not None and not (isinstance(until_us, Integral) and until_us >= 0):
-        wrong.append(
-            Problem("until_us", f"until_us is a whole number of at least 0, not {until_us!r}", code="out-of-range")
-        )
-    if cancel is not None and not hasattr(cancel, "is_set"):
-        wrong.append(Problem("cancel", f"cancel is a threading.Event, not {kind_of(cancel)}", code="wrong-type"))
-    if wrong:
-        raise UsageError.of(wrong)

@@ -6,13 +6,14 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.require import require_correct
 from jigsaw_opt.errors import InvalidInputError, Problem, argument
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.failure_repair import FailureRepair, repaired
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.failures import KINDS, FailureEffect, PartKind, each_failure
+from jigsaw_opt.solvers.resolve.failures import KINDS, FailureEffect, each_failure
 from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.resolve.remaining import RemainingWork, remaining_at
 from jigsaw_opt.solvers.stop import interruptible
@@ -30,10 +31,11 @@ class Failure(NamedTuple):
     repair: FailureRepair | None = None
 
 
+@typed
 def failures(
     instance: Instance,
     plan: Plan,
-    kinds: Collection[PartKind] = KINDS,
+    kinds: Collection[str] = KINDS,
     *,
     pairs: bool = False,
     at_us: int | None = None,

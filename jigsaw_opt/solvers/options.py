@@ -11,6 +11,7 @@ from numbers import Integral, Real
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.errors import Problem, UsageError, argument, kind_of
 from jigsaw_opt.solvers.engines.parameters import Parameter
 from jigsaw_opt.text import suggestion
@@ -206,12 +207,13 @@ def _made_anew(others: dict[str, Any], cancelled: bool) -> Options:
     return made
 
 
+@typed
 def options_of(options: Options | None, given: Mapping[str, Any]) -> Options:
     """Return options of an object, of keywords, or of both.
 
     `options`: the object; None for the defaults. `given`: options by keyword, in the place of the object's defaults.
     """
-    base, known = required_options(options), [field.name for field in fields(Options)]
+    base, known = options or Options(), [field.name for field in fields(Options)]
     hints = ((name, suggestion(name, known)) for name in given if name not in known)
     wrong = [
         Problem(name, f"there is no option {name!r}" + (f"; {hint}" if hint else ""), code="unknown-option")
@@ -227,14 +229,3 @@ def options_of(options: Options | None, given: Mapping[str, Any]) -> Options:
     if wrong:
         raise UsageError.of(wrong)
     return made
-
-
-def required_options(given: Options | None) -> Options:
-    """Return what a caller has given, or the defaults where that is None."""
-    if given is not None and not isinstance(given, Options):
-        raise UsageError(
-            f"options are an Options, as in Options(time_limit=10), not a {type(given).__name__}",
-            code="wrong-type",
-            path="options",
-        )
-    return given or Options()

@@ -129,6 +129,8 @@ class Advisor:
         if measure not in MEASURES:
             message = f"no measure {measure!r}; {nearest(measure, MEASURES)}"
             raise UsageError(message, code="unknown-value", path="measure")
+        if seeds is not None and not seeds:
+            raise UsageError("at least one seed is drawn from", code="empty", path="seeds")
         self.seeds, self.measure = tuple(dict.fromkeys(_SEEDS if seeds is None else seeds)), measure
         # Only the seed changes what jobs there are: everything is read once a seed, and variants share it.
         found = read_settings(replace(base, policy=baseline or _STAND_IN, seed=seed) for seed in self.seeds)

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Unpack
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents import make_folder, require_writable
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
@@ -43,6 +44,7 @@ class PolicyAdvice:
         return "\n".join(filter(None, (told["calibration"], told["headline"], *told["who_loses"])))
 
 
+@typed
 def advise(
     workload: str | Workload,
     cluster: str | Cluster | Instance,

@@ -8,8 +8,9 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Literal, NamedTuple, TypedDict, Unpack
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.require import require_correct
-from jigsaw_opt.errors import UsageError, argument, missing_option, not_together, require_a
+from jigsaw_opt.errors import UsageError, argument, missing_option, not_together
 from jigsaw_opt.planning.partition.result import Partition
 from jigsaw_opt.planning.pipeline import model_parts, stated
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH, CsvFormat, torch_schedule
@@ -46,6 +47,7 @@ class ExportOptions(TypedDict, total=False):
     on_rows: Callable[[int, bool], None]
 
 
+@typed
 def export(
     instance: Instance, plan: Plan | None = None, to: str = "perfetto", **option: Unpack[ExportOptions]
 ) -> Exported:
@@ -85,7 +87,6 @@ def export(
     MissingEngineError
         The format needs a library that is not installed.
     """
-    require_a(Instance, instance)
     if to not in FORMATS:
         raise UsageError(f"no format {to!r}; {nearest(to, FORMATS)}", code="unknown-value", path="to")
     takes = signature(FORMATS[to]).parameters

@@ -81,7 +81,7 @@ def test_copies_of_a_stage_take_turns(
     assert main(["pipeline", str(partition), "--schedule", "async", "--json", *written]) == 0
     found = printed(capsys)
     assert found["minibatches"] == 3
-    ends("2: unsupported partition", "pipeline", partition, "--schedule", "gpipe")
+    ends("2: unsupported source", "pipeline", partition, "--schedule", "gpipe")
     for schedule in ("zb-h1", "zb-h2"):
         ends("2: missing-option weight_us", "pipeline", two_stages, "--schedule", schedule)
     assert found["initiation_interval_us"] == pytest.approx(1e6 * json.loads(partition.read_text())["time_s"], abs=1)

@@ -108,13 +108,13 @@ def test_all_problems_come_at_once(trace: str) -> None:
     with pytest.raises(UsageError) as caught:
         simulate(trace, "1x2", "fifo", round_s=-1, seed=-1, too_wide="narrow")
     assert [problem.path for problem in caught.value.problems] == ["round_s", "seed", "too_wide"]
-    wrong: Any = {"workload": Path("day"), "cluster": None, "policy": 1, "round_s": "x", "seed": 1.5}
+    wrong: Any = {"workload": Path("day"), "cluster": "1x2", "policy": 1, "round_s": "x", "seed": 1.5, "sed": 1}
     with pytest.raises(UsageError) as caught:
         simulate(**wrong)
     assert caught.value.args == (
+        "there is no option 'sed'; did you mean 'seed'?",
         "workload is text or a Workload, not a PosixPath",
-        "cluster is text, a Cluster or an Instance, not None",
-        "policy is text or a policy, not 1",
+        "policy is text or a Policy, not 1",
         "round_s is a number, not 'x'",
         "seed is a whole number, not 1.5",
     )

@@ -433,8 +433,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert data["jobs"][0]["time_us"]["gpu"] == 3 and data["bound"]["proof"]["sentence"]
     assert [each["gain_us"] for each in data["changes"]] == [3, 6, 6]
     assert main(["explain", *files, "c"]) == 2
-    assert carries(capsys.readouterr().err, "error: ", "'c'", "\n  a\n  b\n")
-    with misuse("unknown-name job", "unknown-name job", "unknown-name job"):
+    assert carries(capsys.readouterr().err, "error: ", "'c'", "there are a, b")
+    with misuse("unknown-name job"):
         explain_jobs(instance, plan, "c")
 
 

@@ -130,7 +130,7 @@ def test_moments_that_make_no_sense() -> None:
         with pytest.raises(InvalidInputError, match=told):
             remaining_at(instance, plan, moment)
     cyclic = chained(cyclic=True)
-    with refuses("unsupported $.horizon", "out-of-range moment"):
+    with refuses("unsupported $.horizon", "out-of-range at_us"):
         remaining_at(cyclic, solved(cyclic), -1)
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Literal
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts
 from jigsaw_opt.documents.readers.profiles.deeppool import ProfiledLayer
-from jigsaw_opt.errors import argument, missing_option, not_together
+from jigsaw_opt.errors import UsageError, argument, missing_option, not_together
 from jigsaw_opt.planning.burst.exact import budget_plan, exact_plan, fastest_plan, released_plan
 from jigsaw_opt.planning.burst.instance import burst_instance
 from jigsaw_opt.planning.burst.plan import BurstPlan
@@ -26,6 +27,7 @@ _ROUNDING_US = 3
 a microsecond each, and the exchange by one."""
 
 
+@typed
 def burst(
     source: BurstCosts | Sequence[LayerGraph] | Mapping[int, Sequence[ProfiledLayer]],
     options: Options | None = None,
@@ -94,5 +96,7 @@ def _costs(
         return source
     if gpus is None or global_batch is None or bandwidth is None:
         raise missing_option("gpus", f"a profile needs {', '.join(asked)}")
+    if not source:
+        raise UsageError("a burst is of at least one profile", code="empty", path="source")
     setting = BurstSetting(gpus, global_batch, bandwidth)
     return profiled_costs(source, setting) if isinstance(source, Mapping) else measured_costs(source, setting)

@@ -73,20 +73,12 @@ def measured_costs(graphs: Sequence[LayerGraph], setting: BurstSetting) -> Burst
     """
     first, wrong = graphs[0], []
     if any(graph.batch is None for graph in graphs):
-        wrong.append(
-            Problem(
-                "batch", "a layer profile does not say of how many samples its times are (batch)", code="missing-field"
-            )
-        )
+        told = "a layer profile does not say of how many samples its times are (batch)"
+        wrong.append(Problem("batch", told, code="missing-field"))
     batches = [graph.batch for graph in graphs if graph.batch is not None]
     if len(set(batches)) < len(batches):
-        wrong.append(
-            Problem(
-                "batch",
-                f"several layer profiles are of the same batch: {', '.join(map(str, batches))}",
-                code="duplicate-name",
-            )
-        )
+        told = f"several layer profiles are of the same batch: {', '.join(map(str, batches))}"
+        wrong.append(Problem("batch", told, code="duplicate-name"))
     names = [layer.name for layer in first.layers]
     if any([layer.name for layer in graph.layers] != names for graph in graphs):
         wrong.append(Problem("layers", "the layer profiles have different layers", code="mismatch"))

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import inf
 from typing import Literal, NoReturn
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import (
     InfeasibleError,
@@ -16,7 +18,6 @@ from jigsaw_opt.errors import (
     Problem,
     UsageError,
     out_of_range,
-    require_a,
     unsupported,
 )
 from jigsaw_opt.planning.fill.alone import Alone, alone
@@ -30,7 +31,7 @@ from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.correct import require_correct
-from jigsaw_opt.solvers.options import Options, required_options
+from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.stop import interruptible
 from jigsaw_opt.text import suggestion
 
@@ -91,6 +92,7 @@ _CAPS_SHARE = 0.2
 """Share of the time for caps: the most iterations that each background job may have."""
 
 
+@typed
 def fill(
     instance: Instance,
     foreground: Sequence[str],
@@ -134,13 +136,12 @@ def fill(
     OutOfTimeError
         None was found.
     """
-    require_a(Instance, instance)
-    options = required_options(options)
+    options = options or Options()
     instance.require_no_power_caps("filling keeps none")
     background = _background(instance, foreground)
     instance = _with_rates(instance, background, least or {})
-    if not slowdown >= 1:
-        raise out_of_range("slowdown", f"slowdown is at least 1, not {slowdown}")
+    if not 1 <= slowdown < inf:
+        raise out_of_range("slowdown", f"slowdown is finite and at least 1, not {slowdown}")
     limits = Limits.of(options)
     kept = {job.name: job.iterations for job in instance.jobs if job.name not in background}
     with interruptible(options):

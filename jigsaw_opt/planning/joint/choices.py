@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Literal
 
+from jigsaw_opt.arguments import require_fields
 from jigsaw_opt.errors import Problem, UsageError, argument, missing_option
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.measured.layers import LayerGraph
@@ -47,6 +48,7 @@ class PipelineChoices:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
+        require_fields(self)
         wrong = list[Problem]()
         for name, low, high in (
             ("devices", 1, LARGEST),
@@ -56,12 +58,9 @@ class PipelineChoices:
         ):
             value = getattr(self, name)
             if value is not None and not low <= value <= (value if high is None else high):
-                told = f"{name} is at least {low}" + ("" if high is None else f", and at most {high}")
-                wrong.append(Problem(name, f"{told}, not {value}", code="out-of-range"))
-        for name, known in (("recompute", Recompute), ("placement", StagePlacement), ("first_stage", FirstStage)):
-            if (given := getattr(self, name)) not in get_args(known):
-                told = f"{name} is one of {', '.join(get_args(known))}, not {given!r}"
-                wrong.append(Problem(name, told, code="unknown-value"))
+                path = {"devices": "stages"}.get(name, name)
+                told = f"{argument(path)} is at least {low}" + ("" if high is None else f", and at most {high}")
+                wrong.append(Problem(path, f"{told}, not {value}", code="out-of-range"))
         for name in ("micro_batches", "virtual"):
             if min(numbers := getattr(self, name), default=0) < 1:
                 told = f"numbers of {name} are at least 1, not {', '.join(map(str, numbers)) or 'none'}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.planning.partition.costs import Level, LevelCosts, Variant, differences
 from jigsaw_opt.planning.partition.prefixes import Prefixes
 from jigsaw_opt.problem.clock import check_deadline
@@ -60,7 +60,7 @@ class LevelTable:
             raise UsageError(
                 f"{machines} machines on one level are too many for {size} sets of layers: tables of {gigabytes:.1f} "
                 f"GB and {steps:.0f} steps, where {_MOST_BYTES / 1e9:g} GB and {_MOST_STEPS} are the most; state "
-                "servers and racks as levels of --machines, or fewer of them",
+                f"servers and racks as levels of {argument('machines')}, or fewer of them",
                 code="too-large",
                 path="machines",
             )

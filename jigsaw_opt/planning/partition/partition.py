@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import floor
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.planning.partition.costs import Variant
 from jigsaw_opt.planning.partition.result import Partition, best_partition
 from jigsaw_opt.planning.pipeline.asynchronous import asynchronous
@@ -13,9 +14,10 @@ from jigsaw_opt.planning.planned import Planned
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.solvers.bounds import Proof
-from jigsaw_opt.solvers.options import Options, required_options
+from jigsaw_opt.solvers.options import Options
 
 
+@typed
 def partition(
     graph: LayerGraph,
     machines: Sequence[int],
@@ -64,7 +66,7 @@ def partition(
     OutOfTimeError
         The search took longer than its limit.
     """
-    options = required_options(options)
+    options = options or Options()
     with clock.limited(clock.Clock(options.time_limit, options.cancel)):
         found = best_partition(
             graph, machines, bandwidth, variant=variant, activations=activations, replicate=replicate, memory=memory

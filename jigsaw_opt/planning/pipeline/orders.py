@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, product
 from typing import Literal, NamedTuple
 
-from jigsaw_opt.errors import missing_option, out_of_range
+from jigsaw_opt.errors import argument, missing_option, out_of_range
 
 Kind = Literal["F", "B", "W"]
 
@@ -153,7 +153,7 @@ def _zero_bubble(layout: PipelineLayout, ahead: list[int], most: int) -> Orders:
         raise missing_option(
             "weight_us",
             "zero-bubble schedules move the part of the backward pass for the gradient of the weights, and these "
-            "costs have no such part: give --forward-us, --backward-us and --weight-us, without --backward combined",
+            f"costs have no such part: {argument('weight_us')} states it, without {argument('backward', 'combined')}",
         )
     stages, batches = layout.stages, layout.micro_batches
     orders: Orders = [[] for _ in range(stages)]

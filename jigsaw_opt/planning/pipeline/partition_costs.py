@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from jigsaw_opt.errors import unsupported
+from jigsaw_opt.errors import argument, unsupported
 from jigsaw_opt.planning.partition.result import Partition
 from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts
@@ -16,9 +16,9 @@ def costs_of(partition: Partition) -> PipelineCosts:
     stages = partition.stages
     if any(stage.replicas > 1 for stage in stages):
         raise unsupported(
-            "partition",
-            "a stage of the partition has several copies; only --schedule async takes such ones, "
-            "and `jigsaw partition --no-replication` makes none",
+            "source",
+            f"a stage of the partition has several copies; only {argument('schedule', 'async')} takes such ones, and "
+            "partitions without replication have none",
         )
     weights = [stage.weight_us for stage in stages if stage.weight_us is not None]
     parts = tuple(weights) if len(weights) == len(stages) else ()

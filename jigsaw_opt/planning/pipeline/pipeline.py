@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Literal
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.errors import (
     InfeasibleError,
     OutOfTimeError,
@@ -42,6 +43,7 @@ _SECONDS = 20.0
 """Limit of a search that nobody limits."""
 
 
+@typed
 def pipeline(
     source: LayerGraph | Partition | PipelineCosts,
     *,
@@ -141,16 +143,8 @@ def pipeline(
     if into is None:
         told = "this is for a pipeline in another instance"
         _leave_out(told, {"gpu_type": gpu_type, "iterations": iterations, "weight": weight})
-    of_cuts: dict[str, object] = {
-        "stages": stages,
-        "virtual": virtual,
-        "placement": placement,
-        "recompute": recompute,
-        "batch": batch,
-        "bandwidth": bandwidth,
-        "latency_us": latency_us,
-        "baseline": baseline,
-    }
+    of_cuts: dict[str, object] = {"stages": stages, "virtual": virtual, "placement": placement, "recompute": recompute}
+    of_cuts |= {"batch": batch, "bandwidth": bandwidth, "latency_us": latency_us, "baseline": baseline}
     of_plans: dict[str, object] = {"in_flight": in_flight, "horizon": horizon}
     if isinstance(source, LayerGraph):
         told = "of a profile that is cut, these are the profile's or are searched for"
@@ -252,9 +246,6 @@ def _layout(
     schedule: Schedule, stages: int, gpus: int | None, micro_batches: int | Iterable[int] | None, split: bool
 ) -> PipelineLayout:
     """Return GPUs of the stages: in turn, or there and back for V-shaped schedules."""
-    if schedule not in get_args(Schedule):
-        told = f"schedule is one of {', '.join(get_args(Schedule))}, not {schedule!r}"
-        raise UsageError(told, code="unknown-value", path="schedule")
     count = stages if gpus is None else gpus
     batches, *more = _numbers(micro_batches, 4 * stages)
     if more:

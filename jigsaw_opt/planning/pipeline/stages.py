@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
 
+from jigsaw_opt.arguments import require_fields
 from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.cluster import Cluster, Server
@@ -54,6 +55,7 @@ class PipelineCosts:
 
     def __post_init__(self) -> None:
         """Refuse lists that do not fit together."""
+        require_fields(self)
         count, wrong = len(self.forward_us), list[Problem]()
         for name in (each.name for each in fields(self)):
             wanted, there = count - name.startswith("transfer_"), len(getattr(self, name))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from numbers import Integral, Real
-from types import NoneType
-from typing import Any, TypedDict
+from numbers import Real
+from typing import TypedDict
 
-from jigsaw_opt.errors import Problem, UsageError, kind_of
+from jigsaw_opt.arguments import require_fields
+from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.network.contention import LinkSharing
@@ -22,23 +22,6 @@ from jigsaw_opt.simulation.engine.setting import told
 
 _MOST_S = 9e9
 """The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
-_KINDS: Mapping[str, tuple[Sequence[Any], str]] = {
-    "workload": ((str, Workload), "text or a Workload"),
-    "cluster": ((str, Cluster, Instance), "text, a Cluster or an Instance"),
-    "policy": ((str, Policy), "text or a policy"),
-    "performance": ((str, Performance, Callable), "text, a performance model, or what makes one for a cluster"),
-    "contention": ((str, Contention, LinkSharing), "text or a model of contention"),
-    "round_s": ((Real,), "a number"),
-    "restart_s": ((Real,), "a number"),
-    "draw_models": ((bool,), "true or false"),
-    "seed": ((Integral,), "a whole number"),
-    "foreground_gpus": ((Integral, NoneType), "a whole number"),
-    "failures": ((str, Failures), "text or Failures"),
-    "columns": ((str,), "text"),
-    "too_wide": ((str,), "text"),
-    "speeds": ((str,), "text"),
-}
-"""Types of each part, and these in words."""
 TOO_WIDE = ("refuse", "skip")
 """What may become of jobs that need more GPUs than there are."""
 
@@ -113,12 +96,8 @@ class SimulationRequest:
     speeds: str = ""
 
     def __post_init__(self) -> None:
-        wrong = [
-            Problem(name, f"{name} is {told_kinds}, not {kind_of(getattr(self, name))}", code="wrong-type")
-            for name, (kinds, told_kinds) in _KINDS.items()
-            if not isinstance(getattr(self, name), kinds)  # type: ignore[arg-type]
-        ] or [*self._out_of_range()]
-        if wrong:
+        require_fields(self)
+        if wrong := self._out_of_range():
             raise UsageError.of(wrong)
 
     def _out_of_range(self) -> list[Problem]:

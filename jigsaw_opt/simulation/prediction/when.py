@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.workload import Workload
@@ -47,13 +48,14 @@ class PredictedStart:
         return {**self.prediction.plain(), **counts}
 
 
+@typed
 def when(
     workload: str | Workload,
     cluster: str | Cluster | Instance,
     job: str,
     policy: str | Policy = "backfill",
     *,
-    at: str | None = None,
+    at: str | float | None = None,
     arrivals: bool = True,
     samples: int = 200,
     questions: int = 30,
@@ -103,7 +105,7 @@ def when(
     # Durations in the file have what a start costs.
     own |= {"performance": "seconds", "restart_s": 0.0, "too_wide": "skip"}
     setting = read_setting(SimulationRequest(workload, cluster, policy, **own))
-    at_us, cancel = time_in(setting.workload, at), cancel or threading.Event()
+    at_us, cancel = time_in(setting.workload, None if at is None else str(at)), cancel or threading.Event()
     found = queue_at(setting, at_us, arrivals)
     number = waiting_job(setting.workload, found.queue, job)
     with on_interrupt(cancel.set):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.require import require_correct
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
@@ -50,6 +51,7 @@ class Explanation:
         return told if self.job is None else told | {"changes": [asdict(change) for change in self.changes()]}
 
 
+@typed
 def explain(instance: Instance, plan: Plan, job: str | None = None) -> Explanation:
     """Return where the time of the jobs of a plan goes.
 

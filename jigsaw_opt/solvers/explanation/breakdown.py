@@ -10,7 +10,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.explanation.chain import KINDS, Chains, ChainStep, StepKind
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
-from jigsaw_opt.text import suggestion
+from jigsaw_opt.text import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +183,4 @@ def _by_kind(spent: Iterable[tuple[StepKind, int]]) -> dict[StepKind, int]:
 def require_job(name: str, names: Sequence[str]) -> None:
     """Refuse a job that a plan does not have."""
     if name not in names:
-        hint = suggestion(name, names)
-        told = (hint,) if hint else ("its jobs are:", *names)
-        raise UsageError(f"the plan has no job {name!r}; {told[0]}", *told[1:], code="unknown-name", path="job")
+        raise UsageError(f"the plan has no job {name!r}; {nearest(name, names)}", code="unknown-name", path="job")

@@ -32,7 +32,7 @@ class FailedPart:
     name: str
 
 
-def parts_of(cluster: Cluster, kinds: Collection[PartKind] = KINDS) -> list[FailedPart]:
+def parts_of(cluster: Cluster, kinds: Collection[str] = KINDS) -> list[FailedPart]:
     """Return all parts of some kinds, in the order of the cluster."""
     names: dict[PartKind, Iterable[str]] = {
         "link": (link.name for link in cluster.links),
@@ -131,7 +131,7 @@ class _LeftOutcome(NamedTuple):
 
 
 def each_failure(
-    effects: FailureEffects | PhaseFailures, kinds: Collection[PartKind] = KINDS, pairs: bool = False
+    effects: FailureEffects | PhaseFailures, kinds: Collection[str] = KINDS, pairs: bool = False
 ) -> Iterator[FailureEffect]:
     """Yield the effect of the failure of each part alone, in the order of the cluster, then of each pair.
 

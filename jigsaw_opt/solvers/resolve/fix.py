@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jigsaw_opt.errors import InvalidInputError, Problem, require_a
+from jigsaw_opt.arguments import require_fields, typed
+from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.text import suggestion
@@ -28,6 +29,9 @@ class Fix:
     placements: Mapping[str, Sequence[str]] = field(default_factory=dict)
     before_us: int | None = None
 
+    def __post_init__(self) -> None:
+        require_fields(self)
+
     @property
     def moment(self) -> int:
         """Return the moment before which nothing new starts, in microseconds."""
@@ -39,6 +43,7 @@ class Fix:
         return not self.placements and not self.moment
 
 
+@typed
 def placements_of(plan: Plan, jobs: Sequence[str] | None = None) -> dict[str, tuple[str, ...]]:
     """Return the placements of some data-parallel jobs of a plan, or of all of them, to be fixed.
 
@@ -59,7 +64,6 @@ def placements_of(plan: Plan, jobs: Sequence[str] | None = None) -> dict[str, tu
     InvalidInputError
         The plan lacks some of the jobs, or they have task graphs; with all of them.
     """
-    require_a(Plan, plan)
     planned = {job.name: job for _, _, phase in plan.all_phases() for job in phase.jobs}
     found = {name: job.gpus for name, job in planned.items() if isinstance(job, JobPlan)}
     wrong = [_not_placed(name, planned, found) for name in jobs or () if name not in found]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
-from jigsaw_opt.errors import InvalidInputError, Problem, TooLargeError
+from jigsaw_opt.errors import InvalidInputError, Problem, TooLargeError, argument
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled.operations import MOST_OPERATIONS
 from jigsaw_opt.problem.compiled.timetable import job_end
@@ -60,12 +60,12 @@ def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
             Problem("$.horizon", "a cyclic plan has no moment at which something fails", code="unsupported")
         )
     if moment < 0:
-        problems.append(Problem("moment", f"must be at least 0; is {moment}", code="out-of-range"))
+        problems.append(Problem(argument("at_us"), f"must be at least 0; is {moment}", code="out-of-range"))
     phases = [] if problems else [phase for _, _, phase in plan.all_phases()]
     ends = {job.name: phase.end_of(job) for phase in phases for job in phase.jobs}
     if not problems and max(ends.values()) <= moment:
         problems.append(
-            Problem("moment", f"all jobs have ended by {max(ends.values())}; is {moment}", code="out-of-range")
+            Problem(argument("at_us"), f"all jobs have ended by {max(ends.values())}; is {moment}", code="out-of-range")
         )
     if problems:
         raise InvalidInputError(problems)
