@@ -6,6 +6,7 @@ What imports the search is imported inside functions: other methods have no need
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from jigsaw_opt.checking import violations
@@ -13,7 +14,6 @@ from jigsaw_opt.errors import (
     InvalidInputError,
     Problem,
     UsageError,
-    WrongPlanError,
     argument,
     kind_of,
     missing_option,
@@ -21,6 +21,8 @@ from jigsaw_opt.errors import (
     require_a,
     unsupported,
 )
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
@@ -87,7 +89,7 @@ def solve(
     TooLargeError
         It is too large for a plan that lists all iterations.
     WrongPlanError
-        The plan that was made did not pass `check`, or breaks what is fixed.
+        The plan that was made did not pass `check`.
     """
     request = Request(instance, options_of(options, option))
     _require_types(start, fix, on_event)
@@ -103,10 +105,8 @@ def solve(
             raise missing_option("fix", f"what is fixed is part of a plan: give it as {argument('start')}")
         return run(request, method, on_event)
     openings = _openings(request, find_solver(method), start, fix)
-    result = run(replace(request, openings=openings), method, on_event)
-    if fix is not None and not fix.empty and result.plan is not None:
-        _require_kept(result.plan, start, fix)
-    return result
+    conditions = () if fix is None or fix.empty or start.is_phased else (partial(_keeps, start, fix),)
+    return run(replace(request, openings=openings, conditions=conditions), method, on_event)
 
 
 def _openings(request: Request, method: Solver, start: Plan, fix: Fix | None) -> tuple[Opening, ...]:
@@ -158,10 +158,8 @@ def _require_types(start: object, fix: object, on_event: object) -> None:
         raise UsageError(f"on_event is a function, not {kind_of(on_event)}", code="wrong-type", path="on_event")
 
 
-def _require_kept(plan: Plan, start: Plan, fix: Fix) -> None:
-    """Refuse a plan that breaks what is fixed, which would be a bug."""
+def _keeps(start: Plan, fix: Fix, operations: Operations, timetable: Timetable) -> bool:
+    """Return whether a plan keeps what is fixed of another one."""
     from jigsaw_opt.solvers.resolve.fix import breaches
 
-    broken = [] if plan.is_phased or start.is_phased else list(breaches(plan, start, fix))
-    if broken:
-        raise WrongPlanError(f"what was fixed did not hold: {'; '.join(broken[:5])}")
+    return not any(breaches(timetable.plans, start, fix))

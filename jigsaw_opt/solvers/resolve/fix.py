@@ -128,10 +128,10 @@ def problems(operations: Operations, plan: Plan, fix: Fix) -> Iterator[Problem]:
             yield from _unkept(operations, jobs[old.name], old, fix)
 
 
-def breaches(plan: Plan, old: Plan, fix: Fix) -> Iterator[str]:
-    """Yield where a plan does not honour a fix that has no problems."""
+def breaches(jobs: Sequence[JobPlan | TaskGraphJobPlan], old: Plan, fix: Fix) -> Iterator[str]:
+    """Yield where the jobs of a plan do not honour a fix that has no problems."""
     before = {job.name: job for job in old.jobs}
-    for job in plan.jobs:
+    for job in jobs:
         if job.name in fix.placements and tuple(fix.placements[job.name]) != job.gpus:
             yield f"job {job.name} is not on the GPUs that were fixed"
         past = before.get(job.name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from typing import TypeVar
@@ -175,13 +174,13 @@ class SolveState(BestPlans):
         method
             The solver. One that chooses among others leaves first plans to them.
         """
-        ended = None
-        if not getattr(method, "chooses", False):
-            phased = getattr(method, "phased", False)
-            with suppress(OutOfTimeError):
-                for opening in self.openings:
-                    if opening.phased in (None, phased):
-                        ended = opening.offer(self) or ended
+        ended, kinds = None, (None, getattr(method, "phased", False))
+        for opening in () if getattr(method, "chooses", False) else self.openings:
+            if opening.phased in kinds:
+                try:
+                    ended = opening.offer(self) or ended
+                except OutOfTimeError:
+                    ended = StoppedBy.TIME if opening.keeps else ended
         return method.run(self) if ended is None else self.conclude(lambda: ended)
 
     def delegate(self, method: Solver, options: Options | None = None, without_plan: float = 1.0) -> Result:
