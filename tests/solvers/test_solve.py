@@ -120,7 +120,7 @@ def test_the_name_of_an_instance_is_refused_with_what_gives_one(pair: Instance) 
             use(name)
     with misuse("wrong-type method", naming=["'scripted'"]):
         solve(pair, Scripted)  # type: ignore[arg-type]
-    with misuse("wrong-type instance", naming=["dict", "Instance"]):
+    with misuse("wrong-type instance", naming=["Instance", "dict"]):
         solve({}, "greedy")  # type: ignore[arg-type]
     for argument in ("start", "fix"):
         with misuse(f"wrong-type {argument}"):
