@@ -19,10 +19,11 @@ from jigsaw_opt.documents.readers.profiles.deeppool import read_deeppool_runs
 from jigsaw_opt.instances import load
 from jigsaw_opt.planning.burst import BurstSetting, burst_instance, exact_plan, profiled_costs
 from jigsaw_opt.planning.fill import fill as filled
+from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.search import search_schedule
-from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 from jigsaw_opt.problem import Cluster, Instance, compile_instance
 from jigsaw_opt.problem.task_graph import Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.bounds import lower_bound, names

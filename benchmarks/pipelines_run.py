@@ -22,10 +22,11 @@ from jigsaw_opt.executor.randomness import draw_number, own_draws
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.rank_process import hosted_stages, stage_groups
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
+from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.search import search_schedule
-from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 from jigsaw_opt.planning.pipeline.stated import orders_of
 from jigsaw_opt.planning.pipeline.torch_csv import torch_schedule, torch_schedules
 from jigsaw_opt.problem import Instance, Plan

@@ -5,9 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import timetable_of_orders
-from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instance
 from jigsaw_opt.problem import Instance, Plan
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.compiled.timetable import objective_of

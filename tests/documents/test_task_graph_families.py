@@ -13,9 +13,10 @@ from jsonschema import Draft202012Validator
 from jigsaw_opt.documents import decode_instance, encode_instance, instance_sha256, schema
 from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer, LayerOption
 from jigsaw_opt.planning.burst import burst_instance, exact_plan
-from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, asynchronous
+from jigsaw_opt.planning.pipeline.asynchronous import asynchronous
+from jigsaw_opt.planning.pipeline.costs import AsyncStage, PipelineCosts
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
-from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instance
 from jigsaw_opt.problem import AsynchronousFamily, BurstFamily, Instance, PipelineFamily, TaskGraphJob
 from tests.refusals import refuses
 

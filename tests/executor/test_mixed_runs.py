@@ -25,9 +25,10 @@ from jigsaw_opt.executor.replay.baseline import alone_part, foreground_of
 from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.planning.fill import fill
+from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.search import add_pipeline
-from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 from jigsaw_opt.planning.pipeline.torch_csv import torch_schedules
 from jigsaw_opt.problem import Instance, Plan
 from jigsaw_opt.problem.measured.replay import Replay

@@ -44,11 +44,12 @@ from jigsaw_opt.executor.run_plan import run_plan
 from jigsaw_opt.instances.catalogue import load, plan_path
 from jigsaw_opt.planning.partition.costs import Level
 from jigsaw_opt.planning.partition.result import OuterStage, Partition, Stage, decode_partition, partition_tree
-from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, asynchronous
+from jigsaw_opt.planning.pipeline.asynchronous import asynchronous
+from jigsaw_opt.planning.pipeline.costs import AsyncStage, PipelineCosts
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.search import add_pipeline
-from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 from jigsaw_opt.planning.pipeline.torch_csv import planned_times, torch_schedule
 from jigsaw_opt.problem.measured.replay import KindError, Replay
 from jigsaw_opt.problem.task_graph import TaskGraphJob

@@ -11,7 +11,7 @@ import jigsaw_opt as jo
 from jigsaw_opt.errors import InfeasibleError
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.planning.partition.result import best_partition
-from jigsaw_opt.planning.pipeline.stages import PipelineCosts
+from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from tests.refusals import misuse
 

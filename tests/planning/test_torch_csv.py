@@ -15,10 +15,11 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_instance, encode_instance
 from jigsaw_opt.instances.catalogue import best_plan, load
 from jigsaw_opt.instances.pipelines import PIPELINES
+from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.search import add_pipeline
-from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instance
 from jigsaw_opt.planning.pipeline.stated import pipeline_of
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH, CsvFormat, TorchSchedule, torch_schedule
 from jigsaw_opt.problem import Instance

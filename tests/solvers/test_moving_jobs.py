@@ -14,7 +14,7 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem import Cluster, FreeDepth, FullDepth, Instance, Job, Link, Model, Segment, Server
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
-from jigsaw_opt.solvers.bounds.driver import rounded_for_moves
+from jigsaw_opt.solvers.bounds.relaxation import rounded_for_moves
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
 from jigsaw_opt.solvers.phased.moving import MovingPolicy

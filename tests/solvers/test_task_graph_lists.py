@@ -7,8 +7,9 @@ from itertools import pairwise
 
 import pytest
 
+from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
-from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instance
 from jigsaw_opt.problem import Edge, Instance, MemoryInterval, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.compiled.task_graph import compile_task_graph

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.planning.partition.result import Partition
     from jigsaw_opt.planning.pipeline.asynchronous import AsyncSchedule
+    from jigsaw_opt.planning.pipeline.costs import PipelineCosts
     from jigsaw_opt.planning.pipeline.schedule import PipelineSchedule
-    from jigsaw_opt.planning.pipeline.stages import PipelineCosts
     from jigsaw_opt.planning.planned import Planned
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.measured.layers import LayerGraph

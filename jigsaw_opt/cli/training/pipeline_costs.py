@@ -9,7 +9,7 @@ from jigsaw_opt.cli.common.parser import option_of, whole_numbers
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
-    from jigsaw_opt.planning.pipeline.stages import PipelineCosts
+    from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 
 LISTS = {
     "forward_us": "forward pass, as in 10,12,11,10",
@@ -33,7 +33,7 @@ def configure_costs(group: argparse._ArgumentGroup) -> None:
 
 def costs_of_options(arguments: argparse.Namespace) -> PipelineCosts:
     """Return the costs that the options state; a single value is for all stages."""
-    from jigsaw_opt.planning.pipeline.stages import PipelineCosts
+    from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 
     given = {name: getattr(arguments, name) for name in LISTS}
     values = {

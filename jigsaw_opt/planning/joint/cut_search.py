@@ -14,9 +14,8 @@ from jigsaw_opt.planning.joint.list_schedule import RULES, list_schedule, rules_
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.pipeline.orders import Orders
-from jigsaw_opt.planning.pipeline.schedule import makespan_us
 from jigsaw_opt.planning.pipeline.search import fitting
-from jigsaw_opt.planning.pipeline.stages import PipelineProblem
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, makespan_us
 from jigsaw_opt.solvers.options import Options
 
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from jigsaw_opt.errors import WrongPlanError
 from jigsaw_opt.planning.joint.list_schedule import list_schedule, rules_of
 from jigsaw_opt.planning.pipeline.orders import Orders
-from jigsaw_opt.planning.pipeline.schedule import held_bytes, makespan_us, peak_bytes
 from jigsaw_opt.planning.pipeline.search import fitting
-from jigsaw_opt.planning.pipeline.stages import PipelineProblem
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, held_bytes, makespan_us, peak_bytes
 
 _CLOSE = 64
 """The least memory is searched for up to one part of so many."""

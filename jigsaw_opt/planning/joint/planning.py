@@ -17,9 +17,9 @@ from jigsaw_opt.planning.joint.less_memory import with_less_memory
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, positions_of, stage_tables
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.pipeline.orders import Orders
-from jigsaw_opt.planning.pipeline.schedule import peak_bytes, plan_of_orders
+from jigsaw_opt.planning.pipeline.schedule import plan_of_orders
 from jigsaw_opt.planning.pipeline.search import search_schedule
-from jigsaw_opt.planning.pipeline.stages import PipelineProblem
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, peak_bytes
 from jigsaw_opt.planning.pipeline.stated import orders_of
 from jigsaw_opt.planning.planned import Planned
 from jigsaw_opt.problem import clock

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration
 from jigsaw_opt.planning.partition.prefixes import membership, prefixes_of
-from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
+from jigsaw_opt.planning.pipeline.costs import PipelineCosts
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer
 from jigsaw_opt.problem.workload import LARGEST
 

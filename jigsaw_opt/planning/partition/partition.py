@@ -9,7 +9,7 @@ from jigsaw_opt.arguments import typed
 from jigsaw_opt.planning.partition.costs import Variant
 from jigsaw_opt.planning.partition.result import Partition, best_partition
 from jigsaw_opt.planning.pipeline.asynchronous import asynchronous
-from jigsaw_opt.planning.pipeline.partition_costs import async_stages
+from jigsaw_opt.planning.pipeline.costs import async_stages
 from jigsaw_opt.planning.planned import Planned
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.measured.layers import LayerGraph

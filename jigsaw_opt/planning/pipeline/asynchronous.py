@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from math import lcm
 
 from jigsaw_opt.errors import InfeasibleError, out_of_range
-from jigsaw_opt.planning.pipeline.schedule import checked_plan
+from jigsaw_opt.planning.pipeline.costs import AsyncStage
+from jigsaw_opt.planning.pipeline.schedule import plan_of_starts
 from jigsaw_opt.planning.pipeline.stages import GPU_TYPE, alone_on_server, sent
 from jigsaw_opt.planning.planned import Planned
-from jigsaw_opt.problem.compiled.activities import TaskGraphDecision, assemble_task_graphs
-from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.task_graph import (
@@ -27,25 +26,6 @@ from jigsaw_opt.problem.task_graph import (
     TaskGraphBlock,
     TaskGraphJob,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class AsyncStage:
-    """A stage with its copies; times in microseconds.
-
-    `forward_us, backward_us`: passes of a minibatch on one copy, with its share of the exchange of gradients.
-    `parameter_bytes, activation_bytes`: bytes of one version of the weights, and of what a minibatch holds from its
-    forward to its backward pass. `transfer_us`: how long sending to the next stage takes, and back from it; 0 for the
-    last one. `state_bytes`: gradients and optimiser state, which are there once.
-    """
-
-    forward_us: int
-    backward_us: int
-    replicas: int = 1
-    parameter_bytes: int = 0
-    activation_bytes: int = 0
-    transfer_us: int = 0
-    state_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +90,7 @@ def asynchronous(
     count = lcm(*(stage.replicas for stage in stages))
     instance = _instance(stages, name, count, allowed, versions, room)
     details = AsyncSchedule(tuple(stages), count, interval, latency, noam, allowed, versions, peak)
-    return _planned(instance, starts, details)
+    return plan_of_starts(instance, _by_name(details, starts), count * interval, "async", details)
 
 
 Starts = list[tuple[int, int]]
@@ -205,23 +185,16 @@ def _slot(stages: Sequence[AsyncStage], number: int, batch: int) -> str:
     return f"stage{number}.{batch % stages[number].replicas}"
 
 
-def _planned(instance: Instance, starts: Starts, details: AsyncSchedule) -> Planned[AsyncSchedule]:
-    """Return the plan of the building block of each minibatch, an interval after the one before."""
-    operations = compile_instance(instance)
-    stages, count, interval = details.stages, details.minibatches, details.initiation_interval_us
-    graph = operations.task_graphs[0]
-    at = dict[str, int]()
-    for batch in range(count):
+def _by_name(details: AsyncSchedule, starts: Starts) -> dict[str, int]:
+    """Return the start of each operation: the building block of each minibatch, an interval after the one before."""
+    at, stages = dict[str, int](), details.stages
+    for batch in range(details.minibatches):
+        later = batch * details.initiation_interval_us
         for place, (start, number) in enumerate(starts):
             kind = "F" if place < len(stages) else "B"
             length = stages[number].forward_us if kind == "F" else stages[number].backward_us
-            at[f"{kind}{batch}.{number}"] = start + batch * interval
-            # Both neighbours get a message; the names below select those that there are.
+            at[f"{kind}{batch}.{number}"] = start + later
+            # Both neighbours get a message; the names of operations select those that there are.
             for other in (number - 1, number + 1):
-                at[f"{kind}{batch}.{number}-{other}"] = start + length + batch * interval
-    # Operations of a task graph are numbered blocks first, then transfers.
-    names = [*(block.name for block in graph.shape.blocks), *(transfer.name for transfer in graph.shape.transfers)]
-    row = [at[name] for name in names]
-    gpus = [(0, gpu) for gpu in range(len(graph.shape.slots))]
-    jobs = assemble_task_graphs(operations, [TaskGraphDecision(gpus, [row])])
-    return checked_plan(instance, operations, jobs, count * interval, "async", details)
+                at[f"{kind}{batch}.{number}-{other}"] = start + length + later
+    return at

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InfeasibleError, WrongPlanError
-from jigsaw_opt.planning.pipeline.orders import Orders, Pass
-from jigsaw_opt.planning.pipeline.stages import PipelineProblem, by_gpu, pipeline_instance
+from jigsaw_opt.planning.pipeline.orders import Orders
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, peak_bytes, pipeline_instance
 from jigsaw_opt.planning.planned import Planned
+from jigsaw_opt.problem.compiled.activities import TaskGraphDecision, assemble_task_graphs
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
@@ -68,75 +70,6 @@ def schedule_of(pipeline: PipelineProblem, orders: Orders, name: str, schedule: 
     return PipelineSchedule(pipeline, finite, cyclic, finite.objective, cyclic.objective, bubble, peak)
 
 
-def peak_bytes(pipeline: PipelineProblem, orders: Orders) -> tuple[int, ...]:
-    """Return the most memory that orders of passes hold at once on each GPU."""
-    static = by_gpu(pipeline.layout, pipeline.static)
-    return tuple(max(held, default=always) for held, always in zip(held_bytes(pipeline, orders), static, strict=True))
-
-
-def held_bytes(pipeline: PipelineProblem, orders: Orders) -> list[list[int]]:
-    """Return the memory that is held during each pass of each GPU.
-
-    Bytes by GPU and pass, with the static bytes of the GPU's stages.
-
-    `orders`: by GPU, its passes in their order.
-    """
-    found = list[list[int]]()
-    for held, order in zip(by_gpu(pipeline.layout, pipeline.static), orders, strict=True):
-        found.append([])
-        for pass_ in order:
-            whole, again = pipeline.held[pass_.stage], pipeline.again[pass_.stage]
-            weights = pipeline.held_for_weights[pass_.stage]
-            # A pass has what it takes from its begin, and what it frees until its end: both count while it runs.
-            held += {"F": whole, "B": again, "W": 0}[pass_.kind]
-            found[-1].append(held)
-            held -= {"F": 0, "B": whole - weights, "W": weights}[pass_.kind]
-            held -= again if pass_.kind == pipeline.kinds[-1] else 0
-    return found
-
-
-def makespan_us(pipeline: PipelineProblem, orders: Orders) -> int:
-    """Return the makespan when each pass begins as early as the orders allow, in microseconds.
-
-    `orders`: by GPU, its passes in their order.
-    """
-    layout, sending = pipeline.layout, pipeline.sending
-    ends: dict[Pass, int] = {}
-    done, free_at = [0] * len(orders), [0] * len(orders)
-    # Each round lets every GPU go as far as it can. If a round moves nothing and passes are left, GPUs wait for one
-    # another.
-    moved = True
-    while moved:
-        moved = False
-        for gpu, order in enumerate(orders):
-            while done[gpu] < len(order):
-                pass_ = order[done[gpu]]
-                source = _waits_for(pass_, layout.stages)
-                if source is not None and source not in ends:
-                    break
-                begin = free_at[gpu]
-                if source is not None:
-                    apart = layout.gpu_of[source.stage] != layout.gpu_of[pass_.stage]
-                    begin = max(begin, ends[source] + (sending[min(source.stage, pass_.stage)] if apart else 0))
-                free_at[gpu] = ends[pass_] = begin + pipeline.duration_us(pass_.kind, pass_.stage)
-                done[gpu] += 1
-                moved = True
-    if any(count < len(order) for count, order in zip(done, orders, strict=True)):
-        raise WrongPlanError("the orders of the GPUs wait for one another")
-    return max(free_at)
-
-
-def _waits_for(pass_: Pass, stages: int) -> Pass | None:
-    """Return the pass whose result a pass needs; the forward pass of its own stage only where no other implies it."""
-    kind, batch, stage = pass_
-    if kind == "F":
-        return Pass("F", batch, stage - 1) if stage else None
-    if kind == "W":
-        return Pass("B", batch, stage)
-    # The backward pass of the next stage comes after its forward pass, which comes after that of this stage.
-    return Pass("F", batch, stage) if stage == stages - 1 else Pass("B", batch, stage + 1)
-
-
 def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: Orders) -> Timetable:
     """Return the timetable in which each pass begins as early as the orders allow.
 
@@ -167,20 +100,30 @@ def plan_of_orders(
     instance = pipeline_instance(pipeline, name, horizon)
     operations = compile_instance(instance)
     timetable = timetable_of_orders(pipeline, instance, orders)
-    return checked_plan(instance, operations, timetable.task_graph_jobs, timetable.period_us, schedule, orders)
+    return _checked_plan(operations, timetable.task_graph_jobs, timetable.period_us, schedule, orders)
 
 
-def checked_plan(
-    instance: Instance,
-    operations: Operations,
-    jobs: tuple[TaskGraphJobPlan, ...],
-    period_us: int | None,
-    schedule: str,
-    details: T,
+def plan_of_starts(
+    instance: Instance, starts: Mapping[str, int], period_us: int, schedule: str, details: T
+) -> Planned[T]:
+    """Return the checked plan of an instance of one job, slot by slot on the GPUs of its server, with a fast bound.
+
+    `starts`: by the name of an operation, when it starts, in microseconds.
+    """
+    operations = compile_instance(instance)
+    shape = operations.task_graphs[0].shape
+    row = [starts[name] for name in shape.operations]
+    decision = TaskGraphDecision([(0, gpu) for gpu in range(len(shape.slots))], [row])
+    jobs = assemble_task_graphs(operations, [decision])
+    return _checked_plan(operations, jobs, period_us, schedule, details)
+
+
+def _checked_plan(
+    operations: Operations, jobs: tuple[TaskGraphJobPlan, ...], period_us: int | None, schedule: str, details: T
 ) -> Planned[T]:
     """Return the checked plan of a schedule, with a fast bound."""
     objective, proven = objective_of(operations, (), period_us, jobs), lower_bound(operations)
-    bound = min(objective, proven.value)
+    bound, instance = min(objective, proven.value), operations.instance
     plan = Plan.of_jobs(
         instance.name,
         instance_sha256(instance),

@@ -8,8 +8,14 @@ from dataclasses import replace
 from jigsaw_opt.documents import add_job
 from jigsaw_opt.errors import UsageError, not_together
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders, PipelineLayout
-from jigsaw_opt.planning.pipeline.schedule import makespan_us, peak_bytes, plan_of_orders, timetable_of_orders
-from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instance, pipeline_task_graph
+from jigsaw_opt.planning.pipeline.schedule import plan_of_orders, timetable_of_orders
+from jigsaw_opt.planning.pipeline.stages import (
+    PipelineProblem,
+    makespan_us,
+    peak_bytes,
+    pipeline_instance,
+    pipeline_task_graph,
+)
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.task_graph import TaskGraphJob

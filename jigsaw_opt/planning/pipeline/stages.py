@@ -1,15 +1,15 @@
-"""Stages of a pipeline with their costs, and the instance that they make."""
+"""Stages of a pipeline on their GPUs: the instance that they make, and what orders of their passes take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from jigsaw_opt.arguments import require_fields
-from jigsaw_opt.errors import Problem, UsageError
-from jigsaw_opt.planning.pipeline.orders import PipelineLayout
+from jigsaw_opt.errors import WrongPlanError
+from jigsaw_opt.planning.pipeline.costs import PipelineCosts
+from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.task_graph import (
@@ -25,71 +25,6 @@ from jigsaw_opt.problem.task_graph import (
 
 GPU_TYPE = "gpu"
 """Type of the GPUs of a job that is planned alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineCosts:
-    """Costs of the stages, first to last; times in microseconds.
-
-    `forward_us, backward_us`: times of the passes of each stage. `weight_us`: by stage, the part of the backward pass
-    for the gradient of the weights, which `backward_us` does not have then; empty where the backward pass is not split.
-    `transfer_us`: by stage but the last, how long sending its output onward takes, and the gradient of it back.
-    `transfer_bytes`: by stage but the last, the size of that output; empty where only the times are known.
-    `static_bytes`: for each stage, what it holds all the time; empty for nothing. `activation_bytes`: by stage, what a
-    micro-batch holds from its forward pass to the end of its last backward one; empty for nothing. `weight_bytes`: by
-    stage, the part of these that is held for the gradient of the weights alone: up to its end, where the rest is held
-    up to that of the input's; empty for all. `recomputed_bytes`: for each stage, what is computed again when its
-    backward pass begins, and held besides up to the end of its last backward pass, at least a byte, and 0 where nothing
-    is; the time for it is part of `backward_us`. Empty for nothing.
-    """
-
-    forward_us: tuple[int, ...]
-    backward_us: tuple[int, ...]
-    weight_us: tuple[int, ...] = ()
-    transfer_us: tuple[int, ...] = ()
-    transfer_bytes: tuple[int, ...] = ()
-    static_bytes: tuple[int, ...] = ()
-    activation_bytes: tuple[int, ...] = ()
-    weight_bytes: tuple[int, ...] = ()
-    recomputed_bytes: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse lists that do not fit together."""
-        require_fields(self)
-        count, wrong = len(self.forward_us), list[Problem]()
-        for name in (each.name for each in fields(self)):
-            wanted, there = count - name.startswith("transfer_"), len(getattr(self, name))
-            if there not in (0, wanted):
-                told = f"{name} has {there} values; {count} stages have {wanted}"
-                wrong.append(Problem(name, told, code="wrong-count"))
-        if not self.backward_us:
-            wrong.append(Problem("backward_us", "there is no backward pass", code="empty"))
-        if self.weight_bytes and (not self.weight_us or not self.activation_bytes):
-            told = "weight_bytes are a part of activation_bytes, where the backward pass is split"
-            wrong.append(Problem("weight_bytes", told, code="missing-option"))
-        elif any(part > whole for part, whole in zip(self.weight_bytes, self.activation_bytes, strict=False)):
-            wrong.append(Problem("weight_bytes", "weight_bytes are more than activation_bytes", code="contradiction"))
-        if wrong:
-            raise UsageError.of(wrong)
-
-    def first_whole(self) -> PipelineCosts:
-        """Return the costs where the first stage has its whole backward pass in `W`, as PyTorch carries it out.
-
-        Nobody waits for the gradient of that stage's input. What a profile measured of the first layer is without it.
-        """
-        if not self.weight_us:
-            return self
-        whole = self.backward_us[0] + self.weight_us[0]
-        # A micro-batch is held up to the end of that pass.
-        held = (*self.activation_bytes[:1], *self.weight_bytes[1:]) if self.weight_bytes else ()
-        return replace(
-            self, backward_us=(0, *self.backward_us[1:]), weight_us=(whole, *self.weight_us[1:]), weight_bytes=held
-        )
-
-    def combined(self) -> PipelineCosts:
-        """Return the costs of backward passes that are not split: both gradients are there at their end."""
-        whole = tuple(map(sum, zip(self.backward_us, self.weight_us, strict=True))) if self.weight_us else ()
-        return replace(self, backward_us=whole or self.backward_us, weight_us=(), weight_bytes=())
 
 
 @dataclass(frozen=True)
@@ -257,3 +192,72 @@ def _holds(pipeline: PipelineProblem, at: Sequence[tuple[int, int]]) -> list[Mem
             if amount
         ]
     return holds
+
+
+def peak_bytes(pipeline: PipelineProblem, orders: Orders) -> tuple[int, ...]:
+    """Return the most memory that orders of passes hold at once on each GPU."""
+    static = by_gpu(pipeline.layout, pipeline.static)
+    return tuple(max(held, default=always) for held, always in zip(held_bytes(pipeline, orders), static, strict=True))
+
+
+def held_bytes(pipeline: PipelineProblem, orders: Orders) -> list[list[int]]:
+    """Return the memory that is held during each pass of each GPU.
+
+    Bytes by GPU and pass, with the static bytes of the GPU's stages.
+
+    `orders`: by GPU, its passes in their order.
+    """
+    found = list[list[int]]()
+    for held, order in zip(by_gpu(pipeline.layout, pipeline.static), orders, strict=True):
+        found.append([])
+        for pass_ in order:
+            whole, again = pipeline.held[pass_.stage], pipeline.again[pass_.stage]
+            weights = pipeline.held_for_weights[pass_.stage]
+            # A pass has what it takes from its begin, and what it frees until its end: both count while it runs.
+            held += {"F": whole, "B": again, "W": 0}[pass_.kind]
+            found[-1].append(held)
+            held -= {"F": 0, "B": whole - weights, "W": weights}[pass_.kind]
+            held -= again if pass_.kind == pipeline.kinds[-1] else 0
+    return found
+
+
+def makespan_us(pipeline: PipelineProblem, orders: Orders) -> int:
+    """Return the makespan when each pass begins as early as the orders allow, in microseconds.
+
+    `orders`: by GPU, its passes in their order.
+    """
+    layout, sending = pipeline.layout, pipeline.sending
+    ends: dict[Pass, int] = {}
+    done, free_at = [0] * len(orders), [0] * len(orders)
+    # Each round lets every GPU go as far as it can. If a round moves nothing and passes are left, GPUs wait for one
+    # another.
+    moved = True
+    while moved:
+        moved = False
+        for gpu, order in enumerate(orders):
+            while done[gpu] < len(order):
+                pass_ = order[done[gpu]]
+                source = _waits_for(pass_, layout.stages)
+                if source is not None and source not in ends:
+                    break
+                begin = free_at[gpu]
+                if source is not None:
+                    apart = layout.gpu_of[source.stage] != layout.gpu_of[pass_.stage]
+                    begin = max(begin, ends[source] + (sending[min(source.stage, pass_.stage)] if apart else 0))
+                free_at[gpu] = ends[pass_] = begin + pipeline.duration_us(pass_.kind, pass_.stage)
+                done[gpu] += 1
+                moved = True
+    if any(count < len(order) for count, order in zip(done, orders, strict=True)):
+        raise WrongPlanError("the orders of the GPUs wait for one another")
+    return max(free_at)
+
+
+def _waits_for(pass_: Pass, stages: int) -> Pass | None:
+    """Return the pass whose result a pass needs; the forward pass of its own stage only where no other implies it."""
+    kind, batch, stage = pass_
+    if kind == "F":
+        return Pass("F", batch, stage - 1) if stage else None
+    if kind == "W":
+        return Pass("B", batch, stage)
+    # The backward pass of the next stage comes after its forward pass, which comes after that of this stage.
+    return Pass("F", batch, stage) if stage == stages - 1 else Pass("B", batch, stage + 1)

@@ -6,34 +6,10 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
-from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
-from jigsaw_opt.problem.depth import FreeDepth
-from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bounds.proof import Proof, added
 from jigsaw_opt.solvers.bounds.registry import relaxations
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext
-
-
-def rounded_for_moves(operations: Operations) -> Operations:
-    """Return the instance with the least total of levels of each job that may move rounded down, not up.
-
-    Each part of the job on other GPUs keeps the mean depth by itself. A bound counts all iterations on the same GPUs,
-    and there what is rounded up may cost more than where the parts round up.
-    """
-    moving = {job.name: job for job in operations.instance.moving_jobs}
-    if not moving:
-        return operations
-    jobs = tuple(_rounded(operations.instance, graph, moving.get(graph.name)) for graph in operations.jobs)
-    return replace(operations, jobs=jobs).with_routes(operations.routes)
-
-
-def _rounded(instance: Instance, graph: OperationGraph, job: object) -> OperationGraph:
-    if not isinstance(job, Job) or not isinstance(job.depth, FreeDepth):
-        return graph
-    most = instance.models[job.model].depth * job.workers * job.iterations
-    least = min(graph.rule.min_total, int(job.depth.mean(job.workers) * most))
-    return replace(graph, rule=replace(graph.rule, min_total=least))
 
 
 def lower_bound(operations: Operations, without: Collection[str] = ()) -> Bound:
@@ -137,7 +113,7 @@ def _of_kind(
     operations: Operations, known: int, budget: BoundBudget, without: Collection[str], instant: bool
 ) -> Iterator[Bound]:
     """Yield what relaxations prove of an instance as it is."""
-    context = BoundContext(rounded_for_moves(operations))
+    context = BoundContext(operations)
     # `known` rises from one relaxation to the next, so that each can pass over what is proven already.
     for relaxation in relaxations(without):
         if relaxation.instant == instant and relaxation.applies(operations):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from jigsaw_opt.problem import clock
-from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.depth import FreeDepth
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData, gather_job_data, gpu_classes
 from jigsaw_opt.solvers.bounds.proof import Proof
 
@@ -70,11 +73,32 @@ class Bound(NamedTuple):
         return self.proof.sentence
 
 
+def rounded_for_moves(operations: Operations) -> Operations:
+    """Return the instance with the least total of levels of each job that may move rounded down, not up.
+
+    Each part of the job on other GPUs keeps the mean depth by itself. A bound counts all iterations on the same GPUs,
+    and there what is rounded up may cost more than where the parts round up.
+    """
+    moving = {job.name: job for job in operations.instance.moving_jobs}
+    if not moving:
+        return operations
+    jobs = tuple(_rounded(operations.instance, graph, moving.get(graph.name)) for graph in operations.jobs)
+    return replace(operations, jobs=jobs).with_routes(operations.routes)
+
+
+def _rounded(instance: Instance, graph: OperationGraph, job: object) -> OperationGraph:
+    if not isinstance(job, Job) or not isinstance(job.depth, FreeDepth):
+        return graph
+    most = instance.models[job.model].depth * job.workers * job.iterations
+    least = min(graph.rule.min_total, int(job.depth.mean(job.workers) * most))
+    return replace(graph, rule=replace(graph.rule, min_total=least))
+
+
 class BoundContext:
     """Data that the relaxations of one run share: the instance, what follows from it, and what they build together."""
 
     def __init__(self, operations: Operations) -> None:
-        self.operations = operations
+        self.operations = rounded_for_moves(operations)
         self._shared: dict[object, object] = {}
 
     @cached_property

@@ -1,14 +1,98 @@
-"""Costs of a pipeline from a partition, and stages of PipeDream's steady state from either."""
+"""Costs of the stages of a pipeline, as they are stated or as a partition has them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from math import ceil
 
-from jigsaw_opt.errors import argument, unsupported
+from jigsaw_opt.arguments import require_fields
+from jigsaw_opt.errors import Problem, UsageError, argument, unsupported
 from jigsaw_opt.planning.partition.result import Partition
-from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage
-from jigsaw_opt.planning.pipeline.stages import PipelineCosts
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineCosts:
+    """Costs of the stages, first to last; times in microseconds.
+
+    `forward_us, backward_us`: times of the passes of each stage. `weight_us`: by stage, the part of the backward pass
+    for the gradient of the weights, which `backward_us` does not have then; empty where the backward pass is not split.
+    `transfer_us`: by stage but the last, how long sending its output onward takes, and the gradient of it back.
+    `transfer_bytes`: by stage but the last, the size of that output; empty where only the times are known.
+    `static_bytes`: for each stage, what it holds all the time; empty for nothing. `activation_bytes`: by stage, what a
+    micro-batch holds from its forward pass to the end of its last backward one; empty for nothing. `weight_bytes`: by
+    stage, the part of these that is held for the gradient of the weights alone: up to its end, where the rest is held
+    up to that of the input's; empty for all. `recomputed_bytes`: for each stage, what is computed again when its
+    backward pass begins, and held besides up to the end of its last backward pass, at least a byte, and 0 where nothing
+    is; the time for it is part of `backward_us`. Empty for nothing.
+    """
+
+    forward_us: tuple[int, ...]
+    backward_us: tuple[int, ...]
+    weight_us: tuple[int, ...] = ()
+    transfer_us: tuple[int, ...] = ()
+    transfer_bytes: tuple[int, ...] = ()
+    static_bytes: tuple[int, ...] = ()
+    activation_bytes: tuple[int, ...] = ()
+    weight_bytes: tuple[int, ...] = ()
+    recomputed_bytes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse lists that do not fit together."""
+        require_fields(self)
+        count, wrong = len(self.forward_us), list[Problem]()
+        for name in (each.name for each in fields(self)):
+            wanted, there = count - name.startswith("transfer_"), len(getattr(self, name))
+            if there not in (0, wanted):
+                told = f"{name} has {there} values; {count} stages have {wanted}"
+                wrong.append(Problem(name, told, code="wrong-count"))
+        if not self.backward_us:
+            wrong.append(Problem("backward_us", "there is no backward pass", code="empty"))
+        if self.weight_bytes and (not self.weight_us or not self.activation_bytes):
+            told = "weight_bytes are a part of activation_bytes, where the backward pass is split"
+            wrong.append(Problem("weight_bytes", told, code="missing-option"))
+        elif any(part > whole for part, whole in zip(self.weight_bytes, self.activation_bytes, strict=False)):
+            wrong.append(Problem("weight_bytes", "weight_bytes are more than activation_bytes", code="contradiction"))
+        if wrong:
+            raise UsageError.of(wrong)
+
+    def first_whole(self) -> PipelineCosts:
+        """Return the costs where the first stage has its whole backward pass in `W`, as PyTorch carries it out.
+
+        Nobody waits for the gradient of that stage's input. What a profile measured of the first layer is without it.
+        """
+        if not self.weight_us:
+            return self
+        whole = self.backward_us[0] + self.weight_us[0]
+        # A micro-batch is held up to the end of that pass.
+        held = (*self.activation_bytes[:1], *self.weight_bytes[1:]) if self.weight_bytes else ()
+        return replace(
+            self, backward_us=(0, *self.backward_us[1:]), weight_us=(whole, *self.weight_us[1:]), weight_bytes=held
+        )
+
+    def combined(self) -> PipelineCosts:
+        """Return the costs of backward passes that are not split: both gradients are there at their end."""
+        whole = tuple(map(sum, zip(self.backward_us, self.weight_us, strict=True))) if self.weight_us else ()
+        return replace(self, backward_us=whole or self.backward_us, weight_us=(), weight_bytes=())
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncStage:
+    """A stage with its copies; times in microseconds.
+
+    `forward_us, backward_us`: passes of a minibatch on one copy, with its share of the exchange of gradients.
+    `parameter_bytes, activation_bytes`: bytes of one version of the weights, and of what a minibatch holds from its
+    forward to its backward pass. `transfer_us`: how long sending to the next stage takes, and back from it; 0 for the
+    last one. `state_bytes`: gradients and optimiser state, which are there once.
+    """
+
+    forward_us: int
+    backward_us: int
+    replicas: int = 1
+    parameter_bytes: int = 0
+    activation_bytes: int = 0
+    transfer_us: int = 0
+    state_bytes: int = 0
 
 
 def costs_of(partition: Partition) -> PipelineCosts:
