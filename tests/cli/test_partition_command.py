@@ -46,7 +46,7 @@ def test_stages_are_printed_as_json_and_written(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--machines", "4,2", "--bandwidth", "1"], "2: wrong-count machines"),
+        (["--machines", "4,2", *MACHINES[2:], "--memory", "0"], "2: wrong-count machines; out-of-range memory"),
         (["--machines", "0", "--bandwidth", "1"], "2: malformed --machines"),
         (["--machines", "4", "--bandwidth", "1e9"], "2: malformed --bandwidth"),
         ([*MACHINES, "--memory", "0"], "2: out-of-range memory"),

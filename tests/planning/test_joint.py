@@ -17,8 +17,9 @@ from jigsaw_opt.planning.joint.comparison import partition_of, step_range_us
 from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
 from jigsaw_opt.planning.joint.cut_search import LimitsLeft, search_cuts
 from jigsaw_opt.planning.joint.list_schedule import list_schedule, rules_of
-from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, positions_of, stage_table
+from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_table
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
+from jigsaw_opt.planning.partition.positions import positions_of
 from jigsaw_opt.planning.partition.result import decode_partition, partition_tree
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.costs import costs_of as pipeline_costs

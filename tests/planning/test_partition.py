@@ -18,7 +18,7 @@ from jigsaw_opt.documents.readers import read_layer_graph
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.partition.costs import Level, Variant
 from jigsaw_opt.planning.partition.partition import partition as planned
-from jigsaw_opt.planning.partition.prefixes import prefixes_of
+from jigsaw_opt.planning.partition.positions import positions_of
 from jigsaw_opt.planning.partition.result import Partition, best_partition, decode_partition, partition_tree
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer
 
@@ -215,12 +215,12 @@ def test_gradients_and_optimiser_state_are_held_once() -> None:
         partition(graph, [level], replicate=False, memory=100 + 10 + 300 - 1)
 
 
-def test_prefixes_are_closed_and_nested() -> None:
+def test_positions_have_closed_and_nested_sets_of_layers() -> None:
     graph = LayerGraph(chain((1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)).layers, ((0, 1), (0, 2), (1, 3), (2, 3)))
-    prefixes = prefixes_of(graph)
-    assert prefixes.layers == (0b1, 0b11, 0b101, 0b111, 0b1111)
-    assert prefixes.within.tolist()[1] == [False, False, False, True, True]
-    assert prefixes.crossing_bytes.tolist() == [1, 2, 2, 2, 0]
+    positions = positions_of(graph)
+    assert positions.layers == (0, 0b1, 0b11, 0b101, 0b111, 0b1111)
+    assert positions.within.tolist()[2] == [False, False, False, False, True, True]
+    assert positions.sent_bytes.tolist() == [0, 1, 2, 2, 2, 0]
 
 
 def test_parts_without_an_edge_are_refused() -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from jigsaw_opt.planning.joint.cut_search import balanced_cut
 from jigsaw_opt.planning.joint.planning import CutPipeline
-from jigsaw_opt.planning.joint.stage_table import positions_of, stage_table
+from jigsaw_opt.planning.joint.stage_table import stage_table
 from jigsaw_opt.planning.partition.costs import Level
+from jigsaw_opt.planning.partition.positions import positions_of
 from jigsaw_opt.planning.partition.result import OuterStage, Partition, Stage
 from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders
 from jigsaw_opt.planning.pipeline.search import names_of

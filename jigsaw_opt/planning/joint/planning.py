@@ -14,8 +14,9 @@ from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfigura
 from jigsaw_opt.planning.joint.cut_bound import NEVER, cut_bound_us
 from jigsaw_opt.planning.joint.cut_search import LimitsLeft, ScheduledCut, balanced_cut, schedule_balanced, search_cuts
 from jigsaw_opt.planning.joint.less_memory import with_less_memory
-from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, positions_of, stage_tables
+from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_tables
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
+from jigsaw_opt.planning.partition.positions import positions_of
 from jigsaw_opt.planning.pipeline.orders import Orders
 from jigsaw_opt.planning.pipeline.schedule import plan_of_orders
 from jigsaw_opt.planning.pipeline.search import search_schedule

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration
-from jigsaw_opt.planning.partition.prefixes import membership, prefixes_of
+from jigsaw_opt.planning.partition.positions import CutPositions
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer
@@ -22,54 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Table = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class CutPositions:
-    """Positions where a model can be cut, in order: position 0 has no layer before it, the last one all.
-
-    `layers`: for each position, the layers before it as bits of a number. `before`: 1 where a layer (column) lies
-    before a position (row). `sent_bytes`: for each position, the outputs before it that are read behind it. `within`:
-    whether a stage may begin at one position (row) and end at another (column).
-    """
-
-    graph: LayerGraph
-    layers: tuple[int, ...]
-    before: Table
-    sent_bytes: Table
-    within: NDArray[np.bool_]
-
-    def between(self, amount: Callable[[MeasuredLayer], int]) -> Table:
-        """Return by begin (row) and end (column) of a stage what its layers have in all."""
-        import numpy as np
-
-        sums = self.before @ np.array([amount(layer) for layer in self.graph.layers], dtype=np.int64)
-        found: Table = sums[None, :] - sums[:, None]
-        return found
-
-    def names(self, begin: int, end: int) -> tuple[str, ...]:
-        """Return the names of the layers between two positions, in the order of the profile.
-
-        `begin, end`: indices of the positions, the earlier one first.
-        """
-        # Sets of layers are bits of integers, so that a difference is one operation whatever their number.
-        own = self.layers[end] & ~self.layers[begin]
-        return tuple(layer.name for at, layer in enumerate(self.graph.layers) if own >> at & 1)
-
-
-def positions_of(graph: LayerGraph) -> CutPositions:
-    """Return the positions of a model: between the layers of a chain, behind the prefixes of a graph."""
-    import numpy as np
-
-    prefixes = prefixes_of(graph)
-    layers = (0, *prefixes.layers)
-    size = len(layers)
-    within = np.zeros((size, size), dtype=np.bool_)
-    within[0, 1:] = True
-    within[1:, 1:] = prefixes.within
-    before = membership(layers, len(graph.layers)).astype(np.int64)
-    sent = np.concatenate([[0], prefixes.crossing_bytes]).astype(np.int64)
-    return CutPositions(graph, layers, before, sent, within)
 
 
 _MOST_POSITIONS = 1600
@@ -180,9 +132,12 @@ def stage_table(positions: CutPositions, choices: PipelineChoices, configuration
         found: Table = -(-amounts * share.numerator // share.denominator)
         return found
 
-    split, between = configuration.layout.split, positions.between
+    def between(amount: Callable[[MeasuredLayer], int]) -> Table:
+        return positions.between(amount).astype(np.int64)
+
+    split = configuration.layout.split
     weight = between(lambda layer: layer.weight_us or 0) if split else np.zeros((size, size), dtype=np.int64)
-    sent = scaled(positions.sent_bytes)
+    sent = scaled(positions.sent_bytes.astype(np.int64))
     sending = np.array([_transfer_us(int(size), choices) for size in sent], dtype=np.int64)
     # Nothing is sent into the model, nor out of it.
     sending[[0, -1]] = 0

@@ -1,7 +1,7 @@
 """What a stage costs on one level of the machines: as PipeDream's released optimiser counts, and as its paper does.
 
-Rows of a matrix stand for where a stage begins: row 0 at the first layer, row ``k + 1`` behind prefix ``k``. Columns
-stand for the prefix that it ends with. Times are seconds a minibatch.
+Rows of a matrix stand for the position at which a stage begins, columns for that at which it ends. Times are seconds a
+minibatch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Literal
 
-from jigsaw_opt.planning.partition.prefixes import Prefixes
+from jigsaw_opt.planning.partition.positions import CutPositions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +45,7 @@ class LevelCosts:
 
     def __init__(
         self,
-        prefixes: Prefixes,
+        positions: CutPositions,
         level: Level,
         inner_s: Times,
         inner_machines: int,
@@ -55,18 +55,16 @@ class LevelCosts:
     ) -> None:
         self.level, self.inner_s, self.inner_machines, self.variant = level, inner_s, inner_machines, variant
         self.memory = memory
-        self.parameters = differences(prefixes.parameter_bytes)
-        self.state = (prefixes.state_factor - 1) * self.parameters
-        self.stashed = self.parameters + differences(prefixes.activation_bytes)
-        self.sent = prefixes.released_crossing_bytes if variant == "released" else prefixes.crossing_bytes
+        self.parameters = positions.between(lambda layer: layer.parameter_bytes)
+        self.state = (positions.graph.state_factor - 1) * self.parameters
+        self.stashed = self.parameters + positions.between(lambda layer: layer.activation_bytes)
+        self.sent = positions.released_sent_bytes if variant == "released" else positions.sent_bytes
         self.pays = activations or variant == "paper"
 
     def alone(self, replicas: int, begin: int) -> Times:
-        """Return times of the stages that begin at a row and are the first of the model.
+        """Return times of the stages that begin at a position and are the first of the model.
 
-        Seconds by end (prefix); infinite where memory does not suffice.
-
-        `begin`: row at which the stages begin.
+        Seconds by end; infinite where memory does not suffice.
         """
         import numpy as np
 
@@ -82,10 +80,10 @@ class LevelCosts:
         return np.where(held > self.memory, np.inf, times)
 
     def behind_another(self, replicas: int) -> Times:
-        """Return times of stages behind another one, on so many machines; rows are prefixes that they begin behind."""
+        """Return times of stages behind another one, on so many machines."""
         import numpy as np
 
-        times = self._replicated(replicas, slice(1, None))
+        times = self._replicated(replicas, slice(None))
         if not self.pays:
             return times
         if self.variant == "paper":
@@ -95,13 +93,10 @@ class LevelCosts:
         return _larger(_larger(times, moved[:, None]), onward)
 
     def fits_behind_another(self, replicas: int, machines: int) -> NDArray[np.bool_] | None:
-        """Return for which stages memory suffices; None where there is no limit.
-
-        By prefix before the stage (row) and prefix at its end (column).
-        """
+        """Return for which stages memory suffices; None where there is no limit."""
         if self.memory is None:
             return None
-        return self._in_flight(replicas, machines) * self.stashed[1:] + self.state[1:] <= self.memory
+        return self._in_flight(replicas, machines) * self.stashed + self.state <= self.memory
 
     def _replicated(self, replicas: int, rows: slice) -> Times:
         inner, parameters = self.inner_s[rows], self.parameters[rows]
@@ -112,14 +107,6 @@ class LevelCosts:
     def _in_flight(self, replicas: int, machines: int) -> int:
         """Return minibatches whose activations and weights a stage keeps, as the released optimiser counts them."""
         return ceil((self.level.machines - machines) / replicas)
-
-
-def differences(by_prefix: Times) -> Times:
-    """Return for each begin (row) and end (column) of a stage what it has of something that grows with the prefix."""
-    import numpy as np
-
-    found: Times = by_prefix[None, :] - np.concatenate([[0.0], by_prefix])[:, None]
-    return found
 
 
 def _larger(one: Times, other: Times) -> Times:

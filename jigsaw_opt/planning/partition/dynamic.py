@@ -1,4 +1,4 @@
-"""PipeDream's dynamic program over prefixes and machines, level by level (Narayanan et al., SOSP'19, section 3.1)."""
+"""PipeDream's dynamic program over positions and machines, level by level (Narayanan et al., SOSP'19, section 3.1)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import UsageError, argument
-from jigsaw_opt.planning.partition.costs import Level, LevelCosts, Variant, differences
-from jigsaw_opt.planning.partition.prefixes import Prefixes
+from jigsaw_opt.planning.partition.costs import Level, LevelCosts, Variant
+from jigsaw_opt.planning.partition.positions import CutPositions
 from jigsaw_opt.problem.clock import check_deadline
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ _MOST_BYTES, _MOST_STEPS = 2 * 10**9, 10**8
 class LevelStage:
     """A stage of one level, or all of a model on the outermost one.
 
-    `begin, end`: the stage begins behind the prefix before `begin` and ends with prefix `end`. `replicas`: how many
-    machines of the level have a copy.
+    `begin, end`: positions between which it lies. `replicas`: how many machines of the level have a copy.
     """
 
     begin: int
@@ -40,8 +39,8 @@ class LevelStage:
 class LevelTable:
     """Least times of one level for every part of the model that may be asked for.
 
-    `costs`: costs of stages on this level. `within`: matrix that says which prefix can become which. `rows`: where
-    parts begin that are asked for. `replicate`: whether a stage may have several machines.
+    `costs`: costs of stages on this level. `within`: matrix that says between which positions a stage may lie. `rows`:
+    where parts begin that are asked for. `replicate`: whether a stage may have several machines.
     """
 
     def __init__(self, costs: LevelCosts, within: NDArray[np.bool_], rows: Sequence[int], replicate: bool) -> None:
@@ -53,7 +52,7 @@ class LevelTable:
         self.best = {row: self._solve(row) for row in rows}
 
     def _require_size(self, rows: int) -> None:
-        size, machines, most = len(self.within), self.machines, self._most
+        size, machines, most = len(self.within) - 1, self.machines, self._most
         steps = rows * most * (machines - (most - 1) / 2)
         gigabytes = 8 * (rows * machines * size + most * size**2) / 1e9
         if steps > _MOST_STEPS or 1e9 * gigabytes > _MOST_BYTES:
@@ -69,8 +68,7 @@ class LevelTable:
         """Return least times on all machines by begin and end; infinite where that was not asked for."""
         import numpy as np
 
-        size = len(self.within)
-        found = np.full((size + 1, size), np.inf)
+        found = np.full(self.within.shape, np.inf)
         for row, times in self.best.items():
             found[row] = times[-1]
         return found
@@ -80,7 +78,7 @@ class LevelTable:
 
         Stages with their machines and times in seconds.
 
-        `begin`: row at which the part begins, one of `rows`.
+        `begin`: position at which the part begins, one of `rows`.
         """
         found: list[LevelStage] = []
         machines = self.machines
@@ -91,7 +89,7 @@ class LevelTable:
                 return [LevelStage(begin, end, machines, time), *reversed(found)]
             before, replicas = split
             length = float(self._stages[replicas - 1].times[before, end])
-            found.append(LevelStage(before + 1, end, replicas, length))
+            found.append(LevelStage(before, end, replicas, length))
             end, machines = before, machines - replicas
 
     def _solve(self, row: int) -> Times:
@@ -112,23 +110,23 @@ class LevelTable:
         return best
 
     def _split(self, begin: int, end: int, machines: int, time: float) -> tuple[int, int] | None:
-        """Return prefix before the last stage, and replicas of that, which reach a time; None where one stage does."""
+        """Return begin of the last stage, and replicas of that, which reach a time; None where one stage does."""
         if machines <= self._most and self.costs.alone(machines, begin)[end] == time:
             return None
         for replicas in range(1, min(self._most, machines - 1) + 1):
             last = self._stages[replicas - 1].times[:, end]
             fits = self.costs.fits_behind_another(replicas, machines)
             before = self.best[begin][machines - replicas - 1]
-            for prefix in range(end):
+            for at in range(end):
                 # The same operations on the same numbers as in `_solve`: floats are equal exactly.
-                reached = self.within[prefix, end] and max(before[prefix], last[prefix]) == time
-                if reached and (fits is None or fits[prefix, end]):
-                    return prefix, replicas
+                reached = self.within[at, end] and max(before[at], last[at]) == time
+                if reached and (fits is None or fits[at, end]):
+                    return at, replicas
         return None
 
 
 class _LastStages:
-    """Times of last stages by the prefix before them and the one that they end with."""
+    """Times of last stages by their begins and ends."""
 
     def __init__(self, times: Times, within: NDArray[np.bool_]) -> None:
         import numpy as np
@@ -137,11 +135,11 @@ class _LastStages:
         self._blocks = [(at, min(at + _BLOCK, len(times))) for at in range(0, len(times), _BLOCK)]
 
     def improve(self, best: Times, before: Times, fits: NDArray[np.bool_] | None) -> None:
-        """Lower `best`, by end, to the least of the larger of `before`, by prefix, and the last stage."""
+        """Lower `best`, by end, to the least of the larger of `before`, by its begin, and the last stage."""
         import numpy as np
 
         for begin, end in self._blocks:
-            # A prefix is within larger ones only, and those come later.
+            # A stage ends behind its begin, and ends come later.
             both = np.maximum(before[:end, None], self.times[:end, begin:end])
             if fits is not None:
                 both[~fits[:end, begin:end]] = np.inf
@@ -149,7 +147,7 @@ class _LastStages:
 
 
 def partition_levels(
-    prefixes: Prefixes,
+    positions: CutPositions,
     levels: Sequence[Level],
     variant: Variant,
     activations: bool,
@@ -159,21 +157,24 @@ def partition_levels(
     """Return tables of all levels, innermost first; the last one knows the whole model."""
     import numpy as np
 
-    size = len(prefixes.layers)
-    possible = np.concatenate([np.ones((1, size), dtype=np.bool_), prefixes.within])
-    inner = np.where(possible, differences(prefixes.compute_s), np.inf)
+    inner = np.where(positions.within, compute_s(positions), np.inf)
     tables: list[LevelTable] = []
     below = 1
     for number, level in enumerate(levels):
-        costs = LevelCosts(prefixes, level, inner, below, variant, activations, memory)
-        rows = range(1) if number == len(levels) - 1 else range(size + 1)
-        tables.append(LevelTable(costs, prefixes.within, rows, replicate))
+        costs = LevelCosts(positions, level, inner, below, variant, activations, memory)
+        rows = range(1) if number == len(levels) - 1 else range(len(inner))
+        tables.append(LevelTable(costs, positions.within, rows, replicate))
         inner, below = tables[-1].least_s(), level.machines
     return tables
 
 
+def compute_s(positions: CutPositions) -> Times:
+    """Return by begin and end of a stage the seconds of its forward and backward passes."""
+    return positions.between(lambda layer: layer.time_us, 1e6)
+
+
 def time_of_stages(
-    prefixes: Prefixes,
+    positions: CutPositions,
     levels: Sequence[Level],
     variant: Variant,
     activations: bool,
@@ -185,12 +186,12 @@ def time_of_stages(
     """
     import numpy as np
 
-    inner, below = differences(prefixes.compute_s), 1
+    inner, below = compute_s(positions), 1
     for level, parts in zip(levels, divided, strict=True):
-        costs = LevelCosts(prefixes, level, inner, below, variant, activations, None)
+        costs = LevelCosts(positions, level, inner, below, variant, activations, None)
         inner, below = np.full_like(inner, np.inf), level.machines
         for first, *others in parts:
-            times = [costs.behind_another(stage.replicas)[stage.begin - 1, stage.end] for stage in others]
+            times = [costs.behind_another(stage.replicas)[stage.begin, stage.end] for stage in others]
             last = (others or [first])[-1]
             inner[first.begin, last.end] = max(costs.alone(first.replicas, first.begin)[first.end], *times, 0.0)
     return float(inner[0, -1])

@@ -9,10 +9,10 @@ from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.recognising import expecting
-from jigsaw_opt.errors import InfeasibleError, UsageError, argument, out_of_range
+from jigsaw_opt.errors import InfeasibleError, Problem, UsageError, argument
 from jigsaw_opt.planning.partition.costs import Level, Variant
-from jigsaw_opt.planning.partition.dynamic import LevelStage, LevelTable, partition_levels, time_of_stages
-from jigsaw_opt.planning.partition.prefixes import Prefixes, prefixes_of
+from jigsaw_opt.planning.partition.dynamic import LevelStage, LevelTable, compute_s, partition_levels, time_of_stages
+from jigsaw_opt.planning.partition.positions import CutPositions, positions_of
 from jigsaw_opt.problem.measured.layers import LayerGraph, input_bytes_of
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.rules.structure import structure
@@ -99,42 +99,49 @@ def best_partition(
     memory: int | None = None,
 ) -> Partition:
     """Return the stages of a model of which the slowest takes least time; arguments are those of `partition`."""
-    if len(machines) != len(bandwidth):
+    wrong = list[Problem]()
+    if len(machines) != len(bandwidth) or not machines:
         told = f"{argument('machines')} has {len(machines)} levels and {argument('bandwidth')} {len(bandwidth)}"
-        raise UsageError(told, code="wrong-count", path="machines")
-    if not machines or min(machines) < 1 or not all(0 < rate < inf for rate in bandwidth):
-        raise out_of_range("machines", "each level has at least 1 machine and a bandwidth above 0")
+        wrong.append(Problem("machines", told + ", and as many are needed, at least 1", code="wrong-count"))
+    if (least := min(machines, default=1)) < 1:
+        wrong.append(Problem("machines", f"each level has at least 1 machine, not {least}", code="out-of-range"))
+    if rates := [rate for rate in bandwidth if not 0 < rate < inf]:
+        told = f"each level has a finite bandwidth above 0, not {', '.join(f'{rate:g}' for rate in rates)}"
+        wrong.append(Problem("bandwidth", told, code="out-of-range"))
     if memory is not None and memory < 1:
-        raise out_of_range("memory", f"{argument('memory')} is at least 1, not {memory}")
+        wrong.append(Problem("memory", f"{argument('memory')} is at least 1, not {memory}", code="out-of-range"))
+    if wrong:
+        raise UsageError.of(wrong)
     levels = [Level(count, rate) for count, rate in zip(machines, bandwidth, strict=True)]
-    prefixes = prefixes_of(graph)
-    tables = partition_levels(prefixes, levels, variant, activations, replicate, memory)
-    last = len(prefixes.layers) - 1
+    positions = positions_of(graph)
+    tables = partition_levels(positions, levels, variant, activations, replicate, memory)
+    last = len(positions.layers) - 1
     time = float(tables[-1].best[0][-1, last])
     if time == inf:
         raise InfeasibleError("no partition uses all machines" + (" within the memory" if memory is not None else ""))
-    divided = _unfold(prefixes, tables)
-    stages, outer = _stages(graph, prefixes, divided)
-    times = [time_of_stages(prefixes_of(end), levels, variant, activations, divided[::-1]) for end in graph.ends or ()]
+    divided = _unfold(last, tables)
+    stages, outer = _stages(positions, divided)
+    times = [time_of_stages(positions_of(end), levels, variant, activations, divided[::-1]) for end in graph.ends or ()]
+    whole = [[[LevelStage(0, last, level.machines, 0.0)]] for level in levels]
     workers = prod(level.machines for level in levels)
     return Partition(
         variant,
         activations or variant == "paper",
         tuple(levels),
         time,
-        _data_parallel(prefixes, levels, variant),
-        float(prefixes.compute_s[last]),
+        time_of_stages(positions, levels, variant, activations, whole),
+        float(compute_s(positions)[0, last]),
         stages,
         outer,
         ceil(workers / stages[0].replicas),
-        last + 1,
+        last,
         time_range_s=(times[0], times[1]) if times else None,
     )
 
 
-def _unfold(prefixes: Prefixes, tables: Sequence[LevelTable]) -> list[list[list[LevelStage]]]:
+def _unfold(last: int, tables: Sequence[LevelTable]) -> list[list[list[LevelStage]]]:
     """Return for each level, outermost first, the stages of each part that it divides."""
-    parts = [LevelStage(0, len(prefixes.layers) - 1, 1, 0.0)]
+    parts = [LevelStage(0, last, 1, 0.0)]
     by_level: list[list[list[LevelStage]]] = []
     for table in reversed(tables):
         by_level.append([table.stages(part.begin, part.end) for part in parts])
@@ -143,14 +150,14 @@ def _unfold(prefixes: Prefixes, tables: Sequence[LevelTable]) -> list[list[list[
 
 
 def _stages(
-    graph: LayerGraph, prefixes: Prefixes, by_level: Sequence[Sequence[Sequence[LevelStage]]]
+    positions: CutPositions, by_level: Sequence[Sequence[Sequence[LevelStage]]]
 ) -> tuple[tuple[Stage, ...], tuple[OuterStage, ...]]:
     """Return stages on GPUs, and those of all levels, innermost level first."""
     copies = [1]
     for level in by_level:
         copies = [of * stage.replicas for of, stages in zip(copies, level, strict=True) for stage in stages]
     parts = [stage for stages in by_level[-1] for stage in stages]
-    stages = tuple(_stage(graph, prefixes, part, of) for part, of in zip(parts, copies, strict=True))
+    stages = tuple(_stage(positions, part, of) for part, of in zip(parts, copies, strict=True))
     ends = [part.end for part in parts]
     begins = [part.begin for part in parts]
     outer = []
@@ -161,12 +168,12 @@ def _stages(
     return stages, tuple(outer)
 
 
-def _stage(graph: LayerGraph, prefixes: Prefixes, stage: LevelStage, copies: int) -> Stage:
-    before = prefixes.layers[stage.begin - 1] if stage.begin else 0
-    own = prefixes.layers[stage.end] & ~before
+def _stage(positions: CutPositions, stage: LevelStage, copies: int) -> Stage:
+    graph = positions.graph
+    own = positions.layers[stage.end] & ~positions.layers[stage.begin]
     numbers = [at for at in range(len(graph.layers)) if own >> at & 1]
-    # In the order in which prefixes take them up.
-    numbers.sort(key=lambda at: next(n for n, prefix in enumerate(prefixes.layers) if prefix >> at & 1))
+    # In the order in which positions have them before.
+    numbers.sort(key=lambda at: next(n for n, before in enumerate(positions.layers) if before >> at & 1))
     layers = [graph.layers[at] for at in numbers]
     forward, backward = sum(layer.forward_us for layer in layers), sum(layer.backward_us for layer in layers)
     weights = [layer.weight_us for layer in layers if layer.weight_us is not None]
@@ -179,25 +186,12 @@ def _stage(graph: LayerGraph, prefixes: Prefixes, stage: LevelStage, copies: int
         backward,
         parameters,
         sum(layer.activation_bytes for layer in layers),
-        int(prefixes.crossing_bytes[stage.end]),
+        int(positions.sent_bytes[stage.end]),
         stage.time_s * stage.replicas / copies,
         (graph.state_factor - 1) * parameters,
         sum(weights) if len(weights) == len(layers) else None,
         input_bytes=input_bytes_of(layers),
     )
-
-
-def _data_parallel(prefixes: Prefixes, levels: Sequence[Level], variant: Variant) -> float:
-    """Return seconds a minibatch of the whole model on all GPUs."""
-    time, parameters, inside = float(prefixes.compute_s[-1]), float(prefixes.parameter_bytes[-1]), 1
-    for level in levels:
-        if variant == "paper":
-            time = max(time, 2 * (level.machines - 1) * parameters / level.bandwidth) / level.machines
-        else:
-            gradients = 4 * (level.machines - 1) * parameters / (level.bandwidth * level.machines) / inside
-            time = (time + gradients) / level.machines
-        inside = level.machines
-    return time
 
 
 Json = dict[str, Any]
