@@ -20,7 +20,8 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.planning.burst import BurstSetting, burst_instance, exact_plan, profiled_costs
 from jigsaw_opt.planning.fill import fill as filled
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
-from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
+from jigsaw_opt.planning.pipeline.named import ORDERS
+from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem

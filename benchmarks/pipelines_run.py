@@ -23,7 +23,8 @@ from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.rank_process import hosted_stages, stage_groups
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
-from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders, PipelineLayout
+from jigsaw_opt.planning.pipeline.named import ORDERS
+from jigsaw_opt.planning.pipeline.orders import Orders, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem

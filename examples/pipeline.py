@@ -15,7 +15,8 @@ from jigsaw_opt.documents import InstanceBuilder
 from jigsaw_opt.documents.readers import read_layer_graph
 from jigsaw_opt.planning.partition.result import Partition, best_partition
 from jigsaw_opt.planning.pipeline.costs import costs_of
-from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
+from jigsaw_opt.planning.pipeline.named import ORDERS
+from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.search import add_pipeline
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem

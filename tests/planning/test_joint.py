@@ -16,13 +16,13 @@ from jigsaw_opt.planning.joint.choices import FirstStage, Recompute, StagePlacem
 from jigsaw_opt.planning.joint.comparison import partition_of, step_range_us
 from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
 from jigsaw_opt.planning.joint.cut_search import LimitsLeft, search_cuts
-from jigsaw_opt.planning.joint.list_schedule import list_schedule, rules_of
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_table
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.partition.positions import positions_of
 from jigsaw_opt.planning.partition.result import decode_partition, partition_tree
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.costs import costs_of as pipeline_costs
+from jigsaw_opt.planning.pipeline.list_schedule import list_schedule, rules_of
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, makespan_us, peak_bytes, pipeline_instance

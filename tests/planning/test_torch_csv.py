@@ -16,7 +16,8 @@ from jigsaw_opt.documents import decode_instance, encode_instance
 from jigsaw_opt.instances.catalogue import best_plan, load
 from jigsaw_opt.instances.pipelines import PIPELINES
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
-from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
+from jigsaw_opt.planning.pipeline.named import ORDERS
+from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.search import add_pipeline
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instance

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from jigsaw_opt.errors import WrongPlanError
-from jigsaw_opt.planning.joint.list_schedule import list_schedule, rules_of
+from jigsaw_opt.planning.pipeline.list_schedule import list_schedule, rules_of
 from jigsaw_opt.planning.pipeline.orders import Orders
 from jigsaw_opt.planning.pipeline.search import fitting
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, held_bytes, makespan_us, peak_bytes

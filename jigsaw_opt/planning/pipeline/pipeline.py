@@ -23,7 +23,8 @@ from jigsaw_opt.planning.joint.planning import CutPipeline, plan_pipeline
 from jigsaw_opt.planning.partition.result import Partition
 from jigsaw_opt.planning.pipeline.asynchronous import AsyncSchedule, asynchronous
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts, async_stages, costs_of, stages_of
-from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
+from jigsaw_opt.planning.pipeline.named import ORDERS
+from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import PipelineSchedule, require_memory, schedule_of
 from jigsaw_opt.planning.pipeline.search import add_pipeline, search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from jigsaw_opt.documents import add_job
 from jigsaw_opt.errors import UsageError, not_together
-from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders, PipelineLayout
+from jigsaw_opt.planning.pipeline.named import ORDERS
+from jigsaw_opt.planning.pipeline.orders import Orders, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import plan_of_orders, timetable_of_orders
 from jigsaw_opt.planning.pipeline.stages import (
     PipelineProblem,
