@@ -129,7 +129,6 @@ def test_cycles_without_a_common_divisor_cannot_be_in_turn() -> None:
 def test_what_is_sent_is_what_was_asked_for(seed: int) -> None:
     jobs, bandwidths = drawn(seed, 2)
     run = simulate_shared(jobs, bandwidths, [0, 1, 2], iterations=20, warm_up=5)
-    assert run.sent_us == pytest.approx(run.begun_us, abs=1e-3)
     for each, count, sent in zip(jobs, run.iterations, run.sent_us, strict=True):
         assert count * each.busy_us <= sent + 1e-3 <= (count + 1) * each.busy_us + 2e-3
     for link, bandwidth in enumerate(bandwidths):
@@ -149,23 +148,12 @@ def test_alone_a_job_keeps_its_own_length() -> None:
     assert simulate_shared([alone], [10], [0.0], iterations=10).iteration_us == (60.0,)
 
 
-@pytest.mark.parametrize(
-    ("shift_us", "drift", "iteration_us"),
-    [
-        (0, None, 150),
-        (50, None, 100),
-        # Together each iteration takes 150 us, and a job in step begins one every 200 us; a little drift is let pass.
-        (0, 0.05, 200),
-        (0, 0.6, 150),
-        (50, 0.05, 100),
-    ],
-)
-def test_two_alike_jobs_in_turn_do_not_slow_each_other(shift_us: int, drift: float | None, iteration_us: int) -> None:
+@pytest.mark.parametrize(("shift_us", "iteration_us"), [(0, 150), (50, 100)])
+def test_two_alike_jobs_in_turn_do_not_slow_each_other(shift_us: int, iteration_us: int) -> None:
     jobs = [job([0], (50, 50)), job([0], (50, 50))]
     found = time_shifts(jobs, [10])
     assert (found.mean, found.unshifted, found.status, found.shifts_us[1] % 100) == (1.0, 0.5, "optimal", 50)
-    options = {} if drift is None else {"drift": drift}
-    shared = simulate_shared(jobs, [10], [0, shift_us], **options)
+    shared = simulate_shared(jobs, [10], [0, shift_us])
     assert shared.iteration_us == pytest.approx((iteration_us,) * 2)
 
 

@@ -13,7 +13,6 @@ foreground keeps its exchange as it is alone; `fill` searches beyond this, and t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, combinations_with_replacement, pairwise
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from typing import NamedTuple
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import UsageError, out_of_range, unsupported
 from jigsaw_opt.planning.fill.loads import restricted
+from jigsaw_opt.planning.shifts.jobs import OwnIteration, channel_of, iteration_of
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, assemble
@@ -35,16 +35,6 @@ _MOST_ITERATIONS = 32
 """Most iterations of the foreground in a period."""
 _SHORTEST = 24
 """Lengths of holes that are tried beside the corners: iterations are whole, and few holes may do better with others."""
-
-
-@dataclass(frozen=True, slots=True)
-class _AloneTimes:
-    """An iteration of a job alone: when transfers start, when the block ends and when all ends, in microseconds."""
-
-    levels: int
-    transfer_us: tuple[int, ...]
-    block_us: int
-    end_us: int
 
 
 class _Mixture(NamedTuple):
@@ -98,19 +88,19 @@ def insert(instance: Instance, foreground: str, slowdown: float | Fraction = 1.1
     if not _have_room(operations, front, back):
         return None
     alone, others = _alone(operations, front), [_alone(operations, graph) for graph in back]
-    lengths = _best_holes(alone, sorted({own.end_us for own in others}), factor)
+    lengths = _best_holes(alone, sorted({own.span_us for own in others}), factor)
     if lengths is None:
         return None
-    period_us = sum(lengths) + len(lengths) * alone.block_us
+    period_us = sum(lengths) + len(lengths) * alone.compute_us
     starts = {foreground: _starts(alone, lengths)}
     for graph, own in zip(back, others, strict=True):
         starts[graph.name] = list(_behind(starts[foreground], alone, lengths, own))
     counts = {name: len(each) for name, each in starts.items()}
-    filled = _with_guarantee(restricted(instance, counts), foreground, ceil_fraction(factor * alone.end_us))
+    filled = _with_guarantee(restricted(instance, counts), foreground, ceil_fraction(factor * alone.span_us))
     gpus = filled.cluster.gpus.places
-    decisions = {foreground: _decision(gpus, alone, starts[foreground])}
+    decisions = {foreground: _decision(front, gpus, alone, starts[foreground])}
     for gpu, graph, own in zip(gpus, back, others, strict=False):
-        decisions[graph.name] = _decision([gpu], own, starts[graph.name])
+        decisions[graph.name] = _decision(graph, [gpu], own, starts[graph.name])
     return filled, _plan(filled, [decisions[job.name] for job in filled.jobs], period_us)
 
 
@@ -146,22 +136,17 @@ def _have_room(operations: Operations, front: OperationGraph, back: Sequence[Ope
 
 def _channel(operations: Operations, graph: OperationGraph) -> Channel | None:
     """Return the channel of a job: over all GPUs for a foreground; a job of one worker exchanges nothing."""
-    everywhere = {k: server.gpus for k, server in enumerate(operations.cluster.servers)}
-    return operations.routes.under(graph.route_policy).channel(everywhere if graph.slots > 1 else {0: 1})
+    return channel_of(operations, graph, operations.cluster.gpus.places[: None if graph.slots > 1 else 1])
 
 
-def _alone(operations: Operations, graph: OperationGraph) -> _AloneTimes:
-    servers, channel = operations.cluster.servers, _channel(operations, graph)
+def _alone(operations: Operations, graph: OperationGraph) -> OwnIteration:
+    channel = _channel(operations, graph)
     assert channel is not None, "there is room"
-    ready = graph.blocks[0].duration_us[servers[0].gpu_type]
-    end_us, transfer_us = 0, []
-    for operation, ready_us in zip(graph.transfers, ready, strict=False):
-        transfer_us.append(max(end_us, ready_us))
-        end_us = transfer_us[-1] + graph.transfer_us(operation.bucket, graph.slots, channel)
-    return _AloneTimes(graph.levels, tuple(transfer_us), ready[-1], max(end_us, ready[-1]))
+    table = graph.blocks[0].duration_us[operations.cluster.servers[0].gpu_type]
+    return iteration_of(graph, [table] * graph.slots, [graph.levels] * graph.slots, channel)
 
 
-def _best_holes(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) -> tuple[int, ...] | None:
+def _best_holes(alone: OwnIteration, each_us: Sequence[int], factor: Fraction) -> tuple[int, ...] | None:
     """Return holes of two lengths into which jobs with iterations of `each_us` do most work; None if one fits in none.
 
     Most work a microsecond counts, then a faster foreground, and then a shorter period.
@@ -170,7 +155,7 @@ def _best_holes(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) ->
     most, period_us = 0, 1
     for holes in _mixtures(alone, each_us, factor):
         work = holes.sum_of(_work(holes.short, each_us), _work(holes.long, each_us))
-        own_us = holes.sum_of(holes.short, holes.long) + holes.number * alone.block_us
+        own_us = holes.sum_of(holes.short, holes.long) + holes.number * alone.compute_us
         # Work a microsecond of this mixture against the best one, in exact integers.
         gain = work * period_us - most * own_us
         if best is None or gain > 0 or (gain == 0 and own_us * best.number < period_us * holes.number):
@@ -178,10 +163,10 @@ def _best_holes(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) ->
     return None if best is None else best.lengths()
 
 
-def _mixtures(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) -> Iterator[_Mixture]:
+def _mixtures(alone: OwnIteration, each_us: Sequence[int], factor: Fraction) -> Iterator[_Mixture]:
     """Yield mixtures with room for all: as many long holes as the slow-down allows, one, or none."""
-    least_us = alone.end_us - alone.block_us
-    extra = (factor - 1) * alone.end_us
+    least_us = alone.span_us - alone.compute_us
+    extra = (factor - 1) * alone.span_us
     lengths = _lengths(least_us, each_us, least_us + int(_MOST_ITERATIONS * extra))
     for count in range(1, _MOST_ITERATIONS + 1):
         allowed_us = int(count * extra)
@@ -224,21 +209,21 @@ def _work(length_us: int, each_us: Sequence[int]) -> int:
     return sum(length_us // own * own for own in each_us)
 
 
-def _starts(alone: _AloneTimes, lengths: Sequence[int]) -> list[int]:
+def _starts(alone: OwnIteration, lengths: Sequence[int]) -> list[int]:
     """Return when iterations of the foreground start."""
-    return list(accumulate((alone.block_us + length for length in lengths[:-1]), initial=0))
+    return list(accumulate((alone.compute_us + length for length in lengths[:-1]), initial=0))
 
 
-def _behind(starts: Sequence[int], alone: _AloneTimes, lengths: Sequence[int], own: _AloneTimes) -> Iterator[int]:
+def _behind(starts: Sequence[int], alone: OwnIteration, lengths: Sequence[int], own: OwnIteration) -> Iterator[int]:
     """Yield when iterations of a background job start, as many in each hole as fit."""
     for start_us, length in zip(starts, lengths, strict=True):
-        for k in range(length // own.end_us):
-            yield start_us + alone.block_us + k * own.end_us
+        for k in range(length // own.span_us):
+            yield start_us + alone.compute_us + k * own.span_us
 
 
-def _decision(gpus: Sequence[Gpu], own: _AloneTimes, starts: Sequence[int]) -> JobDecision:
-    levels = [[own.levels] * len(gpus)] * len(starts)
-    transfers = [[start_us + after_us for after_us in own.transfer_us] for start_us in starts]
+def _decision(graph: OperationGraph, gpus: Sequence[Gpu], own: OwnIteration, starts: Sequence[int]) -> JobDecision:
+    levels = [[graph.levels] * len(gpus)] * len(starts)
+    transfers = [[start_us + after_us for after_us, _ in own.transfers()] for start_us in starts]
     return JobDecision(gpus, levels, [[start_us] * len(gpus) for start_us in starts], transfers)
 
 

@@ -21,7 +21,7 @@ _TRIES = 100
 """Orders of the jobs in which it is tried to draw GPUs for all: a later job may find none where others took them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OwnIteration:
     """An iteration of a job alone on its GPUs, where all blocks start at once; times in microseconds.
 
@@ -41,7 +41,7 @@ class OwnIteration:
             done.append((start, end))
         return done
 
-    @property
+    @cached_property
     def span_us(self) -> int:
         """From the first block to the last end."""
         return max([self.compute_us, *(end for _, end in self.transfers())])
@@ -108,18 +108,22 @@ def repeated_jobs(operations: Operations, placement: WorkerGpus, plan: Plan) -> 
 
 
 def _repeated(operations: Operations, graph: OperationGraph, gpus: Sequence[Gpu], done: JobPlan) -> RepeatedJob:
-    channel = _channel(operations, graph, gpus)
+    channel = channel_of(operations, graph, gpus)
     if channel is None:
         raise UsageError(f"no path joins all servers of job {graph.name!r}", code="empty")
     types = [operations.cluster.servers[server].gpu_type for server, _ in gpus]
     tables = [block.duration_us[kind] for block, kind in zip(graph.blocks, types, strict=True)]
     rows = ([block.level for block in iteration.blocks] for iteration in done.iterations)
-    return RepeatedJob(graph.name, channel, tuple(_iteration(graph, tables, row, channel) for row in rows))
+    return RepeatedJob(graph.name, channel, tuple(iteration_of(graph, tables, row, channel) for row in rows))
 
 
-def _iteration(
+def iteration_of(
     graph: OperationGraph, tables: Sequence[Sequence[int]], levels: Sequence[int], channel: Channel
 ) -> OwnIteration:
+    """Return an iteration of a job alone.
+
+    `tables, levels`: for each worker, the lengths of its block by level, and its level.
+    """
     taken = list(zip(tables, levels, strict=True))
     buckets = [transfer.bucket for transfer in graph.transfers]
     return OwnIteration(
@@ -163,12 +167,13 @@ def _take(
     fit.sort(key=lambda k: free[k] < graph.slots)
     spots = [(k, index) for k in fit for index in range(servers[k].gpus - free[k], servers[k].gpus)]
     gpus = tuple(spots[: graph.slots])
-    if len(gpus) < graph.slots or _channel(operations, graph, gpus) is None:
+    if len(gpus) < graph.slots or channel_of(operations, graph, gpus) is None:
         return None
     free.subtract(server for server, _ in gpus)
     return gpus
 
 
-def _channel(operations: Operations, graph: OperationGraph, gpus: Sequence[Gpu]) -> Channel | None:
+def channel_of(operations: Operations, graph: OperationGraph, gpus: Sequence[Gpu]) -> Channel | None:
+    """Return the channel of a job on some GPUs; None where no path joins them."""
     workers: Mapping[int, int] = Counter(server for server, _ in gpus)
     return operations.routes.under(graph.route_policy).channel(workers)

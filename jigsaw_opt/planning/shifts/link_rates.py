@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.planning.shifts.jobs import OwnIteration, RepeatedJob
 from jigsaw_opt.problem import clock
-from jigsaw_opt.problem.network.contention import FairSharing, LinkSharing
+from jigsaw_opt.problem.network.contention import FairSharing
 
 _SMALL = 1e-6
 """Microseconds that count as none: what rounding leaves of a transfer."""
@@ -25,14 +25,12 @@ class SharedRun:
 
     `iteration_us`: for each job, mean time of an iteration after those that are left out at the beginning.
     `iterations`: for each job, iterations that it finished. `sent_us`: for each job, what it has sent in all, in
-    microseconds at its rate alone. `begun_us`: for each job, transfers finished, and the part sent of the one under
-    way; equal to `sent_us` up to rounding.
+    microseconds at its rate alone.
     """
 
     iteration_us: tuple[float, ...]
     iterations: tuple[int, ...]
     sent_us: tuple[float, ...]
-    begun_us: tuple[float, ...]
     end_us: float
 
 
@@ -41,15 +39,12 @@ class _Progress:
     """The progress of a job in its iterations."""
 
     job: RepeatedJob
-    shift: float
-    drift: float | None
     start: float
     bucket: int = 0
     left: float = 0.0
     until: float = 0.0
     finished: int = 0
     sent: float = 0.0
-    settled: float = 0.0
     ends: list[float] = field(default_factory=list)
 
     @property
@@ -66,7 +61,7 @@ class _Progress:
                     return False
                 self.finished, self.bucket = self.finished + 1, 0
                 self.ends.append(now)
-                self.start = self._begin(now)
+                self.start = now
                 continue
             self.until = self.start + own.ready_us[self.bucket]
             if now < self.until:
@@ -76,21 +71,12 @@ class _Progress:
                 return True
             self.bucket += 1
 
-    def _begin(self, now: float) -> float:
-        """Return when the next iteration begins: now, or at the next multiple of the cycle from the shift on."""
-        late = (now - self.shift) % self.job.cycle_us
-        if self.drift is None or self.finished % len(self.job.iterations) or late <= self.drift * self.job.cycle_us:
-            return now
-        missing = self.job.cycle_us - late
-        return now + (missing if missing > _SMALL else 0.0)
-
     def send(self, amount: float) -> bool:
         """Send some of the transfer under way, and say whether it is finished."""
         self.sent += amount
         self.left -= amount
         if self.left > _SMALL:
             return False
-        self.settled += self.iteration.exchange_us[self.bucket]
         self.bucket += 1
         return True
 
@@ -100,8 +86,6 @@ def simulate_shared(
     bandwidths: Sequence[int],
     shifts_us: Sequence[float],
     *,
-    sharing: LinkSharing | None = None,
-    drift: float | None = None,
     iterations: int = 200,
     warm_up: int = 20,
 ) -> SharedRun:
@@ -109,17 +93,12 @@ def simulate_shared(
 
     Mean time of an iteration of each job, in microseconds, and what each has sent.
 
-    `bandwidths`: bytes per second of every link of the cluster. `sharing`: how links are divided; None for max-min fair
-    rates. Earlier transfers come first in the order that it is given. `drift`: A job that is late by more than this
-    share of its cycle waits until it is in step with its shift again; None for jobs that never wait. `iterations,
-    warm_up`: iterations of each job after those that are not measured, and how many these are; 0 starts at the shift.
+    `bandwidths`: bytes per second of every link of the cluster. `iterations, warm_up`: iterations of each job after
+    those that are not measured, and how many these are; 0 starts at the shift.
     """
-    runs = [
-        _Progress(job, float(shift), drift, float(shift), until=float(shift))
-        for job, shift in zip(jobs, shifts_us, strict=True)
-    ]
+    runs = [_Progress(job, float(shift), until=float(shift)) for job, shift in zip(jobs, shifts_us, strict=True)]
     waiting, sending, now = list(range(len(runs))), list[int](), 0.0
-    speeds = _Speeds(jobs, bandwidths, sharing or FairSharing())
+    speeds = _Speeds(jobs, bandwidths)
     goal = iterations + warm_up
     while any(run.finished < goal for run in runs):
         if goal > 1 and clock.left() <= 0:
@@ -146,10 +125,6 @@ def simulate_shared(
         tuple(_mean(run, float(shift), warm_up) for run, shift in zip(runs, shifts_us, strict=True)),
         tuple(run.finished for run in runs),
         tuple(run.sent for run in runs),
-        tuple(
-            run.settled + (run.iteration.exchange_us[run.bucket] - run.left if j in sending else 0.0)
-            for j, run in enumerate(runs)
-        ),
         now,
     )
 
@@ -157,15 +132,14 @@ def simulate_shared(
 class _Speeds:
     """Rates of the transfers under way over their rates alone, kept once worked out."""
 
-    def __init__(self, jobs: Sequence[RepeatedJob], bandwidths: Sequence[int], sharing: LinkSharing) -> None:
-        self._channels = [job.channel for job in jobs]
-        self._bandwidths, self._sharing = bandwidths, sharing
+    def __init__(self, jobs: Sequence[RepeatedJob], bandwidths: Sequence[int]) -> None:
+        self._channels, self._bandwidths = [job.channel for job in jobs], bandwidths
         self._known: dict[tuple[int, ...], tuple[float, ...]] = {}
 
     def of(self, sending: tuple[int, ...]) -> tuple[float, ...]:
         if sending not in self._known:
             channels = [self._channels[j] for j in sending]
-            rates = self._sharing.rates(channels, self._bandwidths)
+            rates = FairSharing().rates(channels, self._bandwidths)
             self._known[sending] = tuple(float(r / c.rate) for r, c in zip(rates, channels, strict=True))
         return self._known[sending]
 
