@@ -12,12 +12,11 @@ from jigsaw_opt.arguments import typed
 from jigsaw_opt.errors import argument, out_of_range
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine.recorded import simulation_of
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.inputs.reading import read_setting
-from jigsaw_opt.simulation.inputs.request import GivenParts, SimulationRequest
+from jigsaw_opt.simulation.inputs.request import GivenParts, GivenWorkload, SimulationRequest
 from jigsaw_opt.simulation.results.folder import ResultFolder
 from jigsaw_opt.simulation.results.result import SimulationResult, result_of
 from jigsaw_opt.system.interrupts import on_interrupt
@@ -25,7 +24,7 @@ from jigsaw_opt.system.interrupts import on_interrupt
 
 @typed
 def simulate(
-    workload: str | Workload,
+    workload: GivenWorkload,
     cluster: str | Cluster | Instance,
     policy: str | Policy = "fifo",
     *,
@@ -39,12 +38,8 @@ def simulate(
 
     Parameters
     ----------
-    workload
-        The jobs, or ``FORMAT:FILE``, or a file in our own format or the name of a bundled one.
-    cluster
-        The servers, an instance that has them and models of the jobs, or text as in ``16x4:v100``.
-    policy
-        Who decides, or ``NAME:OPTION=VALUE...``.
+    workload, cluster, policy
+        As in `SimulationRequest`.
     until_us, cancel
         Time of the workload, in microseconds, and an event set by another thread, that end it before all jobs have.
         So does a first Ctrl-C or SIGTERM in the main thread.

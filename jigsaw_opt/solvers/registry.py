@@ -72,14 +72,14 @@ def ignored(method: object, options: Options) -> tuple[str, ...]:
     return tuple(name for name in options.given if name not in (*takes, *engines))
 
 
-def require_options(method: Solver, options: Options, told: str = "") -> None:
+def require_options(method: object, options: Options, told: str = "") -> None:
     """Refuse options that were given and that a method does not use.
 
     `told`: what errors call the method; empty for its name.
     """
     left = ignored(method, options)
     if left:
-        told = told or f"solver {method.name!r}"
+        told = told or f"solver {getattr(method, 'name', '')!r}"
         raise UsageError.of(
             Problem(name, f"{told} takes no option {argument(name)}", code="unknown-option") for name in left
         )

@@ -14,9 +14,8 @@ from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents import make_folder, require_writable
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.simulation.engine.setting import reading_told
-from jigsaw_opt.simulation.inputs.request import GivenParts, SimulationRequest
+from jigsaw_opt.simulation.inputs.request import GivenParts, GivenWorkload, SimulationRequest
 from jigsaw_opt.sweeps.advice import Advice, Advisor
 from jigsaw_opt.sweeps.advice_words import advice_document
 from jigsaw_opt.sweeps.record import Record
@@ -46,7 +45,7 @@ class PolicyAdvice:
 
 @typed
 def advise(
-    workload: str | Workload,
+    workload: GivenWorkload,
     cluster: str | Cluster | Instance,
     policies: Sequence[str] | None = None,
     *,
@@ -75,15 +74,9 @@ def advise(
     measure
         What ranks the policies.
     folder
-        Where rows are kept, from which the same call goes on; None for nowhere.
-    engine
-        What runs the simulations; None for this process.
-    report
-        Receives each new row, how many simulations have one, and how many there are.
-    tell
-        Receives sentences on what was left out of the workload, before the first simulation.
-    cancel
-        Set by another thread, it skips the rest; so does a first Ctrl-C or SIGTERM in the main thread.
+        Where rows are kept, for the same call to go on from; None for nowhere.
+    engine, report, tell, cancel
+        As in `simulate_all`.
     **part
         Other parts one by one, as in ``round_s=1``: those of `SimulationRequest`.
 

@@ -11,10 +11,9 @@ from typing import Any, Unpack
 from jigsaw_opt.documents import exists, make_folder
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine.setting import reading_told
-from jigsaw_opt.simulation.inputs.request import GivenParts, SimulationRequest
+from jigsaw_opt.simulation.inputs.request import GivenParts, GivenWorkload, SimulationRequest
 from jigsaw_opt.simulation.results.folder import ResultFolder
 from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
 from jigsaw_opt.sweeps.folder import ROWS, TABLES, SweepTables, sweep_into
@@ -26,7 +25,7 @@ PAGE = "report.html"
 
 
 def simulate_all(
-    workloads: Sequence[str | Workload],
+    workloads: Sequence[GivenWorkload],
     cluster: str | Cluster | Instance,
     policies: Sequence[str | Policy],
     seeds: Sequence[int] | None = None,

@@ -13,13 +13,12 @@ from typing import Any
 from jigsaw_opt.documents.csv_text import csv_text
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem.data_table import DataTable
-from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.scheduling.share_rules import InvariantError
 from jigsaw_opt.simulation.engine.recorded import simulation_of
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.inputs.reading import read_settings
-from jigsaw_opt.simulation.inputs.request import SimulationRequest
+from jigsaw_opt.simulation.inputs.request import GivenWorkload, SimulationRequest
 from jigsaw_opt.simulation.results.metrics import SimulationSummary, summarise
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.job_times import are_job_times, job_times
@@ -35,7 +34,7 @@ _JOBS = "\n" + _JOB_TIMES
 
 
 def simulations(
-    base: SimulationRequest, workload: Iterable[str | Workload], policy: Iterable[str | Policy], seed: Iterable[int]
+    base: SimulationRequest, workload: Iterable[GivenWorkload], policy: Iterable[str | Policy], seed: Iterable[int]
 ) -> list[SweepTask]:
     """Return one task for every combination, each once; all that they name is read now.
 

@@ -161,6 +161,8 @@ def test_a_bound_of_rates_holds_for_two_servers_of_unlike_types() -> None:
 def test_what_makes_no_sense_is_named() -> None:
     with refuses("unknown-name $.jobs"):
         fill(CASES[0], ["nobody"], WORK)
+    with misuse("unknown-option gap; unknown-option target"):
+        fill(CASES[0], ["front"], replace(WORK, gap=0.1, target=9))
     with misuse("empty foreground"):
         fill(CASES[0], ["front", "a", "b"], WORK)
     with misuse("out-of-range slowdown"):

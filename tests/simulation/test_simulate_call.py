@@ -77,7 +77,7 @@ def test_a_cluster_may_be_an_instance(trace: str) -> None:
     mine = load("server/plain")
     found = simulate(trace, mine, "fifo", draw_models=True)
     assert found.setting.cluster == mine.cluster and isinstance(found.setting.performance, Profiled)
-    named = simulate(trace, "server/plain", "fifo", draw_models=True)
+    named = simulate(Path(trace), "server/plain", "fifo", draw_models=True)
     assert found.jobs == named.jobs and found.setting.inputs() == named.setting.inputs()
 
 
@@ -108,12 +108,12 @@ def test_all_problems_come_at_once(trace: str) -> None:
     with pytest.raises(UsageError) as caught:
         simulate(trace, "1x2", "fifo", round_s=-1, seed=-1, too_wide="narrow")
     assert [problem.path for problem in caught.value.problems] == ["round_s", "seed", "too_wide"]
-    wrong: Any = {"workload": Path("day"), "cluster": "1x2", "policy": 1, "round_s": "x", "seed": 1.5, "sed": 1}
+    wrong: Any = {"workload": 1, "cluster": "1x2", "policy": 1, "round_s": "x", "seed": 1.5, "sed": 1}
     with pytest.raises(UsageError) as caught:
         simulate(**wrong)
     assert caught.value.args == (
         "there is no option 'sed'; did you mean 'seed'?",
-        "workload is text or a Workload, not a PosixPath",
+        "workload is text, a Path or a Workload, not 1",
         "policy is text or a Policy, not 1",
         "round_s is a number, not 'x'",
         "seed is a whole number, not 1.5",

@@ -110,7 +110,7 @@ def fill(
     foreground
         Names of the jobs whose throughput is guaranteed; the others are background.
     options
-        Time limit, work limit, seed, workers and cancel; nothing else is used. Without a limit, a limit of work.
+        Time limit, work limit, seed, threads, params and cancel. Without a limit, a limit of work.
     slowdown
         The period may be so many times the least one of the foreground alone, as far as `auto` finds it within a fifth
         of the limits; at least 1. A cycle-time limit of a foreground job is kept as well.
@@ -129,8 +129,8 @@ def fill(
     InvalidInputError
         There is no such job.
     UsageError
-        The horizon is finite, the cluster has power caps, no job is left as background, or a least rate is that of
-        no background job, or no number above 0.
+        The horizon is finite, the cluster has power caps, no job is left as background, an option is another, or a
+        least rate is that of no background job, or no number above 0.
     InfeasibleError
         The foreground alone has no plan, or none keeps the least rates.
     OutOfTimeError
@@ -142,7 +142,7 @@ def fill(
     instance = _with_rates(instance, background, least or {})
     if not 1 <= slowdown < inf:
         raise out_of_range("slowdown", f"slowdown is finite and at least 1, not {slowdown}")
-    limits = Limits.of(options)
+    limits = Limits.of(options, "filling")
     kept = {job.name: job.iterations for job in instance.jobs if job.name not in background}
     with interruptible(options):
         first = alone(restricted(instance, kept), lambda share: limits.part(share * _FOREGROUND_SHARE))

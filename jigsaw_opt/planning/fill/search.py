@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
+from typing import ClassVar
 
 from jigsaw_opt.planning.fill.exact import ExactHoles
 from jigsaw_opt.planning.fill.loads import Loads, Vector, is_monotone, restricted
@@ -21,6 +22,7 @@ from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.registry import require_options
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solving import solving
 
@@ -47,8 +49,10 @@ _WORK = 40.0
 class Limits:
     """The limits of all solves together, and what is left of them.
 
-    `options`: options of a solve; its time or work is limited.
+    `options`: options of a solve; its time or work is limited. `takes`: names of options that it keeps to.
     """
+
+    takes: ClassVar[tuple[str, ...]] = ("time_limit", "work_limit", "seed", "threads", "params")
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -56,11 +60,14 @@ class Limits:
         self._spent = 0.0
 
     @classmethod
-    def of(cls, options: Options) -> Limits:
-        """Return limits of time, work, seed, workers and cancel alone."""
+    def of(cls, options: Options, told: str) -> Limits:
+        """Return limits of `options`, of work where there are none; refuse other options.
+
+        `told`: what errors call the search.
+        """
+        require_options(cls, options, told)
         work = _WORK if options.time_limit is None and options.work_limit is None else options.work_limit
-        plain = Options(options.time_limit, work_limit=work, seed=options.seed, threads=options.threads)
-        return cls(replace(plain, cancel=options.cancel))
+        return cls(replace(options, work_limit=work))
 
     @property
     def over(self) -> bool:

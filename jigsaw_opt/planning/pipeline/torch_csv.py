@@ -201,17 +201,9 @@ def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> li
 
     For each iteration and action, start and end in microseconds.
     """
-    found = []
-    for iteration in range(instance.jobs[schedule.job].iterations):
-        times = _times(instance, plan, schedule.job, iteration)
-        found.append(
-            {
-                action: (times[name].start_us, times[name].end_us)
-                for action, name in schedule.planned.items()
-                if name in times
-            }
-        )
-    return found
+    every = (_times(instance, plan, schedule.job, k) for k in range(instance.jobs[schedule.job].iterations))
+    named = schedule.planned.items()
+    return [{act: (own[name].start_us, own[name].end_us) for act, name in named if name in own} for own in every]
 
 
 def _times(instance: Instance, plan: Plan, job: int, iteration: int = 0) -> dict[str, Execution]:

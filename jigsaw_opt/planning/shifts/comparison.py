@@ -97,7 +97,7 @@ def _compared(
     drawn: int,
     most: int,
 ) -> Comparison:
-    limits = Limits(options)
+    limits = Limits.of(options, "a comparison of shifts")
     given = plans or (_solved(instance, limits.part(_FIRST_PLAN)),)
     placements = candidates(operations, given, 0 if plans else drawn, options.seed)
     with clock.limited(clock.Clock(None, options.cancel)):

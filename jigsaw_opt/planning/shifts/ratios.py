@@ -98,7 +98,7 @@ def best_ratios(
         raise UsageError(
             f"ratios up to {most} of {len(instance.jobs)} jobs are more than {_MOST_VECTORS} vectors", code="too-large"
         )
-    search = _RatioSearch(instance, alone_us, Limits.of(options), solver)
+    search = _RatioSearch(instance, alone_us, Limits.of(options, "a search of ratios"), solver)
     plain = search.first(start)
     plain_bound = search.bounds[plain.ratios]
     search.enter(most)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from numbers import Real
+from pathlib import Path
 from typing import TypedDict
 
 from jigsaw_opt.arguments import require_fields
@@ -24,6 +25,10 @@ _MOST_S = 9e9
 """The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
 TOO_WIDE = ("refuse", "skip")
 """What may become of jobs that need more GPUs than there are."""
+
+
+GivenWorkload = str | Path | Workload
+"""Jobs, or their file, or words for either."""
 
 
 class GivenParts(TypedDict, total=False):
@@ -49,7 +54,7 @@ class SimulationRequest:
     Parameters
     ----------
     workload
-        The jobs, or ``FORMAT:FILE``, or a file in our own format or the name of a bundled one.
+        The jobs, or ``FORMAT:FILE``, or a file in our own format, also as a `Path`, or the name of a bundled one.
     cluster
         The servers, an instance that has them and models of the jobs, or text as in ``16x4:v100``.
     policy
@@ -80,7 +85,7 @@ class SimulationRequest:
         Parts are of another type, or out of range; with every such part.
     """
 
-    workload: str | Workload
+    workload: GivenWorkload
     cluster: str | Cluster | Instance
     policy: str | Policy = "fifo"
     performance: str | Performance | Callable[[Cluster], Performance] = ""
@@ -97,6 +102,10 @@ class SimulationRequest:
 
     def __post_init__(self) -> None:
         require_fields(self)
+        if isinstance(self.workload, Path):
+            # The name of a file may have a colon, which in words stands behind a format.
+            words = f"csv:{self.workload}" if ":" in str(self.workload) else str(self.workload)
+            object.__setattr__(self, "workload", words)
         if wrong := self._out_of_range():
             raise UsageError.of(wrong)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from jigsaw_opt.documents.readers.table import Accept
 from jigsaw_opt.errors import InvalidInputError, Problem, argument
@@ -17,12 +18,12 @@ from jigsaw_opt.simulation.inputs.request import SimulationRequest
 from jigsaw_opt.simulation.inputs.workload_changes import most_gpus_for
 
 
-def read_workload(given: str | Workload, columns: str, accept: Accept) -> Workload:
+def read_workload(given: str | Path | Workload, columns: str, accept: Accept) -> Workload:
     """Return a workload; raise with everything that is wrong with its jobs.
 
     `accept`: yields what else is wrong with a job.
     """
-    return workload_from(given, columns, accept) if isinstance(given, str) else _checked(given, accept)
+    return _checked(given, accept) if isinstance(given, Workload) else workload_from(str(given), columns, accept)
 
 
 def _checked(workload: Workload, accept: Accept) -> Workload:

@@ -10,12 +10,11 @@ from typing import Any
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.scheduling.start_prediction import FEWEST_ANSWERS, FEWEST_SAMPLES, StartPrediction
 from jigsaw_opt.simulation.engine.setting import reading_told
 from jigsaw_opt.simulation.inputs.reading import read_setting
-from jigsaw_opt.simulation.inputs.request import SimulationRequest
+from jigsaw_opt.simulation.inputs.request import GivenWorkload, SimulationRequest
 from jigsaw_opt.simulation.prediction.past_questions import past_answers
 from jigsaw_opt.simulation.prediction.predicting import predict_starts
 from jigsaw_opt.simulation.prediction.trace_queue import queue_at, time_in, waiting_job
@@ -50,7 +49,7 @@ class PredictedStart:
 
 @typed
 def when(
-    workload: str | Workload,
+    workload: GivenWorkload,
     cluster: str | Cluster | Instance,
     job: str,
     policy: str | Policy = "backfill",
@@ -70,7 +69,7 @@ def when(
     Parameters
     ----------
     workload
-        Jobs that wait, run and have ended, or ``FORMAT:FILE``.
+        Jobs that wait, run and have ended, as in `SimulationRequest`.
     cluster
         The servers, an instance that has them, or text as in ``16x4:v100``.
     job
