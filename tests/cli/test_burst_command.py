@@ -44,16 +44,12 @@ def test_the_plan_is_printed_as_json_and_its_instance_solved(
     assert json.loads(capsys.readouterr().out)["objective"] == 1190
 
 
-def test_a_budget_for_the_whole_job_and_the_released_planner(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_for_the_whole_job(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["burst", str(costs), "--variant", "budget", "--limit", "1.6", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["gpus_per_layer"] == [2, 2]
     assert printed["job_amplification"] == pytest.approx(2.26 / 1.5)
     assert main(["burst", str(costs), "--variant", "budget", "--limit", "0.9"]) == 4
-    capsys.readouterr()
-    assert main(["burst", str(costs), "--variant", "released"]) == 0
-    told = capsys.readouterr().out
-    assert "1.130 ms" in told and told.splitlines()[-1].endswith("limit 2: 1")
 
 
 PROFILE = """\

@@ -30,10 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--variant",
-        choices=("released", "exact", "budget"),
+        choices=("exact", "budget"),
         default="exact",
-        help="DeepPool's released recurrence, the fastest plan whose layers all keep the limit (default), or the "
-        "fastest one whose GPU time as a whole keeps it (default: exact)",
+        help="the fastest plan whose layers all keep the limit, or whose GPU time as a whole does (default: exact)",
     )
     parser.add_argument(
         "--limit",

@@ -10,7 +10,7 @@ from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts
 from jigsaw_opt.documents.readers.profiles.deeppool import ProfiledLayer
 from jigsaw_opt.errors import UsageError, argument, missing_option, not_together
-from jigsaw_opt.planning.burst.exact import budget_plan, exact_plan, fastest_plan, released_plan
+from jigsaw_opt.planning.burst.exact import budget_plan, exact_plan
 from jigsaw_opt.planning.burst.instance import burst_instance
 from jigsaw_opt.planning.burst.plan import BurstPlan
 from jigsaw_opt.planning.burst.profiled import BurstSetting, measured_costs, profiled_costs
@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
-BurstVariant = Literal["exact", "budget", "released"]
+BurstVariant = Literal["exact", "budget"]
 _ROUNDING_US = 3
 """By so much, at most, a layer of the instance is shorter than its costs: two moves and two passes are rounded by half
 a microsecond each, and the exchange by one."""
@@ -54,7 +54,7 @@ def burst(
         Limit of amplification: GPU time over the time on one GPU.
     variant
         ``exact``: the fastest plan whose layers all keep the limit; ``budget``: the fastest one whose GPU time as a
-        whole keeps it; ``released``: that of DeepPool's released planner, some of whose layers may break the limit.
+        whole keeps it.
     horizon
         Horizon of the instance.
 
@@ -72,13 +72,11 @@ def burst(
         No plan keeps the limit.
     """
     costs = _costs(source, gpus, global_batch, bandwidth)
-    chosen = {"exact": exact_plan, "budget": budget_plan, "released": released_plan}[variant](costs, limit)
-    # The released planner breaks the limit, so no plan within the limit says what it could have had.
-    least = chosen if variant != "released" else fastest_plan(costs)
-    bound = max(1, ceil(least.iteration_us - _ROUNDING_US * len(costs.layers) - 1e-6))
+    chosen = {"exact": exact_plan, "budget": budget_plan}[variant](costs, limit)
+    bound = max(1, ceil(chosen.iteration_us - _ROUNDING_US * len(costs.layers) - 1e-6))
     instance = burst_instance(chosen, "burst", horizon)
     sentence = "no path through the options of the layers is faster, and rounding to microseconds gains no more"
-    arithmetic = f"ceil({least.iteration_us:.3f} - {_ROUNDING_US} * {len(costs.layers)}) = {bound}"
+    arithmetic = f"ceil({chosen.iteration_us:.3f} - {_ROUNDING_US} * {len(costs.layers)}) = {bound}"
     proof = Proof(sentence, arithmetic, relaxation="burst")
     return Planned(instance, solve(instance, "greedy", options).plan, bound, proof, chosen)
 
