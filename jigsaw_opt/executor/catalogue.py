@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -138,13 +138,13 @@ def _check_sense(family: str, arguments: Mapping[str, Any], place: Place, report
             report.add((place, name), "must be at least 2 for pairs of sentences; is 1", code="out-of-range")
 
 
-def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[str] = ()) -> Mapping[str, Any] | None:
+def stages_entry(instance: Instance, trusted: Collection[str], is_cut: bool = False) -> Mapping[str, Any] | None:
     """Return how the stages of an instance's pipeline are built; None where it has data-parallel jobs alone.
 
     A job without an entry takes the function that is trusted, if one alone is that no model names. Models of
     data-parallel jobs must say how they are built.
 
-    `cuts`: where the model is cut, if the job has no entry.
+    `is_cut`: whether a partition says where the model is cut, so that the job's entry does not.
     """
     task_graph_jobs = {number: job for number, job in enumerate(instance.jobs) if isinstance(job, TaskGraphJob)}
     report = Report()
@@ -175,7 +175,7 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
     named = [model.executor or {} for model in instance.models.values()]
     left = {*trusted} - {entry.get("train", entry.get("zoo")) for entry in named}
     if entry is None and len(left) == 1:
-        entry = {"train": left.pop(), "arguments": {}, "cuts": [*cuts]}
+        entry = {"train": left.pop(), "arguments": {}, "cuts": []}
     if entry is None:
         report.add(
             place,
@@ -186,7 +186,7 @@ def stages_entry(instance: Instance, trusted: Collection[str], cuts: Sequence[st
     else:
         check_trust(entry["train"], trusted, ((place, "executor"), "train"), report)
         _check_own(entry, (place, "executor"), report)
-        if cuts and job.executor is not None:
+        if is_cut and job.executor is not None:
             report.add(
                 (place, "executor"), "says where the model is cut, and so does the partition", code="contradiction"
             )

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jigsaw_opt.checking.require import require_correct
 from jigsaw_opt.errors import Problem, UsageError, argument, require_a
 from jigsaw_opt.executor import require_torch
 from jigsaw_opt.executor.catalogue import stages_entry
-from jigsaw_opt.executor.replay.baseline import foreground_of
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.instances.profiles import is_estimate
 from jigsaw_opt.planning.burst.schedule import burst_schedule
 from jigsaw_opt.planning.pipeline.model_parts import stated_parts
-from jigsaw_opt.planning.pipeline.stated import pipeline_of
 from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule, torch_schedules
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from jigsaw_opt.planning.partition.result import Partition, Stage
-    from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.measured.replay import Replay
-    from jigsaw_opt.problem.plan import Plan
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -50,41 +41,25 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     ------
     UsageError
         Something is not for a job in stages, or this machine has no such device.
-    CheckFailedError
-        The plan breaks a rule.
     InvalidInputError
-        A task-graph job is no pipeline, or there are several; models do not say how they are built, a job of the
-        foreground or a checkpoint is not there; with every problem.
+        A task-graph job is no pipeline, or there are several; models do not say how they are built, or a checkpoint is
+        not there; with every problem.
     MissingEngineError
         PyTorch is not installed.
     RunFailedError
         A process was killed, a model raised, or a loss is no number. No process is left.
     """
     require_a(ReplayRequest, request, "request")
-    require_correct(request.instance, request.plan)
-    parts = _parts(request.partition, request.instance, request.plan)
-    entry = stages_entry(request.instance, request.trusted, [part.nodes[0] for part in parts[1:]])
-    stages = None if entry is None else _stages(request, {**entry, "parts": parts})
-    if request.baseline == "alone":
-        foreground_of(request)
+    stages = _stages(request)
     require_torch()
     _tell(request)
     from jigsaw_opt.executor.devices import device_of
     from jigsaw_opt.executor.replay.launch import replay, replay_flow
 
     device_of(request.device)  # refuses one that is not there
-    if stages is not None and flow_schedule(request.instance) is not None:
+    if stages is not None and stages.is_asynchronous:
         return replay_flow(request, stages)
     return replay(request, stages)
-
-
-def _parts(partition: Partition | Path | None, instance: Instance, plan: Plan) -> tuple[Stage, ...]:
-    """Return the stages of the partition that a pipeline was made of."""
-    if partition is None:
-        return ()
-    flow = flow_schedule(instance)
-    job, layout = pipeline_of(instance, plan) if flow is None else (flow.job, flow.layout)
-    return stated_parts(instance, job, layout.stages, partition)[0].stages
 
 
 def _tell(request: ReplayRequest) -> None:
@@ -105,27 +80,34 @@ def _tell(request: ReplayRequest) -> None:
         _LOGGER.warning("%s: not for %s, which train as their own code says", given, named(own))
 
 
-def _stages(request: ReplayRequest, entry: Mapping[str, Any]) -> StagedRun:
-    """Return what processes carry out of the job in stages."""
-    _require_of_stages(request)
-    flow, burst = flow_schedule(request.instance), burst_schedule(request.instance)
-    if flow is not None:
-        return StagedRun(flow, entry)
-    return StagedRun(burst or torch_schedules(request.instance, request.plan), entry)
+def _stages(request: ReplayRequest) -> StagedRun | None:
+    """Return what processes carry out of the job in stages; None where all jobs are data-parallel."""
+    instance, partition = request.instance, request.partition
+    entry = stages_entry(instance, request.trusted, partition is not None)
+    if entry is None and partition is None:
+        return None
+    # Only pipelines are made of a partition: any other job is refused as what it is.
+    burst = burst_schedule(instance) if partition is None else None
+    schedule = flow_schedule(instance) or burst or torch_schedules(instance, request.plan)
+    assert entry is not None, "there is a pipeline"
+    if partition is not None:
+        cut = stated_parts(instance, schedule.job, schedule.stages, partition)[0].stages
+        entry = {**entry, "cuts": [part.nodes[0] for part in cut[1:]], "parts": cut}
+    found = StagedRun(schedule, entry)
+    _require_of_stages(request, found.is_asynchronous)
+    return found
 
 
-def _require_of_stages(request: ReplayRequest) -> None:
+def _require_of_stages(request: ReplayRequest, asynchronous: bool) -> None:
     """Refuse what is not for a job in stages, or not for an asynchronous one."""
     wrong = {}
     if request.baseline in ("fifo", "gang"):
         wrong["baseline"] = f"a baseline of {request.baseline} is for data-parallel jobs"
-    if flow_schedule(request.instance) is not None:
-        if request.minutes is not None:
-            told = "an asynchronous pipeline is carried out for a number of minibatches, not for some minutes"
-            wrong["minutes"] = told
-        if request.checkpoint is not None:
-            told = "minibatches of an asynchronous pipeline are always under way, so it has no checkpoints"
-            wrong["checkpoint"] = told
+    if asynchronous and request.minutes is not None:
+        wrong["minutes"] = "an asynchronous pipeline is carried out for a number of minibatches, not for some minutes"
+    if asynchronous and request.checkpoint is not None:
+        told = "minibatches of an asynchronous pipeline are always under way, so it has no checkpoints"
+        wrong["checkpoint"] = told
     if request.device == "cuda" and request.backend != "nccl":
         told = "stages on CUDA send what they have by NCCL, with a device for each process"
         wrong["backend"] = f"{told}: {argument('backend', 'nccl')}"

@@ -21,9 +21,9 @@ from jigsaw_opt.documents import (
     save_plan,
 )
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, require_replay_of
-from jigsaw_opt.executor.replay.baseline import alone_part, foreground_of
+from jigsaw_opt.executor.replay.baseline import alone_part
 from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.replay.request import ReplayRequest, foreground_of
 from jigsaw_opt.planning.fill import fill
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
@@ -282,16 +282,15 @@ def test_a_part_of_a_plan_alone_takes_the_least_period_of_its_order(listed: tupl
 
 def test_the_foreground_is_named_or_alone_has_a_cycle_time_limit(listed: tuple[Instance, Plan]) -> None:
     instance, plan = listed
-    request = ReplayRequest(instance, plan, baseline="alone")
     for names, told in {(): "missing-option foreground", ("spb", "piece", "pipe"): "contradiction foreground"}.items():
         with misuse(told):
-            foreground_of(replace(request, foreground=names))
+            ReplayRequest(instance, plan, baseline="alone", foreground=names)
     with refuses("unknown-name $.jobs"):
-        foreground_of(replace(request, foreground=("pip",)))
+        ReplayRequest(instance, plan, baseline="alone", foreground=("pip",))
     limited = altered(instance, jobs=(*instance.jobs[:2], altered(instance.jobs[2], pace_us=10**6)))
-    assert foreground_of(replace(request, instance=limited)) == ("pipe",)
+    assert foreground_of(limited, ()) == ("pipe",)
     least_rate = altered(limited, jobs=(*limited.jobs[:1], altered(limited.jobs[1], pace_us=10**6), limited.jobs[2]))
     with misuse("missing-option foreground", naming=["piece", "pipe"]):
-        foreground_of(replace(request, instance=least_rate))
+        foreground_of(least_rate, ())
     with misuse("missing-option foreground"):
-        replace(request, baseline=None, foreground=("a",))
+        ReplayRequest(instance, plan, foreground=("a",))

@@ -394,13 +394,12 @@ def test_the_function_is_named_by_the_job_or_trusted_alone() -> None:
     instance = case().instance
     assert stages_entry(instance, ["own:net"]) == {"train": "own:net", "arguments": {}, "cuts": []}
     assert stages_entry(load("server/plain"), ["own:net"]) is None
-    assert stages_entry(instance, ["own:net"], ["2"]) == {"train": "own:net", "arguments": {}, "cuts": ["2"]}
     for trusted in ([], ["own:net", "own:other"]):
         with refuses("missing-field $.jobs[0]"):
             stages_entry(instance, trusted)
     named = replace(instance.jobs[0], executor={"train": "my:net", "arguments": {"rank": 1}, "cuts": []})
     with pytest.raises(InvalidInputError) as error:
-        stages_entry(replace(instance, jobs=(named,)), ["own:net"], ["2"])
+        stages_entry(replace(instance, jobs=(named,)), ["own:net"], is_cut=True)
     assert [problem.path for problem in error.value.problems] == [
         "$.jobs[0].executor.train",
         "$.jobs[0].executor.arguments.rank",

@@ -15,7 +15,7 @@ from itertools import pairwise, zip_longest
 from typing import TypeVar
 
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument, missing_option
+from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.executor.replay.presence import PhasePart, phase_parts, seams
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
@@ -36,7 +36,6 @@ from jigsaw_opt.problem.plan import (
 )
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.activities.flat import Arc
-from jigsaw_opt.text import suggestion
 
 _Timed = TypeVar("_Timed", Block, Transfer, Execution)
 
@@ -177,7 +176,7 @@ def baseline_part(request: ReplayRequest) -> PhasePart | None:
     if request.baseline is None:
         return None
     if request.baseline == "alone":
-        return alone_part(request.instance, request.plan, foreground_of(request))
+        return alone_part(request.instance, request.plan, request.foreground)
     [[part]] = phase_parts(request.instance, request.plan)
     if request.baseline == "gang" and len(seams(part.instance, part.plan)) > 1:
         raise UsageError(
@@ -187,33 +186,6 @@ def baseline_part(request: ReplayRequest) -> PhasePart | None:
             path="baseline",
         )
     return replace(part, plan=baseline_plan(request.instance, request.plan, request.baseline), number=1)
-
-
-def foreground_of(request: ReplayRequest) -> tuple[str, ...]:
-    """Return the names of the jobs in the foreground: those that are named, or else the only one with a limit.
-
-    Where several jobs have a cycle-time limit, that of some may be the least rate of a background job.
-    """
-    names = [job.name for job in request.instance.jobs]
-    unknown = [name for name in request.foreground if name not in names]
-    if unknown:
-        raise InvalidInputError(
-            [
-                Problem("$.jobs", f'no job is called "{name}"', suggestion(name, names), code="unknown-name")
-                for name in unknown
-            ]
-        )
-    limited = tuple(job.name for job in request.instance.jobs if job.pace_us is not None)
-    if not request.foreground and len(limited) != 1:
-        has = f"jobs {', '.join(limited)} have" if limited else "no job has"
-        named = argument("foreground", "NAME[,NAME]")
-        message = f"{has} a cycle-time limit, so it has to be said which ones are in the foreground: {named}"
-        raise missing_option("foreground", message)
-    found = tuple(dict.fromkeys(request.foreground or limited))
-    if len(found) == len(names):
-        message = "all jobs are in the foreground, so they take alone what they take together"
-        raise UsageError(message, code="contradiction", path="foreground")
-    return found
 
 
 def _turns(operations: Operations, policy: Policy) -> Iterator[int]:

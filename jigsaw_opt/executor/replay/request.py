@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from jigsaw_opt.errors import Problem, UsageError, argument
+from jigsaw_opt.checking.require import require_correct
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument, missing_option
 from jigsaw_opt.planning.partition.result import Partition
-from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
+from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule, TorchSchedule
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.measured.replay import Policy
 from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.options import MOST_THREADS
+from jigsaw_opt.text import suggestion
 
 _MOST = 1e6
 _PERIODS = 10
@@ -36,6 +39,11 @@ class StagedRun(NamedTuple):
 
     schedule: StageSchedule
     entry: Mapping[str, Any]
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether it is an asynchronous pipeline, of which no rank has a row."""
+        return isinstance(self.schedule, TorchSchedule) and not self.schedule.ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +117,33 @@ class ReplaySettings:
             yield Problem("backend", "the backend nccl needs the device cuda", code="not-together")
 
 
+def foreground_of(instance: Instance, foreground: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the jobs in the foreground: those that are named, or else the only one with a limit.
+
+    Where several jobs have a cycle-time limit, that of some may be the least rate of a background job.
+    """
+    names = [job.name for job in instance.jobs]
+    unknown = [name for name in foreground if name not in names]
+    if unknown:
+        raise InvalidInputError(
+            [
+                Problem("$.jobs", f'no job is called "{name}"', suggestion(name, names), code="unknown-name")
+                for name in unknown
+            ]
+        )
+    limited = tuple(job.name for job in instance.jobs if job.pace_us is not None)
+    if not foreground and len(limited) != 1:
+        has = f"jobs {', '.join(limited)} have" if limited else "no job has"
+        named = argument("foreground", "NAME[,NAME]")
+        message = f"{has} a cycle-time limit, so it has to be said which ones are in the foreground: {named}"
+        raise missing_option("foreground", message)
+    found = tuple(dict.fromkeys(foreground or limited))
+    if len(found) == len(names):
+        message = "all jobs are in the foreground, so they take alone what they take together"
+        raise UsageError(message, code="contradiction", path="foreground")
+    return found
+
+
 @dataclass(frozen=True)
 class ReplayRequest(ReplaySettings):
     """A plan and how to carry it out.
@@ -117,16 +152,28 @@ class ReplayRequest(ReplaySettings):
     ----------
     instance, plan
         A plan that is correct for the instance.
+
+    Raises
+    ------
+    UsageError
+        Settings are out of range, or do not fit together or to the plan; with every problem.
+    CheckFailedError
+        The plan breaks a rule.
+    InvalidInputError
+        There is no job of a name in the foreground.
     """
 
     instance: Instance
     plan: Plan
 
     def __post_init__(self) -> None:
-        """Say how often the plan is carried out where nobody does, and refuse what does not fit."""
+        """Say how often the plan is carried out and what its foreground is; refuse what does not fit, or is wrong."""
         if self.passes is None and self.minutes is None:
             object.__setattr__(self, "passes", _PERIODS if self._is_counted or self.plan.period_us else 1)
         super().__post_init__()
+        require_correct(self.instance, self.plan)
+        if self.baseline == "alone":
+            object.__setattr__(self, "foreground", foreground_of(self.instance, self.foreground))
 
     @property
     def _is_counted(self) -> bool:
@@ -160,7 +207,9 @@ class ReplayRequest(ReplaySettings):
     def cut(self) -> ReplayRequest:
         """Return the same with no more repetitions of phases in the plan than are carried out."""
         groups = tuple(replace(group, phases=tuple(map(self._cut, group.phases))) for group in self.plan.groups)
-        return replace(self, plan=replace(self.plan, groups=groups))
+        found = copy(self)
+        object.__setattr__(found, "plan", replace(self.plan, groups=groups))
+        return found
 
     def _cut(self, phase: Phase) -> Phase:
         if not phase.is_counted:
