@@ -57,8 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="measure that ranks the policies (default: mean_completion_h)",
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="simulations at once, on this machine (default: 1)")
-    configure_engine(parser)
+    configure_engine(parser, "simulations")
     parser.set_defaults(threads=1)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for rows and page")
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")

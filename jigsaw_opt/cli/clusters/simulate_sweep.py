@@ -25,8 +25,7 @@ def configure_sweep(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("sweep")
     group.add_argument("--sweep", action="store_true", help="several workloads, policies and seeds; can be resumed")
     group.add_argument("--seeds", metavar="NUMBERS", help="as in 0,1,2 (default: --seed)")
-    group.add_argument("--jobs", type=int, metavar="N", help="simulations at once, on this machine (default: 1)")
-    configure_engine(group)
+    configure_engine(group, "simulations")
     parser.set_defaults(threads=1)
 
 

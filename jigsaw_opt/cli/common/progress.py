@@ -6,14 +6,18 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, TypeVar
 
 from jigsaw_opt.cli.common.output import note
+from jigsaw_opt.system.interrupts import on_interrupt
 from jigsaw_opt.text import printable
 
 if TYPE_CHECKING:
+    from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.result import Event, Report
+
+Found = TypeVar("Found")
 
 
 def add_progress(parser: argparse.ArgumentParser, more: str = "") -> None:
@@ -27,36 +31,44 @@ def add_progress(parser: argparse.ArgumentParser, more: str = "") -> None:
     )
 
 
-@contextmanager
-def progress(quiet: bool, verbose: bool, limit: float | None = None) -> Iterator[Report | None]:
-    """Yield a consumer of progress reports: a live line on a terminal, plain lines if `verbose`, else None.
+def searched(
+    arguments: argparse.Namespace,
+    options: Options,
+    search: Callable[[Report | None], Found],
+    finish: Callable[[Found], int],
+    limit: float | None = None,
+) -> int:
+    """Search with its progress shown, and return what `finish` makes of the find.
 
-    `limit`: seconds after which the solve ends, for the line.
+    A signal that comes meanwhile ends the search and nothing else: what was found is still written and printed.
+
+    `limit`: seconds after which the search ends, for the line.
     """
-    if quiet or not (verbose or sys.stderr.isatty()):
-        yield None
-    elif verbose:
-        yield lambda event: note(_line(event, limit))
-    else:
-        from rich.console import Console
-
-        with Console(stderr=True).status("solving") as status:
-            yield lambda event: status.update(_line(event, limit))
+    with on_interrupt(options.cancel.set):
+        with _lines(arguments, "solving") as show:
+            found = search(None if show is None else lambda event: show(_line(event, limit)))
+        return finish(found)
 
 
 @contextmanager
 def logged_progress(arguments: argparse.Namespace, what: str) -> Iterator[None]:
     """Show what the executor logs of its progress in the block: a live line on a terminal, or lines."""
-    if arguments.quiet or not (arguments.verbose or sys.stderr.isatty()):
+    with _lines(arguments, what) as show, nullcontext() if show is None else _shown(show):
         yield
+
+
+@contextmanager
+def _lines(arguments: argparse.Namespace, what: str) -> Iterator[Callable[[str], None] | None]:
+    """Yield what shows a line of progress: alive on a terminal, one below the other with ``-v``; None where none is."""
+    if arguments.quiet or not (arguments.verbose or sys.stderr.isatty()):
+        yield None
     elif arguments.verbose:
-        with _shown(note):
-            yield
+        yield note
     else:
         from rich.console import Console
 
-        with Console(stderr=True).status(what) as status, _shown(status.update):
-            yield
+        with Console(stderr=True).status(what) as status:
+            yield status.update
 
 
 @contextmanager

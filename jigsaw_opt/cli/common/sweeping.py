@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jigsaw_opt.cli.common.output import ended, flush, note, print_json
-from jigsaw_opt.errors import missing_option, not_together
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.folder import SweepTables
@@ -17,8 +16,12 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "Sequence[Mapping[str, Any]]"
 
 
-def configure_engine(parser: argparse._ActionsContainer) -> None:
-    """Add the arguments that say what runs the tasks."""
+def configure_engine(parser: argparse._ActionsContainer, task: str) -> None:
+    """Add the arguments that say what runs the tasks.
+
+    `task`: what they are called.
+    """
+    parser.add_argument("--jobs", type=int, metavar="N", help=f"{task} at once, on this machine (default: 1)")
     parser.add_argument(
         "--engine",
         choices=("local", "ray"),
@@ -32,23 +35,9 @@ def configure_engine(parser: argparse._ActionsContainer) -> None:
 
 def engine_of(arguments: argparse.Namespace) -> SweepEngine:
     """Return the engine that the arguments ask for."""
-    if arguments.engine == "ray":
-        from jigsaw_opt.sweeps.engine_ray import RayEngine
+    from jigsaw_opt.sweeps.engines import sweep_engine
 
-        if arguments.jobs is not None:
-            raise not_together(
-                "--jobs", "--jobs is for --engine local; a Ray cluster runs as many solves as it has cores for"
-            )
-        if arguments.address is None:
-            raise missing_option(
-                "--address", "--engine ray needs the --address of a cluster, as in 10.0.0.1:6379, or auto"
-            )
-        return RayEngine(arguments.address, arguments.threads)
-    from jigsaw_opt.sweeps.engine_local import LocalEngine
-
-    if arguments.address is not None:
-        raise not_together("--address", "--address is for --engine ray")
-    return LocalEngine(1 if arguments.jobs is None else arguments.jobs)
+    return sweep_engine(arguments.engine, jobs=arguments.jobs, address=arguments.address, cores=arguments.threads)
 
 
 def tell_sweep(arguments: argparse.Namespace, found: SweepTables, show: Callable[[Rows], None]) -> int:

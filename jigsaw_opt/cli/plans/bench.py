@@ -40,10 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work-limit", type=float, metavar="UNITS", help="deterministic units that end a solve")
     parser.add_argument("--gap", type=float, metavar="SHARE", help="gap that ends a solve, as in 0.01")
     parser.add_argument("--threads", type=int, metavar="N", help="threads of each solve (default: all cores / jobs)")
-    parser.add_argument(
-        "--jobs", type=int, metavar="N", help="solves at once on this machine (default: 1, as more slow each other)"
-    )
-    configure_engine(parser)
+    configure_engine(parser, "solves")
     configure_gate(parser)
     parser.add_argument(
         "-o",

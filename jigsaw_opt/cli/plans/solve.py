@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from jigsaw_opt.cli.common.options import add_effort, effort
 from jigsaw_opt.cli.common.output import ended, flush, note, print_json, print_table, require_output
 from jigsaw_opt.cli.common.parser import option_of
-from jigsaw_opt.cli.common.progress import add_progress, progress
+from jigsaw_opt.cli.common.progress import add_progress, searched
 from jigsaw_opt.errors import EngineDiedError, malformed
-from jigsaw_opt.system.interrupts import on_interrupt
 from jigsaw_opt.text import printable
 
 if TYPE_CHECKING:
@@ -118,6 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Solve, write the plan, print; a signal that comes meanwhile ends the search and nothing else."""
     from jigsaw_opt.documents import load_plan
     from jigsaw_opt.instances.sources import instance_from
+    from jigsaw_opt.solvers.solve import solve
 
     # To put a new plan in the place of the old one is what --warm may be for.
     require_output(arguments.output, arguments.instance)
@@ -126,8 +126,14 @@ def run(arguments: argparse.Namespace) -> int:
         options = _options(arguments, engine_log)
         instance = instance_from(arguments.instance)
         old = load_plan(arguments.warm) if arguments.warm is not None else None
-        with on_interrupt(options.cancel.set):
-            return _finish(instance, arguments, options, old)
+        fix = _fix(arguments, old)
+        return searched(
+            arguments,
+            options,
+            lambda report: solve(instance, arguments.solver, options, start=old, fix=fix, on_event=report),
+            lambda result: _finish(instance, arguments, result),
+            options.time_limit,
+        )
 
 
 def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | None) -> Options:
@@ -209,12 +215,9 @@ def _params(path: Path | None) -> SearchParams | None:
                 note(f"warning: {warning.message}")
 
 
-def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:
+def _finish(instance: Instance, arguments: argparse.Namespace, result: Result) -> int:
     from jigsaw_opt.documents import save_plan
-    from jigsaw_opt.solvers.solve import solve
 
-    with progress(arguments.quiet, arguments.verbose, options.time_limit) as report:
-        result = solve(instance, arguments.solver, options, start=old, fix=_fix(arguments, old), on_event=report)
     if result.plan is not None and result.plan.is_phased and arguments.solver == "auto":
         note("this plan is phased: no better one that lists all iterations was found")
     if result.plan is not None and arguments.output is not None:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from jigsaw_opt.cli.common.options import effort
 from jigsaw_opt.cli.common.output import emit, ended, note, print_json, print_table, require_output
 from jigsaw_opt.cli.common.parser import add_threads, range_of, require_none, size_of
-from jigsaw_opt.cli.common.progress import add_progress, progress
+from jigsaw_opt.cli.common.progress import add_progress, searched
 from jigsaw_opt.cli.common.source import layer_graph
 from jigsaw_opt.cli.training.pipeline_costs import LISTS, configure_costs, costs_of_options
 from jigsaw_opt.cli.training.pipeline_cuts import UNKNOWN_INPUT, configure_cuts, print_cuts
 from jigsaw_opt.errors import OutOfTimeError, missing_option, not_together
-from jigsaw_opt.system.interrupts import on_interrupt
 from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.partition.result import Partition
     from jigsaw_opt.planning.pipeline.asynchronous import AsyncSchedule
     from jigsaw_opt.planning.pipeline.costs import PipelineCosts
+    from jigsaw_opt.planning.pipeline.pipeline import PipelineDetails
     from jigsaw_opt.planning.pipeline.schedule import PipelineSchedule
     from jigsaw_opt.planning.planned import Planned
     from jigsaw_opt.problem.instance import Instance
@@ -110,10 +110,7 @@ def _configure_search(group: argparse._ArgumentGroup) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Plan the pipeline, print what it takes, write instance and plan."""
     from jigsaw_opt.instances.sources import instance_from
-    from jigsaw_opt.planning.joint import CutPipeline
-    from jigsaw_opt.planning.pipeline.asynchronous import AsyncSchedule
     from jigsaw_opt.planning.pipeline.pipeline import pipeline
-    from jigsaw_opt.planning.pipeline.stages import PipelineProblem
     from jigsaw_opt.problem.measured.layers import LayerGraph
 
     read = [arguments.partition]
@@ -133,12 +130,24 @@ def run(arguments: argparse.Namespace) -> int:
     options = effort(arguments, time_limit=limit)
     into = None if arguments.into is None else instance_from(arguments.into)
     try:
-        with on_interrupt(options.cancel.set), progress(arguments.quiet, arguments.verbose) as report:
-            found = pipeline(source, **stated, into=into, options=options, report=report)
+        return searched(
+            arguments,
+            options,
+            lambda report: pipeline(source, **stated, into=into, options=options, report=report),
+            lambda found: _finish(arguments, found, options.cancel.is_set()),
+        )
     except OutOfTimeError:
         if options.cancel.is_set():
             return ended(True, "no schedule was found so far")
         raise
+
+
+def _finish(arguments: argparse.Namespace, found: Planned[PipelineDetails], interrupted: bool) -> int:
+    """Write and print what was planned."""
+    from jigsaw_opt.planning.joint import CutPipeline
+    from jigsaw_opt.planning.pipeline.asynchronous import AsyncSchedule
+    from jigsaw_opt.planning.pipeline.stages import PipelineProblem
+
     _write(arguments, found)
     details = found.details
     if isinstance(details, PipelineProblem):
@@ -149,7 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
         _print(arguments, found, *_steady(details))
     else:
         _print(arguments, found, *_ordered(arguments, details))
-    return ended(options.cancel.is_set(), "the best pipeline found so far, with its bound")
+    return ended(interrupted, "the best pipeline found so far, with its bound")
 
 
 def _source(arguments: argparse.Namespace) -> LayerGraph | Partition | PipelineCosts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.common.options import add_plan, warn_of_levels
 from jigsaw_opt.cli.common.output import emit, ended, goes_on_from, require_output
@@ -16,17 +16,6 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.replay.records import InterruptedRunError
     from jigsaw_opt.problem.measured.replay import Replay
 
-_RENAMED = {"iterations": "passes", "trust": "trusted", "checkpoint_every": "every"}
-_OPTIONS = {
-    _RENAMED.get(name, name): name
-    for name in (
-        *("iterations", "minutes", "device", "backend", "threads", "trust", "partition", "optimiser", "learning_rate"),
-        *("averaging", "seed", "warm_up", "time_triggered", "baseline", "foreground"),
-        *("checkpoint", "checkpoint_every", "resume"),
-    )
-}
-"""Options by the names that the library takes them by."""
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
@@ -36,6 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
         "--iterations",
+        dest="passes",
         type=int,
         metavar="N",
         help="times that the plan is carried out; of a phased plan, at most so many repetitions of each phase "
@@ -61,7 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _configure_training(parser)
     saving = parser.add_argument_group("checkpoints")
     saving.add_argument("--checkpoint", type=Path, metavar="DIR", help="save all workers here")
-    saving.add_argument("--checkpoint-every", type=int, metavar="N", help="after N iterations of a job and at the end")
+    saving.add_argument(
+        "--checkpoint-every", dest="every", type=int, metavar="N", help="after N iterations of a job and at the end"
+    )
     saving.add_argument("--resume", action="store_true", help="go on from the last whole checkpoint in DIR")
 
 
@@ -74,7 +66,9 @@ def _configure_machine(parser: argparse.ArgumentParser) -> None:
     machine.add_argument(
         "--threads", type=int, default=1, metavar="N", help="threads of a process on the CPU (default: 1)"
     )
-    machine.add_argument("--trust", action="append", default=[], metavar="MODULE:FUNCTION", help="code to import")
+    machine.add_argument(
+        "--trust", dest="trusted", action="append", default=[], metavar="MODULE:FUNCTION", help="code to import"
+    )
     machine.add_argument(
         "--partition",
         type=Path,
@@ -108,6 +102,8 @@ def _configure_training(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry the plan out, print the summary, write the replay."""
+    from dataclasses import fields
+
     from jigsaw_opt.executor import require_torch
     from jigsaw_opt.executor.replay.records import InterruptedRunError
     from jigsaw_opt.executor.replay.request import ReplayRequest, ReplaySettings
@@ -115,7 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     require_output(arguments.output, arguments.instance, arguments.plan)
     # What is out of range is told before any file is read.
-    settings = ReplaySettings(**{name: _given(arguments, option) for name, option in _OPTIONS.items()})
+    given = {each.name: getattr(arguments, each.name) for each in fields(ReplaySettings)}
+    given |= {name: tuple(given[name]) for name in ("trusted", "foreground")}
+    settings = ReplaySettings(**given)
     if arguments.resume:
         goes_on_from(arguments.checkpoint)
     instance, plan = checked_plan(arguments.instance, arguments.plan)
@@ -133,11 +131,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
-
-
-def _given(arguments: argparse.Namespace, name: str) -> Any:
-    value = getattr(arguments, name)
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _kept(interrupted: InterruptedRunError, arguments: argparse.Namespace) -> str:

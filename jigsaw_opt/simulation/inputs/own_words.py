@@ -1,0 +1,163 @@
+"""Requests for an instance of own jobs, of words and of the files that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+from jigsaw_opt.documents.file_bytes import read_text
+from jigsaw_opt.documents.parsing import parsed
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument, malformed
+from jigsaw_opt.instances.sources import workload_from
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.gpu_types import matching_types
+from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.problem.workload import MOST_GPUS, TraceJob
+from jigsaw_opt.simulation.inputs.cluster_files import cluster_in_words
+from jigsaw_opt.simulation.inputs.own_jobs import OwnJob, OwnRequest, jobs_of, own_job, with_deadlines
+from jigsaw_opt.simulation.inputs.workload_changes import with_types_of, without_too_wide
+from jigsaw_opt.simulation.inputs.workloads import why_too_wide
+from jigsaw_opt.text import named, readable
+
+Read = TypeVar("Read")
+TooWide = Literal["refuse", "skip"]
+
+
+def request_of_words(
+    name: str,
+    cluster: str,
+    jobs: Sequence[str],
+    *,
+    table: str | None = None,
+    columns: str = "",
+    too_wide: TooWide = "refuse",
+    model: str = "resnet50",
+    deadlines: Sequence[str] = (),
+    profiles: Sequence[str] = (),
+    link: str | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+    **others: Any,
+) -> OwnRequest:
+    """Read the words and the files that they name, or refuse all that is wrong with them at once.
+
+    `jobs, deadlines`: as `own_job` and `with_deadlines` take them. `table, columns, too_wide, model`: a workload in
+    CSV, what it calls its columns, what becomes of jobs that are too wide, and the model of those that state a
+    duration. `profiles`: NAME=FILE of measured models. `link`: a file with measured all-reduces. `tell`: is told what
+    was read of the workload. `others`: of the request.
+    """
+    problems: list[Problem] = []
+    own = [job for text in jobs if (job := _read(partial(own_job, text), "job", problems))]
+    if table:
+        read = partial(_table, table, columns, too_wide, model, cluster, tell)
+        own += _read(read, "jobs", problems) or ()
+    own = _read(partial(with_deadlines, own, deadlines, complete=not problems), "deadline", problems) or own
+    measured: dict[str, Mapping[str, Any]] = {}
+    for word in profiles:
+        measured |= _read(partial(_profile, word, measured), "profile", problems) or {}
+    rates = _read(partial(_link, link), "link", problems) if link else None
+    if not problems:
+        problems += _unused(measured, [job.model for job in own])
+    if problems:
+        raise InvalidInputError(problems)
+    return OwnRequest(name, cluster, own, measured, link=rates, **others)
+
+
+def _unused(measured: Mapping[str, Any], models: Sequence[str]) -> Iterator[Problem]:
+    """Yield profiles that no job has: their figures would be left out, and those of a data sheet taken instead."""
+    for name in measured:
+        if name not in models:
+            has = f"they have {named([*dict.fromkeys(models)])}"
+            yield Problem(argument("profile"), f"no job has the model {name!r}", has, code="unknown-name")
+
+
+def _read(read: Callable[[], Read], where: str, problems: list[Problem]) -> Read | None:
+    """Return the value that is read; where it is wrong, add the problem and return None."""
+    try:
+        return read()
+    except InvalidInputError as error:
+        problems.extend(error.problems)
+    except UsageError as error:
+        problems.extend(error.problems_of(argument(where)))
+    return None
+
+
+def _table(
+    file: str, columns: str, too_wide: TooWide, model: str, words: str, tell: Callable[[str], None]
+) -> tuple[OwnJob, ...]:
+    """Return the jobs of a workload in CSV that the cluster of these words can run."""
+
+    cluster = _known_cluster(words)
+    count = MOST_GPUS if cluster is None else cluster.gpu_count
+    types = () if cluster is None else tuple(dict.fromkeys(server.gpu_type for server in cluster.servers))
+    skipping = too_wide == "skip"
+
+    def accept(job: TraceJob) -> Sequence[str]:
+        wide = None if skipping else why_too_wide(job, job.gpus, count)
+        return [reason for reason in (wide, _why_not_all(job, types)) if reason is not None]
+
+    source = readable(file)
+    found = workload_from(f"csv:{file}", columns, accept)
+    workload = without_too_wide(found, lambda job: count, rigid=True)
+    if cluster is not None:
+        workload = with_types_of(workload, cluster)
+    for line in workload.reading_told():
+        tell(f"{source}: {line}")
+    return jobs_of(workload, model)
+
+
+def _why_not_all(job: TraceJob, types: Sequence[str]) -> str | None:
+    """Return that a job may not have all types of GPU of a cluster of several, which an instance cannot say."""
+    allowed = {name for asked in job.gpu_types or types for name in matching_types(asked, types)}
+    others = [name for name in types if name not in allowed]
+    if len(types) == 1 or not others:
+        return None
+    return (
+        f"job {job.name!r} may not run on GPUs of type {', '.join(others)}, and an instance does not say which types"
+        " a job may have: give it a --cluster of its own types"
+    )
+
+
+def _known_cluster(words: str) -> Cluster | None:
+    """Return a cluster; None where its words are wrong, which is told later."""
+    try:
+        return cluster_in_words(words)
+    except (InvalidInputError, UsageError):
+        return None
+
+
+def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return a measured model by its name; what it holds is checked with the instance."""
+    name, _, file = word.partition("=")
+    if not name or not file or name in known:
+        raise malformed(argument("profile"), f"a profile is NAME=FILE, each name once, not {word!r}")
+    tree = parsed(read_text(file), readable(file), _require_object)
+    return {name: tree}
+
+
+def _link(file: str) -> tuple[int, int]:
+    """Return bandwidth and latency, rounded to whole microseconds, of measured all-reduces."""
+    found = parsed(read_text(file), readable(file), _require_link)["all_reduce"]
+    return found["bandwidth"], round(found["latency_us"])
+
+
+def _require_link(tree: Any, report: Report) -> None:
+    found = tree.get("all_reduce") if isinstance(tree, dict) else None
+    if not isinstance(found, dict):
+        report.add(
+            "$",
+            "holds no measured all-reduces",
+            "jigsaw profile --all-reduce N --json > FILE writes them",
+            code="missing-field",
+        )
+        return
+    bandwidth, latency_us = found.get("bandwidth"), found.get("latency_us")
+    if not isinstance(bandwidth, int) or not 1 <= bandwidth < 2**53:
+        report.add("$.all_reduce.bandwidth", f"must be an integer of at least 1; is {bandwidth!r}", code="out-of-range")
+    if isinstance(latency_us, bool) or not isinstance(latency_us, int | float) or not 0 <= latency_us < 2**53:
+        report.add("$.all_reduce.latency_us", f"must be a number of at least 0; is {latency_us!r}", code="out-of-range")
+
+
+def _require_object(tree: Any, report: Report) -> None:
+    if not isinstance(tree, dict):
+        report.add("$", "a measured model is an object", code="wrong-type")
