@@ -15,9 +15,10 @@ from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.choices import FirstStage, Recompute, StagePlacement, configurations
 from jigsaw_opt.planning.joint.comparison import partition_of, step_range_us
 from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
-from jigsaw_opt.planning.joint.cut_search import LimitsLeft, search_cuts
+from jigsaw_opt.planning.joint.cut_search import search_cuts
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_table
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
+from jigsaw_opt.planning.limits import Limits
 from jigsaw_opt.planning.partition.positions import positions_of
 from jigsaw_opt.planning.partition.result import decode_partition, partition_tree
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
@@ -240,7 +241,7 @@ def test_with_a_limit_of_work_the_same_seed_gives_the_same_cuts() -> None:
     options = Options(work_limit=0.1, threads=1)
     bound = ChainBound(table)
     bound.prove(LIMITS)
-    one, other = (search_cuts(bound, LimitsLeft(options), 0.0, 3) for _ in range(2))
+    one, other = (search_cuts(bound, Limits(options), 0.0, 3) for _ in range(2))
     assert [(each.cut, each.orders) for each in one] == [(each.cut, each.orders) for each in other]
     assert len(one) > 1
     assert one[0].makespan_us < one[-1].makespan_us

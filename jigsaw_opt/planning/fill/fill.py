@@ -22,7 +22,8 @@ from jigsaw_opt.errors import (
 )
 from jigsaw_opt.planning.fill.alone import Alone, alone
 from jigsaw_opt.planning.fill.loads import Loads, restricted
-from jigsaw_opt.planning.fill.search import Limits, VectorSearch
+from jigsaw_opt.planning.fill.search import VectorSearch
+from jigsaw_opt.planning.limits import Limits
 from jigsaw_opt.planning.planned import Planned
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance

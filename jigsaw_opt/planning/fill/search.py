@@ -7,22 +7,18 @@ is asked for again, longer each time, until none is left.
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import ClassVar
 
 from jigsaw_opt.planning.fill.exact import ExactHoles
 from jigsaw_opt.planning.fill.loads import Loads, Vector, is_monotone, restricted
 from jigsaw_opt.planning.fill.neighbourhoods import PackingSearch
+from jigsaw_opt.planning.limits import Limits
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.registry import require_options
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solving import solving
 
@@ -32,92 +28,10 @@ _MOST_OPERATIONS = 1000
 """`auto` is asked where no plan has more blocks and transfers."""
 _PACKING, _EXACT = 0.3, 0.5
 """Shares of the limits that packing, and the integer program of the holes, may take where more comes after them."""
-_CHECKING = 0.15
-"""Share of the time that is left for checking the plan and writing it."""
-_STEPS = 50_000
-"""Operations for which packing looks for a time, in a unit of work."""
 _HALVINGS = 5
 """The first step of a job's iterations is the largest number of any job, halved so often; smaller steps follow."""
 _ATTEMPT = 0.05
 """Share of the limits for a vector, where nothing is known of it."""
-_DECIDED = 0.2
-"""What a vector that is decided counts of its work, which a solve does not tell."""
-_WORK = 40.0
-"""Limit of work where there is none: deterministic seconds of all solves together."""
-
-
-class Limits:
-    """The limits of all solves together, and what is left of them.
-
-    `options`: options of a solve; its time or work is limited. `takes`: names of options that it keeps to.
-    """
-
-    takes: ClassVar[tuple[str, ...]] = ("time_limit", "work_limit", "seed", "threads", "params")
-
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._end = math.inf if options.time_limit is None else time.monotonic() + options.time_limit
-        self._spent = 0.0
-
-    @classmethod
-    def of(cls, options: Options, told: str) -> Limits:
-        """Return limits of `options`, of work where there are none; refuse other options.
-
-        `told`: what errors call the search.
-        """
-        require_options(cls, options, told)
-        work = _WORK if options.time_limit is None and options.work_limit is None else options.work_limit
-        return cls(replace(options, work_limit=work))
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing is left."""
-        return self._spent >= 1 or time.monotonic() >= self._end or self._options.cancel.is_set()
-
-    def late(self, seconds: float) -> bool:
-        """Return whether the clock has been over for so long, or the search is cancelled."""
-        return self._options.cancel.is_set() or time.monotonic() >= self._end + seconds
-
-    def part(self, share: float) -> Options:
-        """Return options of a solve that may take a share of the whole, or what is left of it."""
-        own, left = self._options, max(0.0, 1 - self._spent)
-        seconds = None if own.time_limit is None else min(share * own.time_limit, self._end - time.monotonic())
-        work = None if own.work_limit is None else min(share, left) * own.work_limit
-        return replace(own, time_limit=None if seconds is None else max(0.0, seconds), work_limit=work)
-
-    @property
-    def seed(self) -> int:
-        """Seed of all that is random."""
-        return self._options.seed
-
-    def stop(self, share: float) -> Callable[[int], bool]:
-        """Return a function that says whether so many steps of packing use up a share of the limits."""
-        own = self._options
-        end = math.inf if own.time_limit is None else time.monotonic() + share * own.time_limit
-        end = min(end, self._end - _CHECKING * (own.time_limit or 0.0))
-        left = min(share, 1 - self._spent)
-        return lambda steps: own.cancel.is_set() or self.steps_share(steps) >= left or time.monotonic() >= end
-
-    def before_checking(self, share: float) -> Options:
-        """Return options as `part` does that leave time to check the plan and write it."""
-        own = self.part(share)
-        if own.time_limit is None:
-            return own
-        left = self._end - time.monotonic() - _CHECKING * (self._options.time_limit or 0.0)
-        return replace(own, time_limit=max(0.0, min(own.time_limit, left)))
-
-    def work_share(self, work: float) -> float:
-        """Return what so much work is of the limit; 0 without one."""
-        return 0.0 if self._options.work_limit is None else work / max(self._options.work_limit, 1e-9)
-
-    def steps_share(self, steps: int) -> float:
-        """Return what steps of packing are of the limit of work; 0 without one."""
-        return self.work_share(steps / _STEPS)
-
-    def charge(self, share: float, decided: bool = False) -> None:
-        """Count a share of the work as spent; time is on the clock."""
-        if self._options.work_limit is not None:
-            self._spent += share * (_DECIDED if decided else 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
@@ -12,11 +11,11 @@ from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
+from jigsaw_opt.planning.limits import Limits
 from jigsaw_opt.planning.pipeline.list_schedule import RULES, list_schedule, rules_of
 from jigsaw_opt.planning.pipeline.orders import Orders
 from jigsaw_opt.planning.pipeline.search import fitting
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, makespan_us
-from jigsaw_opt.solvers.options import Options
 
 
 def balanced_cut(table: StageTable) -> Cut | None:
@@ -62,67 +61,13 @@ def _balanced(table: StageTable, again: bool, whole: bool) -> Cut | None:
     return Cut(tuple(ends[1:]), (again,) * layout.stages)
 
 
-_SOLVE_UNITS, _SOLVE_SECONDS = 0.05, 0.2
-"""Deterministic units and seconds of a solve at least: it builds and checks an instance."""
 _PASS_UNITS = 6e-6
 """Deterministic units of a pass of a list schedule, about the seconds that it takes."""
 
 
-class LimitsLeft:
-    """The limits of a call, and what is left of them.
-
-    `options`: options with the limits of everything together.
-    """
-
-    def __init__(self, options: Options) -> None:
-        self._options, self._began, self._used = options, time.monotonic(), 0.0
-
-    def left(self) -> float:
-        """Return the share of the limits that is left, of the one that ends first; 1 where there is none."""
-        options, shares = self._options, [1.0]
-        if options.time_limit is not None:
-            shares.append(1 - (time.monotonic() - self._began) / max(options.time_limit, 1e-9))
-        if options.work_limit is not None:
-            shares.append(1 - self._used / max(options.work_limit, 1e-9))
-        return 0.0 if options.cancel.is_set() else max(0.0, min(shares))
-
-    def count(self, pipeline: PipelineProblem) -> None:
-        """Count a list schedule of a pipeline."""
-        layout = pipeline.layout
-        self._used += _PASS_UNITS * layout.stages * layout.micro_batches * len(pipeline.kinds)
-
-    def is_spent_by(self, pipeline: PipelineProblem) -> bool:
-        """Count a list schedule of a pipeline; return whether nothing is left."""
-        self.count(pipeline)
-        return self.left() <= 0
-
-    def spend(self, units: float) -> None:
-        """Count deterministic units of the engine."""
-        self._used += units
-
-    def take(self, share: float) -> Options:
-        """Take a share of what is left for one solve, but no less than it takes to begin one."""
-        taken = self.part(share, _SOLVE_SECONDS, _SOLVE_UNITS)
-        if taken.work_limit is not None:
-            # What a solve really takes is not known, so that all it may take is spent at once.
-            self.spend(max(taken.work_limit, _SOLVE_UNITS))
-        return taken
-
-    def part(self, share: float, least_seconds: float = 0.0, least_units: float = 0.0) -> Options:
-        """Return options with a share of what is left, or with the least that is stated where that is more.
-
-        `share`: part of what is left, from 0 to 1. `least_seconds`: least time limit, in seconds, as far as so much is
-        left.
-        """
-        options = self._options
-        seconds = work = None
-        if options.time_limit is not None:
-            left = max(0.0, options.time_limit - (time.monotonic() - self._began))
-            seconds = min(left, max(least_seconds, share * left))
-        if options.work_limit is not None:
-            left = max(0.0, options.work_limit - self._used)
-            work = min(left, max(least_units, share * left))
-        return replace(options, time_limit=seconds, work_limit=work)
+def pass_units(pipeline: PipelineProblem) -> float:
+    """Return the work of a list schedule of a pipeline."""
+    return _PASS_UNITS * pipeline.layout.stages * pipeline.layout.micro_batches * len(pipeline.kinds)
 
 
 _RULES_OF_ALL, _FAR = 2, 1.03
@@ -138,7 +83,7 @@ class ScheduledCut(NamedTuple):
     orders: Orders
 
 
-def search_cuts(bound: ChainBound | VirtualBound, budget: LimitsLeft, until: float, seed: int) -> list[ScheduledCut]:
+def search_cuts(bound: ChainBound | VirtualBound, budget: Limits, until: float, seed: int) -> list[ScheduledCut]:
     """Return cuts with schedules of one configuration, shortest first; none where memory suffices for no schedule.
 
     `until`: the search ends once only this share of the limits is left, from 0 to 1.
@@ -159,7 +104,7 @@ def search_cuts(bound: ChainBound | VirtualBound, budget: LimitsLeft, until: flo
     )
 
 
-def schedule_balanced(bound: ChainBound | VirtualBound, budget: LimitsLeft) -> ScheduledCut | None:
+def schedule_balanced(bound: ChainBound | VirtualBound, budget: Limits) -> ScheduledCut | None:
     """Return the balanced cut with a schedule; None where memory suffices for no such cut or no list schedule of it."""
     balanced = balanced_cut(bound.table)
     return None if balanced is None else _CutSearch(bound, budget, 0.0).take(balanced)
@@ -170,7 +115,7 @@ class _CutSearch:
 
     restarts = 1000
 
-    def __init__(self, bound: ChainBound | VirtualBound, budget: LimitsLeft, until: float) -> None:
+    def __init__(self, bound: ChainBound | VirtualBound, budget: Limits, until: float) -> None:
         self.bound, self.budget, self.until = bound, budget, until
         self.table = bound.table
         self.known: dict[Cut, ScheduledCut] = {}
@@ -267,7 +212,7 @@ class _CutSearch:
         best: tuple[int, Orders] | None = None
         rules = rules_of(pipeline)
         for tried, number in enumerate(list(self._rules), 1):
-            self.budget.count(pipeline)
+            self.budget.spend(pass_units(pipeline))
             found = list_schedule(pipeline, rules[number])
             if found is not None and (best is None or found[1] < best[0]):
                 best = found[1], found[0]
@@ -279,11 +224,11 @@ class _CutSearch:
             # A break skips the named schedules below as well.
             if tried >= _RULES_OF_ALL and far and self.best is not None:
                 break
-            if best is not None and self.budget.left() <= 0:
+            if best is not None and self.budget.over:
                 break
         else:
             for orders in fitting(pipeline).values():
-                self.budget.count(pipeline)
+                self.budget.spend(pass_units(pipeline))
                 length = makespan_us(pipeline, orders)
                 if best is None or length < best[0]:
                     best = length, orders

@@ -12,10 +12,11 @@ from jigsaw_opt.errors import InfeasibleError, OutOfTimeError, UsageError, argum
 from jigsaw_opt.planning.joint.chain_bound import ChainBound
 from jigsaw_opt.planning.joint.choices import PipelineChoices, PipelineConfiguration, configurations
 from jigsaw_opt.planning.joint.cut_bound import NEVER, cut_bound_us
-from jigsaw_opt.planning.joint.cut_search import LimitsLeft, ScheduledCut, balanced_cut, schedule_balanced, search_cuts
+from jigsaw_opt.planning.joint.cut_search import ScheduledCut, balanced_cut, pass_units, schedule_balanced, search_cuts
 from jigsaw_opt.planning.joint.less_memory import with_less_memory
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable, stage_tables
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
+from jigsaw_opt.planning.limits import Limits
 from jigsaw_opt.planning.partition.positions import positions_of
 from jigsaw_opt.planning.pipeline.orders import Orders
 from jigsaw_opt.planning.pipeline.schedule import plan_of_orders
@@ -101,7 +102,7 @@ class _Planner:
         report: Callable[[Event], None] | None,
     ) -> None:
         self.options, self.name, self.report = options, name, report
-        self.budget = LimitsLeft(options)
+        self.budget = Limits(options)
         self.memory = choices.memory
         allowed = list(configurations(choices, graph))
         _require_time(allowed, options.time_limit)
@@ -137,7 +138,7 @@ class _Planner:
             left = self.budget.left()
             if left <= until or self._proven():
                 break
-            self.budget.spend(bound.prove(self.budget.part((1 - until / left) / (len(open_ones) - number))))
+            self.budget.spend(bound.prove(self.budget.part_of_left((1 - until / left) / (len(open_ones) - number))))
             self._set_bounds([each for _, each in self.bounds])
 
     def search_cuts(self) -> None:
@@ -160,14 +161,14 @@ class _Planner:
         balanced = [each for each in self.candidates if each.cut == cuts[id(each.table)]]
         # The balanced cut is among them, so that no order of it is better for want of a search.
         for candidate in [*self.candidates[:1], *balanced[:1], *self.candidates[1:_CANDIDATES]]:
-            if self._proven() or self.budget.left() <= 0:
+            if self._proven() or self.budget.over:
                 return
             if (candidate.table.configuration, candidate.cut) not in self.solved:
                 self._solve(candidate.table, candidate.cut, candidate.orders, _CANDIDATE_SHARE)
         for _ in range(_ROUNDS):
             left = sorted(self._open_cuts()[1], key=lambda entry: entry[0])
             for number, (least, table, cut) in enumerate(left):
-                if self._proven() or self.budget.left() <= 0:
+                if self._proven() or self.budget.over:
                     return
                 if least < self._makespan_us() and (table.configuration, cut) not in self.solved:
                     self._solve(table, cut, None, min(_CANDIDATE_SHARE, _CUT_SHARES / (len(left) - number)))
@@ -176,7 +177,7 @@ class _Planner:
         """Solve the cuts that may fit one by one, until one does: no list schedule of a cut that was tried does."""
         left = self._cuts_below(NEVER // 4)
         for _, table, cut in sorted(left or (), key=lambda entry: entry[0]):
-            if self.best is not None or self.budget.left() <= 0:
+            if self.best is not None or self.budget.over:
                 break
             self._solve(table, cut, None, _CANDIDATE_SHARE)
         if self.best is not None:
@@ -188,12 +189,12 @@ class _Planner:
     def lower_memory(self) -> None:
         """Keep, of the cuts with the shortest schedules and of orders that are as short, what holds least at once."""
         assert self.best is not None, "cuts were searched for"
-        shortest, budget = self.best.makespan_us, LimitsLeft(self._memory_options())
+        shortest, budget = self.best.makespan_us, Limits(self._memory_options())
         others = [each for each in self.candidates if each.makespan_us == shortest and each.cut != self.best.cut]
         found = list[tuple[int, int, ScheduledCut]]()
         for candidate in [self.best, *others][:_CANDIDATES]:
             pipeline = candidate.table.problem(candidate.cut)
-            orders = with_less_memory(pipeline, candidate.orders, partial(budget.is_spent_by, pipeline))
+            orders = with_less_memory(pipeline, candidate.orders, partial(budget.is_spent_by, pass_units(pipeline)))
             found.append((max(peak_bytes(pipeline, orders)), len(found), candidate._replace(orders=orders)))
         self.best = min(found)[2]
 
@@ -254,7 +255,7 @@ class _Planner:
         # Only cuts that may be better than the best plan are of interest, hence the 1.
         least, limit = self.bounds[0][0], self._makespan_us() - 1
         # Time that is over still has its grace: a bound that is nearly there is worth more than none.
-        end = clock.Clock(self.budget.part(1.0).time_limit, self.options.cancel, self.options.grace)
+        end = clock.Clock(self.budget.part_of_left(1.0).time_limit, self.options.cancel, self.options.grace)
         with suppress(OutOfTimeError), clock.limited(end):
             for _ in range(_LIMITS):
                 found = self._cuts_below(limit)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, UsageError, argument, out_of_range
-from jigsaw_opt.planning.fill.search import Limits
+from jigsaw_opt.planning.limits import Limits
 from jigsaw_opt.planning.shifts.affinity import TimeShifts, time_shifts
 from jigsaw_opt.planning.shifts.jobs import RepeatedJob, WorkerGpus, draw_placement, placement_of, repeated_jobs
 from jigsaw_opt.planning.shifts.link_rates import simulate_shared

@@ -14,7 +14,7 @@ from itertools import product
 from typing import Literal
 
 from jigsaw_opt.errors import OutOfTimeError, UsageError
-from jigsaw_opt.planning.fill.search import Limits
+from jigsaw_opt.planning.limits import Limits
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
