@@ -106,8 +106,7 @@ def _require_of_stages(request: ReplayRequest, asynchronous: bool) -> None:
     if asynchronous and request.minutes is not None:
         wrong["minutes"] = "an asynchronous pipeline is carried out for a number of minibatches, not for some minutes"
     if asynchronous and request.checkpoint is not None:
-        told = "minibatches of an asynchronous pipeline are always under way, so it has no checkpoints"
-        wrong["checkpoint"] = told
+        wrong["checkpoint"] = "minibatches of an asynchronous pipeline are always under way, so it has no checkpoints"
     if request.device == "cuda" and request.backend != "nccl":
         told = "stages on CUDA send what they have by NCCL, with a device for each process"
         wrong["backend"] = f"{told}: {argument('backend', 'nccl')}"

@@ -9,8 +9,13 @@ from itertools import chain, count
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.executor.pipeline.step_times import StepTimes
-from jigsaw_opt.executor.replay.order import used_gpus
-from jigsaw_opt.executor.replay.presence import PhasePart, jobs_in_phases, phase_parts, planned_bytes, restarts
+from jigsaw_opt.executor.replay.presence import (
+    PhasePart,
+    PlannedPhases,
+    phases_of,
+    planned_bytes,
+    restarts,
+)
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport, StoppingClock, TransferRecord
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.replay.summaries import cycle_us, repetitions, summary
@@ -104,10 +109,10 @@ def replay_of(
     stages.
     """
     instance, plan = request.instance, request.plan
-    gpus = used_gpus(instance, chain.from_iterable(jobs_in_phases(instance, plan)))
+    planned = phases_of(instance, request.cut().plan)
     parameters = {key: digest for process in found for key, digest in process.parameters.items()}
     times = _StepTimesOf(stages)
-    phases = tuple(_phases(request, gpus, found, parameters, times))
+    phases = tuple(_phases(request, planned, found, parameters, times))
     if not (phases and (phases[0].repeats is not None or any(job.iterations for job in phases[0].timeline.jobs))):
         return None
     baseline: Baseline | None = None
@@ -122,8 +127,8 @@ def replay_of(
         plan_sha256=plan_sha256(plan),
         machine=machine,
         gpus=tuple(
-            MeasuredGpu(gpu, process.memory_bytes, _most_planned(request, gpu))
-            for gpu, process in zip(gpus, found, strict=True)
+            MeasuredGpu(gpu, process.memory_bytes, most)
+            for gpu, process, most in zip(planned.gpus, found, _most_planned(instance, plan, planned), strict=True)
         ),
         phases=phases,
         parameters_sha256={
@@ -197,16 +202,15 @@ def _cycle(plan: Plan, found: Timeline, numbers: Sequence[int]) -> JobCycle:
 
 def _phases(
     request: ReplayRequest,
-    gpus: Sequence[str],
+    planned: PlannedPhases,
     found: Sequence[RankReport],
     parameters: Mapping[tuple[int, int], str],
     times: _StepTimesOf,
 ) -> Iterator[MeasuredPhase]:
     """Yield what was measured of every phase, group by group."""
-    whole = phase_parts(request.instance, request.plan)
-    for group, parts in enumerate(phase_parts(request.instance, request.cut().plan)):
+    for group, parts in enumerate(planned.groups):
         used = {gpu for part in parts for job in part.phase.jobs for gpu in job.gpus}
-        hosts = [process for gpu, process in zip(gpus, found, strict=True) if gpu in used]
+        hosts = [process for gpu, process in zip(planned.gpus, found, strict=True) if gpu in used]
         end: int | None = 0
         finish: int | None = None
         left: dict[int, int] = {}
@@ -220,7 +224,7 @@ def _phases(
             runs, done = [p.parts[number] for p in hosts], part.done(found[0].done)
             stages = times.in_run(part, runs, done)
             measured = timeline(part.plan, runs, done, own, stages)
-            asked = whole[group][number].phase
+            asked = request.plan.groups[group].phases[number]
             if not asked.is_counted:
                 whole_iterations = any(job.iterations for job in measured.jobs)
                 compared = summary(part.plan, measured, stages) if whole_iterations else None
@@ -291,22 +295,21 @@ def _span_us(
     return begin, begin + _length_us(measured.jobs) + left_out * (compared.measured_us or 0)
 
 
-def _most_planned(request: ReplayRequest, gpu: str) -> int:
-    """Return the most bytes that a GPU's workers need at one moment, with paused jobs that keep theirs."""
-    instance = request.instance
-    if not request.plan.is_phased:
-        return planned_bytes(instance, request.plan, gpu)
-    most, whole = 0, [_joined(parts) for parts in jobs_in_phases(instance, request.plan)]
-    for parts in phase_parts(instance, request.plan):
+def _most_planned(instance: Instance, plan: Plan, planned: PlannedPhases) -> list[int]:
+    """Return the most bytes that each GPU's workers need at one moment, with paused jobs that keep theirs."""
+    if not plan.is_phased:
+        return [planned_bytes(instance, plan, gpu) for gpu in planned.gpus]
+    present, whole = list[Plan](), [_joined(parts) for parts in planned.jobs]
+    for parts in planned.groups:
         for number, part in enumerate(parts):
             later = {job for other in parts[number + 1 :] for job in other.numbers}
             earlier = {job for other in parts[:number] for job in other.numbers}
             absent = (later & earlier).difference(part.numbers)
             paused = [job for job in absent if instance.jobs[job].restart_us is None]
             placed = {k: job.gpus for k, job in zip(part.numbers, part.plan.jobs, strict=True)}
-            present = [replace(whole[job], gpus=placed.get(job, whole[job].gpus)) for job in (*placed, *paused)]
-            most = max(most, planned_bytes(instance, part.plan.with_jobs(tuple(present)), gpu))
-    return most
+            jobs = [replace(whole[job], gpus=placed.get(job, whole[job].gpus)) for job in (*placed, *paused)]
+            present.append(part.plan.with_jobs(tuple(jobs)))
+    return [max(planned_bytes(instance, each, gpu) for each in present) for gpu in planned.gpus]
 
 
 def _joined(parts: Sequence[JobPlan | TaskGraphJobPlan]) -> JobPlan | TaskGraphJobPlan:

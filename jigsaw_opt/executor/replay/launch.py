@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from types import TracebackType
@@ -22,8 +22,7 @@ from jigsaw_opt.executor.processes import InterruptedGroupError, LostProcessErro
 from jigsaw_opt.executor.replay.baseline import baseline_part
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.evaluation import replay_of
-from jigsaw_opt.executor.replay.order import used_gpus
-from jigsaw_opt.executor.replay.presence import jobs_in_phases
+from jigsaw_opt.executor.replay.presence import phases_of
 from jigsaw_opt.executor.replay.rank_process import TIMEOUT, run_rank
 from jigsaw_opt.executor.replay.records import InterruptedRunError, Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
@@ -43,7 +42,7 @@ def replay(request: ReplayRequest, stages: StagedRun | None = None) -> Replay | 
 
     `stages`: the job in stages; None where there is none.
     """
-    gpus = used_gpus(request.instance, chain.from_iterable(jobs_in_phases(request.instance, request.plan)))
+    gpus = phases_of(request.instance, request.plan).gpus
     usual = baseline_part(request)
     cut, machine = request.cut(), machine_of(request, len(gpus))
     try:
@@ -108,11 +107,9 @@ def in_processes(
 
     `request, *arguments`: what it is given; the request says how processes meet and where they are saved.
     """
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        with _EndAtOnce(), _checkpoint_of(request):
-            return _joined(function, gpus, request, *arguments)
-    with _checkpoint_of(request):
-        return _started(function, gpus, request, *arguments)
+    under_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    with _EndAtOnce() if under_torchrun else nullcontext(), _checkpoint_of(request):
+        return (_joined if under_torchrun else _started)(function, gpus, request, *arguments)
 
 
 @contextmanager

@@ -15,11 +15,12 @@ into windows of one period; a block whose start lies ``q`` periods after 0 is pa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import NamedTuple
 
+from jigsaw_opt.executor.replay.presence import used_gpus
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.compiled.timetable import job_end
@@ -271,14 +272,6 @@ class ReplayOrder:
                     for link in self._links[job] if sizes[job][transfer.bucket - 1] else ():
                         found[link].append(_LinkTurn(offset, job, number, transfer.bucket, shift))
         return {link: sorted(turns) for link, turns in found.items()}
-
-
-def used_gpus(instance: Instance, jobs: Iterable[JobPlan | TaskGraphJobPlan]) -> tuple[str, ...]:
-    """Return GPUs that hold workers of some jobs: task-graph jobs by slot, then others in the cluster's order."""
-    kept = list(jobs)
-    slots = [gpu for job in kept if isinstance(job, TaskGraphJobPlan) for gpu in job.gpus]
-    used = {gpu for job in kept for gpu in job.gpus}
-    return tuple(dict.fromkeys([*slots, *(name for name in instance.cluster.gpus.names if name in used)]))
 
 
 def _links(instance: Instance, jobs: Sequence[JobPlan | TaskGraphJobPlan], serial: bool) -> list[tuple[int, ...]]:

@@ -6,8 +6,9 @@ those that start before it is built at the end of the last one that is in its wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from jigsaw_opt.checking.memory import most_at_once
@@ -154,14 +155,34 @@ def phase_parts(instance: Instance, plan: Plan) -> list[list[PhasePart]]:
     return groups
 
 
-def jobs_in_phases(instance: Instance, plan: Plan) -> list[list[JobPlan | TaskGraphJobPlan]]:
-    """Return for each job of the instance what it does in one repetition of each of its phases."""
-    found: list[list[JobPlan | TaskGraphJobPlan]] = [[] for _ in instance.jobs]
-    for group in phase_parts(instance, plan):
-        for part in group:
-            for number, job in zip(part.numbers, part.plan.jobs, strict=True):
-                found[number].append(job)
-    return found
+class PlannedPhases(NamedTuple):
+    """The phases of a plan, and who carries them out.
+
+    `groups`: the phases by group. `jobs`: for each job of the instance, what it does in one repetition of each of its
+    phases. `gpus`: those that hold workers, as `used_gpus` orders them.
+    """
+
+    groups: list[list[PhasePart]]
+    jobs: list[list[JobPlan | TaskGraphJobPlan]]
+    gpus: tuple[str, ...]
+
+
+def phases_of(instance: Instance, plan: Plan) -> PlannedPhases:
+    """Return the phases of a plan with the jobs and GPUs that carry them out."""
+    groups = phase_parts(instance, plan)
+    jobs: list[list[JobPlan | TaskGraphJobPlan]] = [[] for _ in instance.jobs]
+    for part in chain.from_iterable(groups):
+        for number, job in zip(part.numbers, part.plan.jobs, strict=True):
+            jobs[number].append(job)
+    return PlannedPhases(groups, jobs, used_gpus(instance, chain.from_iterable(jobs)))
+
+
+def used_gpus(instance: Instance, jobs: Iterable[JobPlan | TaskGraphJobPlan]) -> tuple[str, ...]:
+    """Return GPUs that hold workers of some jobs: task-graph jobs by slot, then others in the cluster's order."""
+    kept = list(jobs)
+    slots = [gpu for job in kept if isinstance(job, TaskGraphJobPlan) for gpu in job.gpus]
+    used = {gpu for job in kept for gpu in job.gpus}
+    return tuple(dict.fromkeys([*slots, *(name for name in instance.cluster.gpus.names if name in used)]))
 
 
 def restarts(instance: Instance, parts: Sequence[PhasePart], number: int) -> dict[int, int]:

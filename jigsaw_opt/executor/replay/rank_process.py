@@ -23,8 +23,8 @@ from jigsaw_opt.executor.processes import keep_to_share, report_so_far
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Store, TCPStore, Windows
-from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, used_gpus
-from jigsaw_opt.executor.replay.presence import PhasePart, jobs_in_phases, phase_parts, restarts, seams
+from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder
+from jigsaw_opt.executor.replay.presence import PhasePart, phases_of, restarts, seams
 from jigsaw_opt.executor.replay.records import Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.replay.residents import AbsentWorkers, Hosted, Residents
@@ -58,12 +58,10 @@ class _RankProcess:
         self.device = device_of_process(request, int(os.environ.get("LOCAL_RANK", self.rank)))
         self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self._main_store, self.store = _store(self.control)
-        jobs = jobs_in_phases(request.instance, request.plan)
-        self.gpus = used_gpus(request.instance, chain.from_iterable(jobs))
+        groups, jobs, self.gpus = phases_of(request.instance, request.plan)
         self.ranks = [tuple(map(self.gpus.index, parts[0].gpus)) for parts in jobs]
         more = {} if usual is None else dict(zip(usual.numbers, usual.plan.jobs, strict=True))
         levels = [_distinct_levels([*parts, *([more[job]] if job in more else [])]) for job, parts in enumerate(jobs)]
-        groups = phase_parts(request.instance, request.plan)
         self._exchanges = self._make_exchanges(chain.from_iterable(groups))
         self._stage_groups = {} if stages is None else stage_groups(stages.schedule)
         hosts = [self._hosts(parts) for parts in groups]

@@ -186,9 +186,8 @@ def pipeline(
         pairs = (("horizon", horizon), ("backward", backward))
         others |= {name: value for name, value in pairs if value in ("finite", "split")}
         _leave_out("async has no end, and whole backward passes", others)
-        return asynchronous(
-            stages_of(source) if isinstance(source, PipelineCosts) else async_stages(source), name, in_flight, memory
-        )
+        copies = stages_of(source) if isinstance(source, PipelineCosts) else async_stages(source)
+        return asynchronous(copies, name, in_flight, memory)
     if in_flight is not None:
         raise missing_option("in_flight", f"{argument('in_flight')} is for {argument('schedule', 'async')}")
     order = schedule or "1f1b"
