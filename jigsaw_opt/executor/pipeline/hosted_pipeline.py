@@ -14,7 +14,7 @@ from jigsaw_opt.executor.pipeline.hosted_stages import Groups, HostedStages
 from jigsaw_opt.executor.pipeline.timed_stage import TimedStage, pipeline_runtime
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
-from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedules
+from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule
 
 
 class HostedPipeline(HostedStages):
@@ -25,7 +25,7 @@ class HostedPipeline(HostedStages):
     ) -> None:
         super().__init__(request, run, clock, device)
         schedule = run.schedule
-        assert isinstance(schedule, TorchSchedules)
+        assert isinstance(schedule, TorchSchedule)
         logging.getLogger("torch.distributed.pipelining").setLevel(logging.CRITICAL)  # errors are told once
         self.require_same_batches(groups[schedule.processes])
         self._file, self._orders = schedule, list[Any]()

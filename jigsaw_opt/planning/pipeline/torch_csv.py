@@ -8,10 +8,11 @@ of stage 0, and the whole backward pass in its ``W``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Literal, Protocol
+from typing import Literal
 
+from jigsaw_opt.planning.burst.schedule import BurstSchedule
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
 from jigsaw_opt.planning.pipeline.stated import flow_of, only_pipeline, orders_of, pipeline_of, recomputed_stages
 from jigsaw_opt.problem.instance import Instance
@@ -23,54 +24,14 @@ KNOWN_TORCH = "2.13"
 """Version of PyTorch whose reader and runtime these files were tried with; both are private to it."""
 
 
-class StageSchedule(Protocol):
-    """The actions of the processes of a job whose model is in stages."""
-
-    @property
-    def job(self) -> int:
-        """Number of the job."""
-
-    @property
-    def stages(self) -> int:
-        """Number of stages."""
-
-    @property
-    def processes(self) -> int:
-        """Number of processes."""
-
-    @property
-    def is_split(self) -> bool:
-        """Whether backward passes are."""
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        """Numbers of processes, the first ones, that exchange among themselves, ascending."""
-
-    def stages_of(self, rank: int) -> list[int]:
-        """Return the stages of a process."""
-
-    def planned_in(self, iteration: int) -> Mapping[str, str]:
-        """Return by action the name of the operation that it carries out in an iteration."""
-
-    def actions_of(self, rank: int, iteration: int) -> list[str]:
-        """Return the actions of a process in an iteration that carry out an operation.
-
-        Parameters
-        ----------
-        rank
-            Number of the process.
-        iteration
-            Number of the iteration.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class TorchSchedule:
     """The actions of each rank of a pipeline, in the words of PyTorch.
 
     `job`: number of the pipeline among the jobs of its instance. `planned`: for each action, the name of the block that
     it carries out; none of actions that send and receive. `recomputed`: stages that compute their activations again
-    before their backward pass, which the file has no word for.
+    before their backward pass, which the file has no word for. `iterations`: the same for each iteration of a plan,
+    which differ in orders alone; empty where all are alike.
     """
 
     job: int
@@ -78,6 +39,7 @@ class TorchSchedule:
     ranks: tuple[tuple[str, ...], ...]
     planned: dict[str, str]
     recomputed: tuple[int, ...] = ()
+    iterations: tuple[TorchSchedule, ...] = ()
 
     @property
     def stages(self) -> int:
@@ -99,12 +61,16 @@ class TorchSchedule:
         return [stage for stage, gpu in enumerate(self.layout.gpu_of) if gpu == rank]
 
     def planned_in(self, iteration: int) -> Mapping[str, str]:
-        """Return by action the name of the block that it carries out, the same in all iterations."""
-        return self.planned
+        """Return by action the name of the block that it carries out in an iteration, counted over all passes."""
+        return self._in(iteration).planned
 
     def actions_of(self, rank: int, iteration: int) -> list[str]:
-        """Return the passes of a process, the same in all iterations."""
-        return [action for action in self.ranks[rank] if action in self.planned]
+        """Return the passes of a process in an iteration, counted over all passes."""
+        own = self._in(iteration)
+        return [action for action in own.ranks[rank] if action in own.planned]
+
+    def _in(self, iteration: int) -> TorchSchedule:
+        return self.iterations[iteration % len(self.iterations)] if self.iterations else self
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -117,22 +83,8 @@ class TorchSchedule:
         return "".join(",".join(actions) + "\n" for actions in self.ranks)
 
 
-@dataclass(frozen=True, slots=True)
-class TorchSchedules(TorchSchedule):
-    """The actions of each rank of a pipeline in each iteration of a plan; those of the first are its own.
-
-    `iterations`: by iteration; they differ in orders alone.
-    """
-
-    iterations: tuple[TorchSchedule, ...] = ()
-
-    def planned_in(self, iteration: int) -> Mapping[str, str]:
-        """Return by action the name of the block that it carries out in an iteration, counted over all passes."""
-        return self.iterations[iteration % len(self.iterations)].planned
-
-    def actions_of(self, rank: int, iteration: int) -> list[str]:
-        """Return the passes of a process in an iteration, counted over all passes."""
-        return self.iterations[iteration % len(self.iterations)].actions_of(rank, iteration)
+StageSchedule = TorchSchedule | BurstSchedule
+"""The actions of the processes of a job whose model is in stages."""
 
 
 def torch_schedule(instance: Instance, plan: Plan, form: CsvFormat = "compute_only") -> TorchSchedule:
@@ -169,7 +121,7 @@ def _schedule(instance: Instance, plan: Plan, form: CsvFormat, iteration: int) -
     return TorchSchedule(job, layout, tuple(map(tuple, ranks)), planned, recomputed_stages(asked.shape))
 
 
-def torch_schedules(instance: Instance, plan: Plan) -> TorchSchedules:
+def torch_schedules(instance: Instance, plan: Plan) -> TorchSchedule:
     """Return the actions of a pipeline's ranks for each iteration, with sends and receives.
 
     Notes
@@ -179,8 +131,7 @@ def torch_schedules(instance: Instance, plan: Plan) -> TorchSchedules:
     job, _ = only_pipeline(instance)
     numbers = range(instance.jobs[job].iterations)
     every = tuple(_schedule(instance, plan, "compute_comms", iteration) for iteration in numbers)
-    first = every[0]
-    return TorchSchedules(first.job, first.layout, first.ranks, first.planned, first.recomputed, every)
+    return replace(every[0], iterations=every)
 
 
 def flow_schedule(instance: Instance) -> TorchSchedule | None:
