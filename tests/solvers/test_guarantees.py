@@ -100,24 +100,6 @@ def test_task_graph_jobs_agree_with_brute_force(
     assert found["infeasible"] and found["optimal"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", ["greedy", "search", "auto"])
-@pytest.mark.parametrize(("horizon", "objective"), GOALS)
-def test_whatever_is_found_keeps_what_was_guaranteed(horizon: Horizon, objective: Objective, solver: str) -> None:
-    found: Counter[Status] = Counter()
-    for seed in range(400, 406):
-        free = random_instance(seed, horizon, objective, operations=14)
-        plain = solve(replace(free, objective="makespan") if horizon == "finite" else free, "greedy")
-        if plain.objective is None:
-            continue
-        instance = with_guarantees(free, Random(seed), plain.objective)
-        result = solve(instance, solver, Options(threads=2 if solver == "auto" else 1, work_limit=0.2))
-        found[result.status] += 1
-        assert result.plan is None or check(instance, result.plan) == ()
-        assert result.status is not Status.INFEASIBLE or result.conflicts
-    assert found[Status.OPTIMAL] + found[Status.FEASIBLE] > 1 and found[Status.INFEASIBLE]
-
-
 def two_on_one_gpu(**guarantees: int) -> Instance:
     """A short job and a long one on one GPU; the guarantee is that of the long one."""
     models = {name: Model((Segment("all", {"v": time}, {"v": time}, 0, 0),)) for name, time in (("a", 5), ("b", 10))}

@@ -15,6 +15,8 @@ from jigsaw_opt.documents import add_job, change_bandwidth, load_plan, remove_jo
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Link, Phase, Plan, Server
 from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
+from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import Fix, placements_of
 from jigsaw_opt.solvers.result import Status
@@ -189,3 +191,31 @@ def test_the_command_takes_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["solve", first, "--warm", old, "--work-limit", "1"]) == 2
     told = capsys.readouterr().err
     assert "at least 0" in told and '"x"' in told and '"y"' in told and carries(told, "option", "--work-limit")
+
+
+@pytest.mark.parametrize("before_us", [None, MOMENT])
+def test_jobs_that_share_links_under_their_policies_stay_in_one_group(before_us: int | None) -> None:
+    """Without its policy, job `a` would go straight from x to y, and share nothing with job `b`."""
+    servers = tuple(Server(name, "v", 2, 200, 10**9) for name in "xyz")
+    links = (Link("xy", ("x", "y"), 10**6), *(Link(f"{name}-hub", (name, "hub"), 10**6) for name in "xyz"))
+    around = Cluster(servers, ("hub",), links, {"around": RoutePolicy(via=(("hub",),))})
+    jobs, fixed = (Job("a", "net", 2, 50, route_policy="around"), JOBS[1]), {"a": ("x/0", "y/0"), "b": ("x/1", "z/0")}
+    asked = replace(instance(JOBS[1]), cluster=around, jobs=jobs)
+    plan = again(asked, planned(asked), Fix(fixed))
+    assert [len(group.phases[0].jobs) for group in plan.groups] == [2]
+    longer = replace(asked, jobs=(jobs[0], replace(jobs[1], iterations=60)))
+    assert len(again(longer, plan, Fix(fixed, before_us)).groups) == 1
+
+
+@pytest.mark.parametrize("before_us", [None, MOMENT])
+def test_phased_plans_of_changed_instances_keep_power_caps(before_us: int | None) -> None:
+    """Each server has a cap of its own that lets one block run at a time, so jobs on one server share it."""
+    asked = instance(*(Job(f"j{k}", "one", 1, 50 + k) for k in range(4)))
+    caps = tuple(PowerCap(server.name, (server.name,), 300) for server in asked.cluster.servers)
+    models = {name: replace(model, power_w={"v": 200}) for name, model in asked.models.items()}
+    asked = replace(asked, cluster=replace(asked.cluster, power_caps=caps), models=models)
+    old = planned(asked)
+    longer = replace(asked, jobs=(*asked.jobs[:3], replace(asked.jobs[3], iterations=80), Job("late", "one", 1, 20)))
+    new = again(longer, old, Fix(before_us=before_us))
+    if before_us is not None:
+        assert_same_past(old, new, before_us)

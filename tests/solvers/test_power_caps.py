@@ -152,13 +152,6 @@ def test_phased_plans_keep_caps(seed: int) -> None:
         assert again.objective is not None and again.objective <= result.plan.objective
 
 
-def test_no_phased_plan_is_made_from_another_under_caps(capped: Instance) -> None:
-    plan = solve(capped, "phased", _ONE).plan
-    assert plan is not None
-    with misuse("unsupported start", naming=["'room'"]):
-        solve(replace(capped, name="other"), "phased", _ONE, start=plan, fix=Fix())
-
-
 @pytest.mark.parametrize("method", ["auto", "cpsat", "greedy"])
 def test_a_plan_under_caps_is_started_from_and_carried_over(capped: Instance, method: str) -> None:
     pytest.importorskip("ortools")

@@ -132,21 +132,26 @@ class Sharing:
     def __init__(self, instance: Instance, begun: Sequence[Mapping[str, Sequence[str]]]) -> None:
         self._instance, self._routes = instance, Routes(instance.cluster)
         self._server = {name: s for name, (s, _) in instance.cluster.gpus.place_of.items()}
+        jobs = {job.name: job for job in instance.data_parallel}
         self._leader: dict[_Resource, _Resource] = {}
         self._begun: dict[_Resource, int] = {}
         self._load_us: Counter[_Resource] = Counter()
         self.placements: dict[str, tuple[str, ...]] = {}
+        # Whatever runs on these GPUs is under the cap.
+        for cap in instance.cluster.power_caps or ():
+            under = [("GPU", gpu) for gpu in self._server if gpu.rsplit("/", 1)[0] in cap.servers]
+            self._join([("power cap", cap.name), *under])
         for number, placements in enumerate(begun):
             # Jobs that have ended join their group too: later phases of the group follow theirs.
-            for gpus in placements.values():
-                self._join([("begun", number), *self._used(gpus)])
+            for name, gpus in placements.items():
+                self._join([("begun", number), *self._used(jobs[name], gpus)])
             # `_begun` is read by the leader of a set, which is known only after all unions of this group.
             self._begun[self._find(("begun", number))] = number
 
     def add(self, job: Job, gpus: Sequence[str]) -> bool:
         """Place a job; return False where it would join two groups that have begun, or its GPUs are not joined."""
-        used = self._used(gpus)
-        if self._channel(gpus) is None or len(self._groups(used)) > 1:
+        used = self._used(job, gpus)
+        if self._channel(job, gpus) is None or len(self._groups(used)) > 1:
             return False
         self._join([("job", job.name), *used])
         self._load_us.update(self._work_us(job, gpus))
@@ -155,7 +160,7 @@ class Sharing:
 
     def place(self, job: Job) -> bool:
         """Place a job where GPUs and links have least to do with it; return False where it can be nowhere."""
-        candidates = {gpus for gpus in self._candidates(job) if len(self._groups(self._used(gpus))) <= 1}
+        candidates = {gpus for gpus in self._candidates(job) if len(self._groups(self._used(job, gpus))) <= 1}
         best = min(candidates, key=lambda gpus: (self._last_us(job, gpus), gpus), default=None)
         return best is not None and self.add(job, best)
 
@@ -192,7 +197,7 @@ class Sharing:
     def _last_us(self, job: Job, gpus: Sequence[str]) -> tuple[int, int]:
         """Return how long the busiest of the resources is busy with the job, and all of them together."""
         # Larger than any load in microseconds, so that such GPUs are chosen last; `add` then refuses them.
-        if self._channel(gpus) is None:
+        if self._channel(job, gpus) is None:
             return 2**63, 0
         loads = [self._load_us[resource] + own for resource, own in self._work_us(job, gpus).items()]
         return max(loads), sum(loads)
@@ -203,7 +208,7 @@ class Sharing:
         work: dict[_Resource, int] = {}
         for gpu in gpus:
             work["GPU", gpu] = job.iterations * model.block_us(servers[self._server[gpu]].gpu_type)[-1]
-        channel = self._channel(gpus)
+        channel = self._channel(job, gpus)
         if channel is not None and job.workers > 1:
             each = (
                 transfer_us(size, job.workers, job.workers, channel.rate, channel.latency_us)
@@ -213,13 +218,11 @@ class Sharing:
             work |= {("link", link): total for link in channel.links}
         return work
 
-    def _used(self, gpus: Sequence[str]) -> list[_Resource]:
-        channel = self._channel(gpus)
-        links = channel.links if channel is not None else ()
-        return [*(("GPU", gpu) for gpu in gpus), *(("link", link) for link in links)]
+    def _used(self, job: Job, gpus: Sequence[str]) -> list[_Resource]:
+        return _resources(job, self._routes, gpus)
 
-    def _channel(self, gpus: Sequence[str]) -> Channel | None:
-        return self._routes.channel(Counter(self._server[gpu] for gpu in gpus))
+    def _channel(self, job: Job, gpus: Sequence[str]) -> Channel | None:
+        return self._routes.under(job.route_policy).channel(Counter(self._server[gpu] for gpu in gpus))
 
     def _groups(self, resources: Iterable[_Resource]) -> set[int]:
         """Return the groups that have begun and have some of these resources."""
