@@ -19,7 +19,7 @@ def power(
     jobs: Sequence[CheckedJob | CheckedTaskGraphJob], cluster: Cluster, period_us: int | None
 ) -> Iterator[Violation]:
     """Report every cap that is exceeded, with the first moment at which most is drawn (specification: power)."""
-    for cap in cluster.power_caps or ():
+    for cap in cluster.capacities:
         types = {k: server.gpu_type for k, server in enumerate(cluster.servers) if server.name in cap.servers}
         draws = [draw for job in jobs for draw in _draws(job, types) if draw[0] < draw[1] and draw[2]]
         most, moment = most_at_once((draw[:3] for draw in draws), period_us)
@@ -34,7 +34,7 @@ def power(
 def caps_of(job: CheckedJob | CheckedTaskGraphJob, cluster: Cluster) -> list[str]:
     """Return the names of the caps that have servers with GPUs of a job."""
     used = {cluster.servers[server].name for server in job.servers if server is not None}
-    return [cap.name for cap in cluster.power_caps or () if not used.isdisjoint(cap.servers)]
+    return [cap.name for cap in cluster.capacities if not used.isdisjoint(cap.servers)]
 
 
 def _runs(start: int, end: int, moment: int, period_us: int | None) -> bool:

@@ -71,7 +71,7 @@ def _job_of(instance: Instance) -> tuple[TaskGraphJob | None, list[Problem]]:
         problems.append(_unfit("$.objective", f"is {instance.objective}, not makespan"))
     if len(instance.cluster.servers) != 1:
         problems.append(_unfit("$.cluster.servers", "are several, so that a slot may choose among them"))
-    if instance.cluster.power_caps:
+    if instance.cluster.capacities:
         problems.append(_unfit("$.cluster.power_caps", "machines have no power"))
     job = instance.jobs[0]
     if len(instance.jobs) != 1 or not isinstance(job, TaskGraphJob):

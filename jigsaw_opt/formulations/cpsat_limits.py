@@ -23,7 +23,7 @@ class PowerUse:
     def __init__(self, cluster: Cluster) -> None:
         self._servers = [server.name for server in cluster.servers]
         self._caps: list[tuple[PowerCap, list[cp_model.IntervalVar], list[int]]]
-        self._caps = [(cap, [], []) for cap in cluster.power_caps or ()]
+        self._caps = [(cap, [], []) for cap in cluster.capacities]
 
     def add(self, server: int, blocks: Sequence[cp_model.IntervalVar], watts: int) -> None:
         """Let blocks on a GPU of a server draw so many watts each."""

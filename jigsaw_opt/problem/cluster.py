@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.errors import unsupported
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.network.walks import LinkGraph, PolicyAutomaton, least_walk, walk_lengths
 from jigsaw_opt.problem.power import PowerCap, caps_without
@@ -125,6 +126,27 @@ class Cluster(CheckedPart, definition="cluster"):
     links: tuple[Link, ...] = ()
     route_policies: Mapping[str, RoutePolicy] | None = None
     power_caps: tuple[PowerCap, ...] | None = None
+
+    @property
+    def capacities(self) -> tuple[PowerCap, ...]:
+        """Its cumulative capacities: what blocks on some of its servers may take together at any moment."""
+        return self.power_caps or ()
+
+    def require_no_capacities(self, why: str) -> None:
+        """Refuse power caps, for whoever keeps none.
+
+        Parameters
+        ----------
+        why
+            Who that is, as a sentence.
+
+        Raises
+        ------
+        UsageError
+            It has some.
+        """
+        if self.capacities:
+            raise unsupported("power_caps", f"the cluster has power cap {self.capacities[0].name!r}; {why}")
 
     @cached_property
     def gpus(self) -> GpuIndex:

@@ -10,7 +10,6 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.power import require_no_caps
 from jigsaw_opt.problem.rules.keyed import altered, hash_of
 from jigsaw_opt.problem.rules.part import CheckedPart
 from jigsaw_opt.problem.task_graph import TaskGraphJob
@@ -108,24 +107,9 @@ class Instance(_Noting, CheckedPart, definition="#"):
             ("task_graphs", self.task_graph_jobs, "job {!r} has a task graph"),
             ("guarantees", self.guaranteed_jobs, "job {!r} has a deadline or a cycle-time limit"),
             ("route_policies", self.policed, "job {!r} has a route policy"),
-            ("power_caps", self.cluster.power_caps, "its cluster has power cap {!r}"),
+            ("power_caps", self.cluster.capacities, "its cluster has power cap {!r}"),
         )
         return next((told.format(of[0].name) for name, of, told in needs if of and name in lacks), None)
-
-    def require_no_power_caps(self, why: str) -> None:
-        """Refuse power caps, for whoever keeps none.
-
-        Parameters
-        ----------
-        why
-            Who that is, as a sentence.
-
-        Raises
-        ------
-        UsageError
-            Its cluster has some.
-        """
-        require_no_caps(self.cluster.power_caps, why, f"instance {self.name!r}")
 
     @property
     def data_parallel(self) -> tuple[Job, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from jigsaw_opt.errors import unsupported
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.rules.part import CheckedPart
 
@@ -33,19 +32,10 @@ def caps_without(caps: Iterable[PowerCap] | None, servers: Collection[str]) -> t
     return tuple(cap for cap in left if cap.servers)
 
 
-def most_watts(caps: Iterable[PowerCap] | None) -> dict[str, int]:
-    """Return the most that a block may draw on a GPU even alone, by server; servers without a cap are left out.
-
-    `caps`: the caps, or None where none are stated.
-    """
+def most_watts(caps: Iterable[PowerCap]) -> dict[str, int]:
+    """Return the most that a block may draw on a GPU even alone, by server; servers without a cap are left out."""
     most: dict[str, int] = {}
-    for cap in caps or ():
+    for cap in caps:
         for name in cap.servers:
             most[name] = min(cap.watts, most.get(name, cap.watts))
     return most
-
-
-def require_no_caps(caps: tuple[PowerCap, ...] | None, why: str, whose: str = "the cluster") -> None:
-    """Refuse power caps, for whoever keeps none."""
-    if caps:
-        raise unsupported("power_caps", f"{whose} has power cap {caps[0].name!r}; {why}")

@@ -208,10 +208,9 @@ def test_a_policy_can_keep_servers_of_one_part_apart() -> None:
 
 
 def test_power_caps_are_refused_by_whoever_keeps_none() -> None:
-    capped = instance(cluster(power_caps=(PowerCap("roof", ("s0",), 300),)), Job("a", "m", 1, 1))
     with misuse("unsupported power_caps"):
-        capped.require_no_power_caps("nobody here keeps them")
-    instance(cluster(), Job("a", "m", 1, 1)).require_no_power_caps("nobody here keeps them")
+        cluster(power_caps=(PowerCap("roof", ("s0",), 300),)).require_no_capacities("nobody here keeps them")
+    cluster().require_no_capacities("nobody here keeps them")
 
 
 @pytest.mark.parametrize(

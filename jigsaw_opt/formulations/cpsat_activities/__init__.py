@@ -141,7 +141,7 @@ def spans_suffice(operations: Operations) -> bool:
     Transfers know no barrier, so none may use a link. Slots that share a power cap are not apart by that.
     """
     alone = len(operations.task_graphs) == 1 and not operations.jobs and operations.horizon == "cyclic"
-    capped = bool(operations.cluster.power_caps)
+    capped = bool(operations.cluster.capacities)
     return alone and not capped and operations.task_graphs[0].shape.barrier != "none" and not _uses_links(operations)
 
 

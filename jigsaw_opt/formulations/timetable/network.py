@@ -74,7 +74,7 @@ def identical_servers(network: RoutedNetwork) -> list[list[int]]:
     policed = any(job.route_policy is not None for job in network.eligibility.operations.jobs)
     # In a forest every route is the only path, so two leaves at one neighbour may change places. Policies and power
     # caps name servers, and a swap might change what they say.
-    forest = len(network.sides) == len(cluster.links) and not policed and not cluster.power_caps
+    forest = len(network.sides) == len(cluster.links) and not policed and not cluster.capacities
     groups: dict[Hashable, list[int]] = {}
     for s, server in enumerate(cluster.servers):
         cables = [

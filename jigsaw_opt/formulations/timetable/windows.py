@@ -59,7 +59,7 @@ def serial_end(operations: Operations) -> int:
     rate = min([server.fabric_bandwidth for server in servers] + [link.bandwidth for link in links])
     latency = max([server.fabric_latency_us for server in servers] + [link.latency_us for link in links])
     slowest = Channel((), rate, latency)
-    capped = bool(operations.cluster.power_caps)  # Then even the blocks of one job may have to take turns.
+    capped = bool(operations.cluster.capacities)  # Then even the blocks of one job may have to take turns.
     lengths = (job.iterations * _serial_iteration(job, slowest, job.slots if capped else 1) for job in operations.jobs)
     return max(job.release_us for job in operations.jobs) + sum(lengths)
 

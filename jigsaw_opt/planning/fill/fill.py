@@ -138,7 +138,7 @@ def fill(
         None was found.
     """
     options = options or Options()
-    instance.require_no_power_caps("filling keeps none")
+    instance.cluster.require_no_capacities("filling keeps none")
     background = _background(instance, foreground)
     instance = _with_rates(instance, background, least or {})
     if not 1 <= slowdown < inf:

@@ -83,7 +83,7 @@ def compare(
             f"job {instance.task_graph_jobs[0].name!r} has a task graph; time shifts are for data-parallel jobs",
             code="unsupported",
         )
-    instance.require_no_power_caps("time shifts keep none")
+    instance.cluster.require_no_capacities("time shifts keep none")
     operations = compile_instance(instance)
     with interruptible(options):
         return _compared(instance, operations, options, plans, placements, most)

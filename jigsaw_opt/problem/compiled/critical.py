@@ -36,7 +36,7 @@ def usable_gpus(operations: Operations, job: OperationGraph) -> dict[int, int]:
     """
     shallowest = candidate_levels(job)[0]
     component, servers = operations.routes.under(job.route_policy).component, operations.cluster.servers
-    memories, most = {server.gpu_memory for server in servers}, most_watts(operations.cluster.power_caps)
+    memories, most = {server.gpu_memory for server in servers}, most_watts(operations.cluster.capacities)
     enough = {memory for memory in memories if deepest_level(job, memory) >= shallowest}
     fits = {
         s: server.gpus

@@ -142,7 +142,7 @@ class Operations:
 
         Methods for data-parallel jobs alone know one operation at a time on each GPU and link.
         """
-        return bool(self.task_graphs or self.cluster.power_caps)
+        return bool(self.task_graphs or self.cluster.capacities)
 
     @property
     def is_mixed(self) -> bool:

@@ -11,7 +11,6 @@ from functools import partial
 from jigsaw_opt.errors import InvalidInputError, PluginError, UsageError, require_a
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.power import require_no_caps
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import LARGEST, TraceJob
 from jigsaw_opt.scheduling.live.cluster_state import ClusterState
@@ -94,7 +93,7 @@ class LiveScheduler:
         clock: Callable[[], int] | None = None,
     ) -> None:
         require_a(Cluster, cluster)
-        require_no_caps(cluster.power_caps, "a live scheduler keeps none")
+        cluster.require_no_capacities("a live scheduler keeps none")
         check_arguments(seed=(seed, whole(LARGEST)), round_us=(round_us, TIME), restart_us=(restart_us, TIME))
         if performance is None:
             performance = _default_performance(models)

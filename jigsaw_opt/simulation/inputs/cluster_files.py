@@ -26,7 +26,6 @@ from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.power import require_no_caps
 from jigsaw_opt.simulation.inputs.clusters import (
     LINK_BANDWIDTH,
     begins_as_grid,
@@ -49,7 +48,7 @@ def read_cluster(given: str | Cluster | Instance) -> tuple[Cluster, Mapping[str,
     found = _named(given) if isinstance(given, str) else given
     cluster, models = (found, None) if isinstance(found, Cluster) else (found.cluster, found.models)
     require_count(cluster.gpu_count)
-    require_no_caps(cluster.power_caps, "a simulation keeps none")
+    cluster.require_no_capacities("a simulation keeps none")
     return cluster, models
 
 

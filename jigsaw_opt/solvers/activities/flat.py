@@ -113,7 +113,7 @@ def flatten(network: ActivityNetwork, in_time: bool = False) -> FlatActivities:
         [activity.job for activity in network.activities],
         [activity.iteration for activity in network.activities],
         _draws(network),
-        [cap.watts for cap in cluster.power_caps or ()],
+        [cap.watts for cap in cluster.capacities],
         [[(number[gpu], size, most) for gpu, size, most in own] for own in network.residents] if in_time else (),
     )
 
@@ -131,8 +131,8 @@ def _draws(network: ActivityNetwork) -> list[list[tuple[int, int]]]:
     """Return what each activity draws under each power cap; an empty list where the cluster has none."""
     cluster, found = network.routes.cluster, list[list[tuple[int, int]]]()
     names = [server.name for server in cluster.servers]
-    under = [[k for k, cap in enumerate(cluster.power_caps or ()) if name in cap.servers] for name in names]
-    for activity in network.activities if cluster.power_caps else ():
+    under = [[k for k, cap in enumerate(cluster.capacities) if name in cap.servers] for name in names]
+    for activity in network.activities if cluster.capacities else ():
         drawn: Counter[int] = Counter()
         for (server, _), watts in zip(activity.gpus, activity.watts, strict=False):
             drawn.update(dict.fromkeys(under[server], watts))

@@ -102,7 +102,7 @@ class Explainer:
         cluster = order.operations.cluster
         gpus = cluster.gpus.names
         self._resources = [*gpus, *(link.name for link in cluster.links)]
-        self._caps = [cap.name for cap in cluster.power_caps or ()]
+        self._caps = [cap.name for cap in cluster.capacities]
         self._number = {name: at for at, name in enumerate(gpus)}
 
     def number(self, name: str) -> int:

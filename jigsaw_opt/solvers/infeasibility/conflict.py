@@ -117,7 +117,7 @@ def _together(operations: Operations, minimal: bool) -> str:
     more = len(operations.cluster.servers) - 8
     rest = f" and {counted(more, 'more server')}" if more > 0 else ""
     policies = " under its route policy" if operations.instance.policed else ""
-    capped = " and under the power caps" if operations.cluster.power_caps else ""
+    capped = " and under the power caps" if operations.cluster.capacities else ""
     found = f"; the cluster has {have}{rest}{what_helps(operations)}"
     if len(operations.jobs) == 1:
         return f"this job has no place, even alone{policies}{capped}: {asked}{found}"

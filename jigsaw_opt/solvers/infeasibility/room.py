@@ -70,7 +70,7 @@ def cause_of_power(
 
     `has_place`: tells whether the job may have a place under some caps, each of its blocks running alone.
     """
-    caps = operations.cluster.power_caps or ()
+    caps = operations.cluster.capacities
     if not caps or has_place(caps) or not has_place(()):
         return
     steps = range(most_watts + 1)

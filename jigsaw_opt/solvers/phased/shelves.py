@@ -108,7 +108,7 @@ def _resources(job: Job | TaskGraphJob, routes: Routes, gpus: Sequence[str]) -> 
             channels.append(graph.channel(operation, ends, routes))
     links = {link for channel in channels if channel is not None for link in channel.links}
     used = {routes.cluster.servers[server].name for server in servers}
-    caps = [cap.name for cap in routes.cluster.power_caps or () if not used.isdisjoint(cap.servers)]
+    caps = [cap.name for cap in routes.cluster.capacities if not used.isdisjoint(cap.servers)]
     return [
         *(("GPU", gpu) for gpu in gpus),
         *(("link", link) for link in sorted(links)),
@@ -138,7 +138,7 @@ class Sharing:
         self._load_us: Counter[_Resource] = Counter()
         self.placements: dict[str, tuple[str, ...]] = {}
         # Whatever runs on these GPUs is under the cap.
-        for cap in instance.cluster.power_caps or ():
+        for cap in instance.cluster.capacities:
             under = [("GPU", gpu) for gpu in self._server if gpu.rsplit("/", 1)[0] in cap.servers]
             self._join([("power cap", cap.name), *under])
         for number, placements in enumerate(begun):

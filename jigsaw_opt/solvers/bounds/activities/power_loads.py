@@ -19,7 +19,7 @@ from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContex
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     operations = context.operations
-    for cap in operations.cluster.power_caps or ():
+    for cap in operations.cluster.capacities:
         capped = frozenset(cap.servers)
         demands = [(data.job.release_us, watts_us(context, data, capped), data.job.name) for data in context.job_data]
         for graph in operations.task_graphs:
@@ -58,7 +58,7 @@ def _relaxation(name: str, mixed: bool) -> Relaxation:
         _bounds,
         frozenset({"makespan", "period"}),
         instant=True,
-        fits=lambda operations: bool(operations.cluster.power_caps),
+        fits=lambda operations: bool(operations.cluster.capacities),
         task_graphs=not mixed,
         mixed=mixed,
         moves=True,

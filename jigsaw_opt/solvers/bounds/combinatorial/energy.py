@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand
 
 
 def _power_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
-    for cap in context.operations.instance.cluster.power_caps or ():
+    for cap in context.operations.instance.cluster.capacities:
         demands = [
             ResourceDemand(data.job.release_us, work, data.job_class.tail, 0)
             if (work := watts_us(context, data, frozenset(cap.servers)))
@@ -76,7 +76,7 @@ POWER_ENERGY = Relaxation(
     _power_bounds,
     frozenset({"makespan", "period"}),
     instant=True,
-    fits=lambda operations: bool(operations.instance.cluster.power_caps),
+    fits=lambda operations: bool(operations.instance.cluster.capacities),
     moves=True,
 )
 """The relaxation registered as ``power_energy``."""

@@ -42,7 +42,7 @@ class RateModel:
     def __init__(self, instance: Instance, rng: random.Random) -> None:
         own = tuple(job for job in instance.jobs if isinstance(job, Job))
         self.jobs: tuple[Job | TaskGraphJob, ...] = (*own, *instance.task_graph_jobs)
-        self._may_move = not (instance.task_graph_jobs or instance.cluster.power_caps)
+        self._may_move = not (instance.task_graph_jobs or instance.cluster.capacities)
         part = cyclic_part(instance, iteration_counts({job.name: job.iterations for job in own}, _ITERATIONS))
         self._data = _data(part)
         # Jobs that do not fit into memory together may still run in turn, so only their load says where another one
