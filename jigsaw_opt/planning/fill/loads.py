@@ -70,18 +70,13 @@ class Loads:
     ) -> None:
         own = {job.name: job for job in instance.jobs if job.name in set(background)}
         self.paces_us = tuple(own[name].pace_us for name in background)
-        instance = altered(
-            instance, jobs=tuple(altered(job, pace_us=None) if job.name in own else job for job in instance.jobs)
-        )
-        self.instance, self.background = instance, background
+        jobs = tuple(altered(job, pace_us=None) if job.name in own else job for job in instance.jobs)
+        self.instance, self.background = altered(instance, jobs=jobs), background
         self.allowed_us, self.least_us = allowed_us, max(1, least_us)
-        self.weights = [job.weight for job in instance.jobs if job.name in set(background)]
-        once = altered(
-            instance,
-            jobs=tuple(altered(job, iterations=1) if job.name in set(background) else job for job in instance.jobs),
-        )
+        self.weights = [job.weight for job in own.values()]
+        once = {job.name: 1 if job.name in own else job.iterations for job in jobs}
         self._stop = stop
-        self._once = _JobLoads(compile_instance(once))
+        self._once = _JobLoads(compile_instance(restricted(self.instance, once)))
         self.resources = self._resources(foreground)
         self.alike = self._classes()
         caps = {index: cap for own in self.alike for cap in (self._cap(own[0]),) for index in own}
@@ -196,13 +191,10 @@ class Loads:
 
     def _classes(self) -> tuple[tuple[int, ...], ...]:
         jobs = {job.name: altered(job, name="") for job in self.instance.jobs}
-        own, found = (
-            [(jobs[name], pace) for name, pace in zip(self.background, self.paces_us, strict=True)],
-            dict[int, list[int]](),
-        )
-        first = [own.index(job) for job in own]
-        for index, at in enumerate(first):
-            found.setdefault(at, []).append(index)
+        own = [(jobs[name], pace) for name, pace in zip(self.background, self.paces_us, strict=True)]
+        found: dict[int, list[int]] = {}
+        for index, each in enumerate(own):
+            found.setdefault(own.index(each), []).append(index)
         return tuple(map(tuple, found.values()))
 
     def _cap(self, index: int) -> int:
