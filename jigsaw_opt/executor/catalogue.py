@@ -8,7 +8,6 @@ from typing import Any
 
 from jigsaw_opt.planning.pipeline.stated import STATED_BY, flow_of
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
 from jigsaw_opt.problem.task_graph import AsynchronousFamily, TaskGraphJob
 
@@ -196,7 +195,7 @@ def stages_entry(instance: Instance, trusted: Collection[str], is_cut: bool = Fa
 
 def _check_models(instance: Instance, trusted: Collection[str], report: Report) -> None:
     """Report models of data-parallel jobs that do not say how they are built, or say so wrongly."""
-    for name in sorted({job.model for job in instance.jobs if isinstance(job, Job)}):
+    for name in sorted({job.model for job in instance.data_parallel_jobs}):
         place: Place = (("$", "models"), name)
         entry = instance.models[name].executor
         if entry is None:

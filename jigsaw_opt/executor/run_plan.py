@@ -13,7 +13,6 @@ from jigsaw_opt.instances.profiles import is_estimate
 from jigsaw_opt.planning.burst.schedule import burst_schedule
 from jigsaw_opt.planning.pipeline.model_parts import stated_parts
 from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule, torch_schedules
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
@@ -65,11 +64,11 @@ def run_plan(request: ReplayRequest) -> Replay | None:
 def _tell(request: ReplayRequest) -> None:
     """Warn of times that nobody measured, and of settings of training that some jobs do not heed."""
     jobs = request.instance.jobs
-    if estimated := sorted(filter(is_estimate, {job.model for job in jobs if isinstance(job, Job)})):
+    if estimated := sorted(filter(is_estimate, {job.model for job in jobs if job.model is not None})):
         _LOGGER.warning(
             "estimated, not measured, are the times of %s; jigsaw profile measures them", ", ".join(estimated)
         )
-    in_stages = [job.name for job in jobs if not isinstance(job, Job)]
+    in_stages = [job.name for job in jobs if job.model is None]
     if request.averaging != "avg_w_count" and in_stages:
         _LOGGER.warning("%s: not for %s, which have stages", argument("averaging"), named(in_stages))
     given = " and ".join(map(argument, request.changed()))

@@ -23,7 +23,7 @@ from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.activities.flat import network_of
 
 
@@ -66,7 +66,7 @@ def chakra_traces(instance: Instance, plan: Plan) -> ChakraTraces:
         for name in (*(it.name for it in operations.jobs), *(it.job.name for it in operations.task_graphs))
     ]
     gpus = [[place[name] for name in job.gpus] for job in jobs]
-    levels = [[[it.level for it in row.blocks] for row in job.iterations] for job in jobs if isinstance(job, JobPlan)]
+    levels = [job.levels for job in jobs[: len(operations.jobs)]]
     network = network_of(operations, gpus, levels, within_slots=True)
     starts = [it.start_us for job in jobs for row in job.iterations for it in (*row.blocks, *row.transfers)]
     starts = network.with_milestones(starts, plan.period_us)

@@ -64,6 +64,11 @@ class Instance(_Noting, CheckedPart, definition="#"):
         return {"format": FORMAT, **CheckedPart.keyed(self)}
 
     @property
+    def data_parallel_jobs(self) -> tuple[Job, ...]:
+        """Those of its jobs that are data-parallel."""
+        return tuple(job for job in self.jobs if isinstance(job, Job))
+
+    @property
     def task_graph_jobs(self) -> tuple[TaskGraphJob, ...]:
         """Those of its jobs that have a task graph."""
         return tuple(job for job in self.jobs if isinstance(job, TaskGraphJob))
@@ -86,14 +91,12 @@ class Instance(_Noting, CheckedPart, definition="#"):
     @property
     def workers(self) -> int:
         """Workers of all jobs; where a job has a task graph, its slots."""
-        return sum(job.workers if isinstance(job, Job) else len(job.shape.slots) for job in self.jobs)
+        return sum(job.workers for job in self.jobs)
 
     @property
     def blocks(self) -> int:
         """Blocks of all jobs in all iterations."""
-        return sum(
-            job.iterations * (job.workers if isinstance(job, Job) else len(job.shape.blocks)) for job in self.jobs
-        )
+        return sum(job.iterations * job.blocks for job in self.jobs)
 
     def beyond(self, lacks: Collection[str]) -> str | None:
         """Return why whoever lacks some abilities does not take the instance; None where it needs none of them.
@@ -123,4 +126,4 @@ class Instance(_Noting, CheckedPart, definition="#"):
         if self.task_graph_jobs:
             told = f"instance {self.name!r} has jobs with a task graph, such as {self.task_graph_jobs[0].name!r}"
             raise UsageError(f"{told}; {_ALONE}", code="unsupported")
-        return tuple(job for job in self.jobs if isinstance(job, Job))
+        return self.data_parallel_jobs

@@ -48,3 +48,8 @@ class Job(CheckedPart, definition="job"):
     pace_us: int | None = None
     route_policy: str | None = None
     restart_us: int | None = None
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks of an iteration."""
+        return self.workers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.instance import Instance, in_a_period
@@ -48,6 +48,11 @@ class JobPlan:
     gpus: tuple[str, ...]
     iterations: tuple[Iteration, ...]
 
+    @property
+    def levels(self) -> tuple[tuple[int, ...], ...]:
+        """Level of each worker, by iteration."""
+        return tuple(tuple(block.level for block in iteration.blocks) for iteration in self.iterations)
+
 
 @dataclass(frozen=True, slots=True)
 class Execution:
@@ -72,6 +77,9 @@ class TaskGraphJobPlan:
     name: str
     gpus: tuple[str, ...]
     iterations: tuple[TaskGraphIteration, ...]
+
+    levels: ClassVar[tuple[tuple[int, ...], ...]] = ()
+    """It has none: all its operations run."""
 
 
 def retimed(job: JobPlan | TaskGraphJobPlan, *moves: Callable[[int], int]) -> JobPlan | TaskGraphJobPlan:
@@ -115,6 +123,11 @@ class Phase:
             raise UsageError(
                 "a phase that begins later than at 0 has a period and a number of repetitions", code="missing-field"
             )
+
+    @property
+    def data_parallel_jobs(self) -> tuple[JobPlan, ...]:
+        """Those of its jobs that are data-parallel."""
+        return tuple(job for job in self.jobs if isinstance(job, JobPlan))
 
     @property
     def is_counted(self) -> bool:
@@ -278,9 +291,9 @@ class Plan:
         UsageError
             It is phased, or some job has a task graph.
         """
-        found = tuple(job for job in self.jobs if isinstance(job, JobPlan))
+        found = self._only.data_parallel_jobs
         if len(found) < len(self.jobs):
-            name = next(job.name for job in self.jobs if isinstance(job, TaskGraphJobPlan))
+            name = next(job.name for job in self.jobs if job not in found)
             raise UsageError(
                 f"job {name!r} of the plan has a task graph; only data-parallel jobs are taken here", code="unsupported"
             )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from jigsaw_opt.problem.depth import Depth, FullDepth
 from jigsaw_opt.problem.rules.part import CheckedPart
 
 Barrier = Literal["none", "slot", "job"]
@@ -224,3 +225,17 @@ class TaskGraphJob(CheckedPart, definition="job"):
     route_policy: str | None = None
     executor: Mapping[str, Any] | None = None
     restart_us: int | None = None
+
+    model: ClassVar[None] = None
+    depth: ClassVar[Depth] = FullDepth()
+    """All its operations run in every iteration."""
+
+    @property
+    def workers(self) -> int:
+        """Number of its slots, each of which takes a GPU."""
+        return len(self.shape.slots)
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks of an iteration."""
+        return len(self.shape.blocks)

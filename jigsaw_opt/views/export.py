@@ -18,7 +18,6 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.text import agreeing, counted, named, nearest
 
 
@@ -176,9 +175,7 @@ def _megatron_layout(
     job, layout = stated.pipeline_of(instance, plan)
     _, parts = model_parts.stated_parts(instance, job, layout.stages, partition, layers)
     text = model_parts.megatron_layout(parts, layout, layout_of)
-    asked = instance.jobs[job]
-    assert isinstance(asked, TaskGraphJob), "a pipeline has a task graph"
-    recomputed = stated.recomputed_stages(asked.shape)
+    recomputed = stated.recomputed_stages(stated.shape_of(instance, job))
     again = f" {model_parts.MEGATRON_RECOMPUTES}" if recomputed else ""
     virtual = counted(layout.stages // layout.gpus, "virtual stage")
     notes = [*_left_out(instance, job), *_recomputed(recomputed, layout.stages, "Megatron")]

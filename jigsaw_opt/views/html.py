@@ -8,7 +8,6 @@ from html import escape
 
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.solvers.explanation.breakdown import explain_jobs
 from jigsaw_opt.text import counted, printable
@@ -129,7 +128,7 @@ def _jobs(picture: Picture) -> Iterator[dict[str, object]]:
             "depth": depth,
             "release": job.release_us,
             "deadline": job.deadline_us,
-            "model": printable(job.model) if isinstance(job, Job) else counted(len(job.shape.slots), "slot"),
+            "model": counted(job.workers, "slot") if job.model is None else printable(job.model),
             "operations": list(map(printable, names)),
             "edges": edges,
             "story": None if story is None else told_story(story),

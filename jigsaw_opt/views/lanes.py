@@ -151,7 +151,7 @@ class Picture:
     @property
     def depths(self) -> list[int]:
         """Number of levels of each job; 1 where it has a task graph."""
-        return [self.instance.models[job.model].depth if isinstance(job, Job) else 1 for job in self.instance.jobs]
+        return [1 if job.model is None else self.instance.models[job.model].depth for job in self.instance.jobs]
 
     @property
     def operations(self) -> list[tuple[str, ...]]:

@@ -113,7 +113,7 @@ def _parts_of_phases(plan: Plan) -> dict[str, list[_Part]]:
 
 def _deepest(parts: Sequence[JobPlan | TaskGraphJobPlan]) -> list[int]:
     """Return the largest level of each worker of a data-parallel job in all that it does."""
-    levels = [[block.level for block in i.blocks] for own in parts if isinstance(own, JobPlan) for i in own.iterations]
+    levels = [row for own in parts for row in own.levels]
     return [max(of_worker) for of_worker in zip(*levels, strict=True)]
 
 

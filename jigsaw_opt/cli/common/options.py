@@ -45,16 +45,13 @@ def warn_of_policies(policies: Sequence[str]) -> None:
 
 def warn_of_levels(instance: Instance, plan: Plan) -> None:
     """Warn of the jobs of a plan in which some level is below the deepest."""
-    from jigsaw_opt.problem import Job
-    from jigsaw_opt.problem.plan import JobPlan
 
-    deepest = {job.name: instance.models[job.model].depth for job in instance.jobs if isinstance(job, Job)}
+    deepest = {job.name: instance.models[job.model].depth for job in instance.data_parallel_jobs}
     bent = (
         job.name
         for _, _, phase in plan.all_phases()
-        for job in phase.jobs
-        if isinstance(job, JobPlan)
-        and any(block.level < deepest[job.name] for iteration in job.iterations for block in iteration.blocks)
+        for job in phase.data_parallel_jobs
+        if any(level < deepest[job.name] for levels in job.levels for level in levels)
     )
     _warn("levels below the deepest of job", list(dict.fromkeys(bent)))
 

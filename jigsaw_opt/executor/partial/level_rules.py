@@ -50,7 +50,7 @@ def _of_plan(job: JobPlan, depth: int, workers: int, warm_up: int, granularity: 
     if len(job.gpus) != workers:
         message = f"job {job.name!r} of the plan has {len(job.gpus)} workers; here are {workers}"
         raise UsageError(message, code="mismatch", path="levels")
-    rows = [tuple(block.level for block in iteration.blocks) for iteration in job.iterations]
+    rows = job.levels
     deepest = max(map(max, rows))
     if deepest != depth:
         message = f"job {job.name!r} of the plan has levels up to {deepest}, and the model has {depth}"

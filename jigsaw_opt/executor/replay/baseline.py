@@ -27,12 +27,11 @@ from jigsaw_opt.problem.measured.replay import Policy
 from jigsaw_opt.problem.plan import (
     Block,
     Execution,
-    Iteration,
     JobPlan,
     Plan,
-    TaskGraphIteration,
     TaskGraphJobPlan,
     Transfer,
+    retimed,
 )
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.activities.flat import Arc
@@ -79,10 +78,8 @@ def _network(instance: Instance, plan: Plan) -> ActivityNetwork:
     by_name = {graph.job.name: graph for graph in operations.task_graphs}
     for job in plan.jobs:
         gpus = [place_of[name] for name in job.gpus]
-        if isinstance(job, JobPlan):
-            network.add_data_parallel(
-                graphs[job.name], gpus, [[block.level for block in row.blocks] for row in job.iterations]
-            )
+        if job.name in graphs:
+            network.add_data_parallel(graphs[job.name], gpus, job.levels)
         else:
             network.add_task_graph(by_name[job.name], gpus)
     return network
@@ -122,14 +119,7 @@ def _starts(network: ActivityNetwork, arcs: Sequence[Arc], period: int) -> list[
 
 def _moved(job: JobPlan | TaskGraphJobPlan, starts: Iterator[int]) -> JobPlan | TaskGraphJobPlan:
     """Return a job whose operations start at the next moments."""
-    if isinstance(job, JobPlan):
-        rows = (Iteration(_all_at(row.blocks, starts), _all_at(row.transfers, starts)) for row in job.iterations)
-        return replace(job, iterations=tuple(rows))
-    steps = (
-        TaskGraphIteration(_all_at(iteration.blocks, starts), _all_at(iteration.transfers, starts))
-        for iteration in job.iterations
-    )
-    return replace(job, iterations=tuple(steps))
+    return retimed(job, lambda _: next(starts))
 
 
 def _all_at(operations: Sequence[_Timed], starts: Iterator[int]) -> tuple[_Timed, ...]:

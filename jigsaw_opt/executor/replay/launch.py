@@ -26,7 +26,6 @@ from jigsaw_opt.executor.replay.presence import phases_of
 from jigsaw_opt.executor.replay.rank_process import TIMEOUT, run_rank
 from jigsaw_opt.executor.replay.records import InterruptedRunError, Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.text import printable
 
@@ -93,8 +92,7 @@ def _saved(request: ReplayRequest) -> dict[str, int] | None:
     if request.checkpoint is None:
         return None
     jobs = request.instance.jobs
-    workers = [job.workers if isinstance(job, Job) else len(job.shape.slots) for job in jobs]
-    saved = Checkpoint(request.checkpoint, request).saved(workers)
+    saved = Checkpoint(request.checkpoint, request).saved([job.workers for job in jobs])
     return {job.name: iteration for job, iteration in zip(jobs, saved, strict=True)}
 
 

@@ -25,7 +25,6 @@ from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
@@ -111,7 +110,7 @@ class ReplayOrder:
         self.jobs, self.cyclic = plan.jobs, plan.period_us is not None
         self.gpus = used_gpus(instance, plan.jobs) if gpus is None else gpus
         self.ranks = tuple(tuple(map(self.gpus.index, job.gpus)) for job in plan.jobs)
-        models = [instance.models[job.model] if isinstance(job, Job) else None for job in instance.jobs]
+        models = [None if job.model is None else instance.models[job.model] for job in instance.jobs]
         self.depths = tuple(0 if model is None else model.depth for model in models)
         self._releases = [job.release_us for job in instance.jobs]
         # Nothing of a finite plan starts after its end, so all of it is in one window.

@@ -31,7 +31,6 @@ from jigsaw_opt.executor.replay.residents import AbsentWorkers, Hosted, Resident
 from jigsaw_opt.executor.replay.run import Run
 from jigsaw_opt.planning.burst.schedule import BurstSchedule
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 
 T = TypeVar("T")
@@ -96,7 +95,7 @@ class _RankProcess:
         averaging, found = Averaging(self.request.averaging), dict[tuple[int, tuple[int, ...]], GradientExchange]()
         for part in parts:
             for job, ranks in self._ranks_in(part).items():
-                if isinstance(self.request.instance.jobs[job], Job) and (job, ranks) not in found:
+                if self.request.instance.jobs[job].model is not None and (job, ranks) not in found:
                     found[job, ranks] = GradientExchange(ranks, averaging)
         return found
 
@@ -273,14 +272,7 @@ def _store(control: dist.ProcessGroup) -> tuple[TCPStore | None, Store]:
 
 def _distinct_levels(parts: Sequence[JobPlan | TaskGraphJobPlan]) -> list[tuple[int, ...]]:
     """Return the levels of all workers that occur in an iteration of a job in some plan, in a fixed order."""
-    return sorted(
-        {
-            tuple(block.level for block in iteration.blocks)
-            for part in parts
-            if isinstance(part, JobPlan)
-            for iteration in part.iterations
-        }
-    )
+    return sorted({levels for part in parts for levels in part.levels})
 
 
 def gathered(own: T, control: dist.ProcessGroup) -> list[T] | None:

@@ -186,7 +186,7 @@ class ReplayRequest(ReplaySettings):
         heeding = [job for job in self.instance.jobs if not self.trains_itself(job)]
         for name in self.changed() if not heeding else ():
             yield Problem(name, "every job trains as its own code says, so nobody heeds it", code="unsupported")
-        if self.averaging != "avg_w_count" and not any(isinstance(job, Job) for job in self.instance.jobs):
+        if self.averaging != "avg_w_count" and not self.instance.data_parallel_jobs:
             yield Problem("averaging", "no job is data-parallel, so nobody heeds it", code="unsupported")
         if self._is_counted:
             if self.minutes is not None:
@@ -202,7 +202,7 @@ class ReplayRequest(ReplaySettings):
 
     def trains_itself(self, job: Job | TaskGraphJob) -> bool:
         """Whether a data-parallel job trains as code of the user says."""
-        return isinstance(job, Job) and "train" in (self.instance.models[job.model].executor or {})
+        return job.model is not None and "train" in (self.instance.models[job.model].executor or {})
 
     def cut(self) -> ReplayRequest:
         """Return the same with no more repetitions of phases in the plan than are carried out."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.task_graph import BurstFamily, TaskGraphJob
+from jigsaw_opt.problem.task_graph import BurstFamily
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class BurstSchedule:
 
 def burst_schedule(instance: Instance) -> BurstSchedule | None:
     """Return what is carried out of the first burst of an instance; None where there is none."""
-    for number, job in enumerate(instance.jobs):
-        if isinstance(job, TaskGraphJob) and isinstance(job.shape.family, BurstFamily):
+    for job in instance.task_graph_jobs:
+        if isinstance(job.shape.family, BurstFamily):
             planned = {name: name for name in job.shape.operations}
-            return BurstSchedule(job.shape.family.gpus_per_layer, planned, number)
+            return BurstSchedule(job.shape.family.gpus_per_layer, planned, instance.jobs.index(job))
     return None

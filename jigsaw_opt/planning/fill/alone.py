@@ -103,8 +103,7 @@ def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None
 def _on_one_server(instance: Instance) -> Instance:
     """Return the instance of a job on the first server that has GPUs enough, or else as it is."""
     job, cluster = instance.jobs[0], instance.cluster
-    slots = job.workers if isinstance(job, Job) else len(job.shape.slots)
-    server = next((each for each in cluster.servers if each.gpus >= slots), None)
+    server = next((each for each in cluster.servers if each.gpus >= job.workers), None)
     if server is None:
         return instance
     others = {other.name for other in cluster.servers if other is not server}

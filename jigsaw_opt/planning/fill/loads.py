@@ -23,6 +23,7 @@ from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
 
@@ -228,9 +229,9 @@ class Loads:
         return most
 
 
-def is_monotone(job: object) -> bool:
+def is_monotone(job: Job | TaskGraphJob) -> bool:
     """Return whether a plan of a job still is one with an iteration left out: levels depend on no other iteration's."""
-    return not isinstance(job, Job) or job.depth.rule in ("full", "staircase")
+    return job.depth.rule in ("full", "staircase")
 
 
 def restricted(instance: Instance, iterations: Mapping[str, int]) -> Instance:

@@ -55,9 +55,8 @@ class KeptPlan:
         done: list[tuple[int, int]] = []
         for job in plan.jobs:
             gpus = [numbers[name] for name in job.gpus]
-            if isinstance(job, JobPlan):
-                levels = [[block.level for block in row.blocks] for row in job.iterations]
-                self._network.add_data_parallel(graphs[job.name], gpus, levels)
+            if job.name in graphs:
+                self._network.add_data_parallel(graphs[job.name], gpus, job.levels)
             else:
                 self._network.add_task_graph(shapes[job.name], gpus, within_slots=False)
             done += [

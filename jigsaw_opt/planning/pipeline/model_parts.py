@@ -18,11 +18,12 @@ from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.partition.result import Partition, decode_partition
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
+from jigsaw_opt.planning.pipeline.stated import shape_of
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.rules.report import Report, quoted
-from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
+from jigsaw_opt.problem.task_graph import TaskGraph
 from jigsaw_opt.text import json_text, named
 
 ModelParts = tuple[tuple[str, ...], ...]
@@ -81,9 +82,7 @@ def stated_parts(
         partition = decode_partition(read_text(source), source)
     if isinstance(layers, Path):
         layers = read_layers(read_text(layers), str(layers))
-    asked = instance.jobs[job]
-    assert isinstance(asked, TaskGraphJob), "a pipeline has a task graph"
-    return partition, model_parts(partition, asked.shape, stages, layers, source)
+    return partition, model_parts(partition, shape_of(instance, job), stages, layers, source)
 
 
 MEGATRON_KINDS = "EtmL-"

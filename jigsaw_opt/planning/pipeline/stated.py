@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jigsaw_opt.errors import InvalidInputError, Problem, unsupported
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Plan, TaskGraphJobPlan
+from jigsaw_opt.problem.plan import Block, Execution, Plan
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.task_graph import AsynchronousFamily, Family, PipelineFamily, TaskGraph, TaskGraphJob
 
@@ -54,6 +56,13 @@ def family_told(family: Family | None) -> str:
     return "it states no family" if family is None else "it is a burst"
 
 
+def shape_of(instance: Instance, number: int) -> TaskGraph:
+    """Return the task graph of a job that has one."""
+    job = instance.jobs[number]
+    assert isinstance(job, TaskGraphJob), "it has a task graph"
+    return job.shape
+
+
 def recomputed_stages(shape: TaskGraph) -> tuple[int, ...]:
     """Return the stages of a pipeline that compute activations again, which are held from the backward pass on."""
     passes, starts = _passes(shape), {hold.start for hold in shape.holds}
@@ -62,11 +71,11 @@ def recomputed_stages(shape: TaskGraph) -> tuple[int, ...]:
 
 def orders_of(instance: Instance, plan: Plan, job: int = 0, iteration: int = 0) -> Orders:
     """Return for each GPU the passes of a pipeline in the order of a plan."""
-    asked, done = instance.jobs[job], plan.jobs[job]
-    assert isinstance(asked, TaskGraphJob) and isinstance(done, TaskGraphJobPlan), "a pipeline has a task graph"
-    passes = _passes(asked.shape)
-    orders: dict[str, list[tuple[int, Pass]]] = {slot.name: [] for slot in asked.shape.slots}
-    for block, run in zip(asked.shape.blocks, done.iterations[iteration].blocks, strict=True):
+    shape = shape_of(instance, job)
+    passes = _passes(shape)
+    orders: dict[str, list[tuple[int, Pass]]] = {slot.name: [] for slot in shape.slots}
+    done: Sequence[Block | Execution] = plan.jobs[job].iterations[iteration].blocks
+    for block, run in zip(shape.blocks, done, strict=True):
         orders[block.slots[0]].append((run.start_us, passes[block.name]))
     return [[pass_ for _, pass_ in sorted(order, key=lambda at: at[0])] for order in orders.values()]
 

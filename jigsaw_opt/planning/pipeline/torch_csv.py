@@ -14,10 +14,16 @@ from typing import Literal
 
 from jigsaw_opt.planning.burst.schedule import BurstSchedule
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
-from jigsaw_opt.planning.pipeline.stated import flow_of, only_pipeline, orders_of, pipeline_of, recomputed_stages
+from jigsaw_opt.planning.pipeline.stated import (
+    flow_of,
+    only_pipeline,
+    orders_of,
+    pipeline_of,
+    recomputed_stages,
+    shape_of,
+)
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Execution, Plan, TaskGraphJobPlan
-from jigsaw_opt.problem.task_graph import TaskGraphJob
+from jigsaw_opt.problem.plan import Block, Execution, Plan
 
 CsvFormat = Literal["compute_only", "compute_comms"]
 KNOWN_TORCH = "2.13"
@@ -116,9 +122,8 @@ def _schedule(instance: Instance, plan: Plan, form: CsvFormat, iteration: int) -
     ranks = [[actions[pass_] for pass_ in order] for order in orders]
     if form == "compute_comms":
         ranks = _with_messages(_times(instance, plan, job, iteration), layout, orders, actions, number)
-    planned, asked = {actions[action]: action.name for action in actions}, instance.jobs[job]
-    assert isinstance(asked, TaskGraphJob), "a pipeline has a task graph"
-    return TorchSchedule(job, layout, tuple(map(tuple, ranks)), planned, recomputed_stages(asked.shape))
+    planned = {actions[action]: action.name for action in actions}
+    return TorchSchedule(job, layout, tuple(map(tuple, ranks)), planned, recomputed_stages(shape_of(instance, job)))
 
 
 def torch_schedules(instance: Instance, plan: Plan) -> TorchSchedule:
@@ -139,8 +144,8 @@ def flow_schedule(instance: Instance) -> TorchSchedule | None:
 
     It has no row for each rank: PyTorch's runtime does not carry it out.
     """
-    [job, *others] = instance.jobs
-    layout = flow_of(job.shape) if isinstance(job, TaskGraphJob) and not others else None
+    graphs = instance.task_graph_jobs
+    layout = flow_of(graphs[0].shape) if graphs and len(instance.jobs) == 1 else None
     if layout is None:
         return None
     planned = {f"{stage}{kind}0": f"{kind}0.{stage}" for kind in "FB" for stage in range(layout.stages)}
@@ -157,15 +162,14 @@ def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> li
     return [{act: (own[name].start_us, own[name].end_us) for act, name in named if name in own} for own in every]
 
 
-def _times(instance: Instance, plan: Plan, job: int, iteration: int = 0) -> dict[str, Execution]:
+def _times(instance: Instance, plan: Plan, job: int, iteration: int = 0) -> dict[str, Block | Execution]:
     """Return when each block of a pipeline runs in an iteration."""
-    asked, done = instance.jobs[job], plan.jobs[job]
-    assert isinstance(asked, TaskGraphJob) and isinstance(done, TaskGraphJobPlan), "a pipeline has a task graph"
-    return dict(zip((block.name for block in asked.shape.blocks), done.iterations[iteration].blocks, strict=True))
+    names = (block.name for block in shape_of(instance, job).blocks)
+    return dict(zip(names, plan.jobs[job].iterations[iteration].blocks, strict=True))
 
 
 def _with_messages(
-    times: Mapping[str, Execution],
+    times: Mapping[str, Block | Execution],
     layout: PipelineLayout,
     orders: Orders,
     actions: Mapping[Pass, str],

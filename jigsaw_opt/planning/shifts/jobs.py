@@ -113,7 +113,7 @@ def _repeated(operations: Operations, graph: OperationGraph, gpus: Sequence[Gpu]
         raise UsageError(f"no path joins all servers of job {graph.name!r}", code="empty")
     types = [operations.cluster.servers[server].gpu_type for server, _ in gpus]
     tables = [block.duration_us[kind] for block, kind in zip(graph.blocks, types, strict=True)]
-    rows = ([block.level for block in iteration.blocks] for iteration in done.iterations)
+    rows = done.levels
     return RepeatedJob(graph.name, channel, tuple(iteration_of(graph, tables, row, channel) for row in rows))
 
 

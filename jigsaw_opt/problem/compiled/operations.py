@@ -28,7 +28,6 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.network.best_channel import BestChannel
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 MOST_OPERATIONS = 20_000_000
 """Blocks and transfers that a plan is written for."""
@@ -233,12 +232,11 @@ def compile_instance(instance: Instance) -> Operations:
     UsageError
         A depth rule of one's own gives limits that no levels keep.
     """
-    own = tuple(job for job in instance.jobs if isinstance(job, Job))
     workers = instance.workers
     if workers > MOST_OPERATIONS:
         raise TooLargeError(f"the jobs have {workers:,} workers; a plan is written for {MOST_OPERATIONS:,} at most")
     cutters = {name: _ModelCompiler(model) for name, model in instance.models.items()}
-    jobs = tuple(cutters[job.model].compile(job) for job in checking_deadline(own))
+    jobs = tuple(cutters[job.model].compile(job) for job in checking_deadline(instance.data_parallel_jobs))
     graphs = tuple(compile_task_graph(job) for job in checking_deadline(instance.task_graph_jobs))
     return Operations(instance, _usable(instance, workers), jobs, instance.horizon, instance.objective, graphs)
 
@@ -303,10 +301,7 @@ def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
     """Return whether a plan that lists all iterations would be too long; False on the cyclic horizon."""
     if instance.horizon != "finite":
         return False
-    operations = 0
-    for job in instance.jobs:
-        if isinstance(job, TaskGraphJob):
-            operations += job.iterations * (len(job.shape.blocks) + len(job.shape.transfers))
-        else:
-            operations += job.iterations * (job.workers + (instance.models[job.model].depth if job.workers > 1 else 0))
+    operations = sum(job.iterations * len(job.shape.operations) for job in instance.task_graph_jobs)
+    for job in instance.data_parallel_jobs:
+        operations += job.iterations * (job.workers + (instance.models[job.model].depth if job.workers > 1 else 0))
     return operations > most

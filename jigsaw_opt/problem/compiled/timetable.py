@@ -7,7 +7,7 @@ objective and period are always the exact ones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.clock import checking_deadline
@@ -45,6 +45,20 @@ class Timetable:
     jobs: tuple[JobPlan, ...]
     period_us: int | None = None
     task_graph_jobs: tuple[TaskGraphJobPlan, ...] = ()
+
+    @classmethod
+    def of(cls, jobs: Iterable[JobPlan | TaskGraphJobPlan], period_us: int | None) -> Timetable:
+        """Return the timetable of the plans of some jobs.
+
+        `period_us`: the period in microseconds; None on the finite horizon.
+        """
+        workers, graphs = list[JobPlan](), list[TaskGraphJobPlan]()
+        for job in jobs:
+            if isinstance(job, JobPlan):
+                workers.append(job)
+            else:
+                graphs.append(job)
+        return cls(tuple(workers), period_us, tuple(graphs))
 
     @property
     def ends(self) -> list[int]:
@@ -86,7 +100,7 @@ def decisions_of(operations: Operations, jobs: Sequence[JobPlan]) -> list[JobDec
     return [
         JobDecision(
             [number[gpu] for gpu in job.gpus],
-            [[block.level for block in iteration.blocks] for iteration in job.iterations],
+            job.levels,
             [[block.start_us for block in iteration.blocks] for iteration in job.iterations],
             [[transfer.start_us for transfer in iteration.transfers] for iteration in job.iterations],
         )

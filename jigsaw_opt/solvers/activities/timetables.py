@@ -49,4 +49,4 @@ def starts_of(timetable: Timetable) -> list[int]:
 
 def levels_of(timetable: Timetable) -> list[JobLevels]:
     """Return the levels of the data-parallel jobs of a timetable."""
-    return [[[block.level for block in iteration.blocks] for iteration in plan.iterations] for plan in timetable.jobs]
+    return [plan.levels for plan in timetable.jobs]

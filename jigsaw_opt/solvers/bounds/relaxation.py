@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.depth import FreeDepth
-from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData, gather_job_data, gpu_classes
 from jigsaw_opt.solvers.bounds.proof import Proof
 
@@ -82,14 +82,14 @@ def rounded_for_moves(operations: Operations) -> Operations:
     moving = {job.name: job for job in operations.instance.moving_jobs}
     if not moving:
         return operations
-    jobs = tuple(_rounded(operations.instance, graph, moving.get(graph.name)) for graph in operations.jobs)
+    jobs = tuple(_rounded(graph, moving.get(graph.name)) for graph in operations.jobs)
     return replace(operations, jobs=jobs).with_routes(operations.routes)
 
 
-def _rounded(instance: Instance, graph: OperationGraph, job: object) -> OperationGraph:
-    if not isinstance(job, Job) or not isinstance(job.depth, FreeDepth):
+def _rounded(graph: OperationGraph, job: Job | TaskGraphJob | None) -> OperationGraph:
+    if job is None or not isinstance(job.depth, FreeDepth):
         return graph
-    most = instance.models[job.model].depth * job.workers * job.iterations
+    most = graph.levels * job.workers * job.iterations
     least = min(graph.rule.min_total, int(job.depth.mean(job.workers) * most))
     return replace(graph, rule=replace(graph.rule, min_total=least))
 

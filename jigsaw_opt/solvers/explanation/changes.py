@@ -14,7 +14,7 @@ from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.explanation.breakdown import Explainer
-from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +109,9 @@ def _other_levels(order: KeptOrder, instance: Instance, plan: Plan, job: int) ->
     steps = staircase(graph.levels, graph.slots)
     turns = [tuple(steps[(slot + i) % graph.slots] for slot in range(graph.slots)) for i in range(graph.iterations)]
     full = [(graph.levels,) * graph.slots] * graph.iterations
-    own = next(each for each in plan.jobs if each.name == graph.name)
-    assert isinstance(own, JobPlan), "it has levels"
+    own = next(each for each in timetable_in(plan).jobs if each.name == graph.name)
     for change, levels in (("full depth", full), ("staircase, in turn", turns)):
-        if levels == [tuple(block.level for block in iteration.blocks) for iteration in own.iterations] or not _allowed(
-            graph, levels
-        ):
+        if tuple(levels) == own.levels or not _allowed(graph, levels):
             continue
         changed = _with_levels(own, levels)
         jobs = tuple(changed if each is own else each for each in plan.jobs)

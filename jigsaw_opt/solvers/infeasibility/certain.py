@@ -17,7 +17,6 @@ from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import deepest_level, needed_bytes
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.power import PowerCap, most_watts
 from jigsaw_opt.problem.task_graph import TaskGraphBlock
 from jigsaw_opt.solvers.infeasibility.guarantees import broken_alone
@@ -182,8 +181,8 @@ def too_wide(instance: Instance) -> tuple[Conflict, ...]:
     usable = {
         name: sum(server.gpus for server in servers if server.gpu_type in model.gpu_types) for name, model in models
     }
-    for job in checking_deadline(instance.jobs):
-        if isinstance(job, Job) and 0 < usable[job.model] < job.workers:
+    for job in checking_deadline(instance.data_parallel_jobs):
+        if 0 < usable[job.model] < job.workers:
             message = _too_few(job.name, job.workers, usable[job.model], instance.cluster.gpu_count)
             found.append(Conflict("reach", (job.name,), message))
     return tuple(found)

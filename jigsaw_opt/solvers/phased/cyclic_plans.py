@@ -13,7 +13,6 @@ from jigsaw_opt.formulations.cpsat_activities import spans_suffice
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.orders.improving import Annealing
@@ -114,16 +113,12 @@ def _levels(
 ) -> list[tuple[tuple[int, ...], ...]] | None:
     """Return the levels by iteration of each data-parallel job; None where memory has no room for these jobs alone."""
     if known is not None:
-        return [
-            tuple(tuple(block.level for block in iteration.blocks) for iteration in job.iterations)
-            for job in known.jobs
-        ]
+        return [job.levels for job in known.jobs]
     if not operations.jobs:
         return []
-    own = tuple(job for job in operations.instance.jobs if isinstance(job, Job))
     # Search knows data-parallel jobs only. Task-graph jobs have no levels, so these are chosen without them; `complete`
     # then looks at memory with all.
-    alone = compile_instance(altered(operations.instance, jobs=own))
+    alone = compile_instance(altered(operations.instance, jobs=operations.instance.data_parallel_jobs))
     asked = demands(alone)
     found = None if asked is None else assigned(ProblemData(alone, Layout(alone), asked), placements)
     return None if found is None else [tuple(tuple(row) for row in placed.plan.rows) for placed in found]

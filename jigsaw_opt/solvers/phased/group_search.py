@@ -36,7 +36,7 @@ class GroupSearch:
         self._instance, self._jobs, self._timing = instance, jobs, timing
         # Each cyclic plan keeps all rules by itself. A worker whose level is deeper in one phase takes the memory for
         # it in all of them, which only different levels of a job can bring about.
-        self._may_clash = any(isinstance(job, Job) and not isinstance(job.depth, FullDepth) for job in jobs.values())
+        self._may_clash = any(not isinstance(job.depth, FullDepth) for job in jobs.values())
         self.phases, self.value = list[Phase](), _NOT_YET
         first = next((policy for policy in ways if self._takes(policy)), None)
         if first is None:

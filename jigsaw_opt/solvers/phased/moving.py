@@ -141,7 +141,7 @@ class MovingPolicy:
     ) -> list[dict[str, int]]:
         """Return the iterations of the jobs of a part to try; of a job alone, as many as its levels ask for."""
         if len(own) == 1:
-            free = isinstance(first, Job) and isinstance(first.depth, FreeDepth)
+            free = isinstance(first.depth, FreeDepth)
             found = [{own[0].name: count} for count in (OF_ONE if free else OF_ONE[:1])]
         elif self._tries_more(own):
             found = [*whole_counts(own, rates), dict.fromkeys(rates, 1)]

@@ -65,9 +65,8 @@ class BegunPhases:
             return rest
         totals = [0] * job.workers
         for phase in (phase for group in self.groups for phase in group):
-            for part in (part for part in phase.jobs if isinstance(part, JobPlan) and part.name == job.name):
-                for iteration in part.iterations:
-                    levels = (block.level for block in iteration.blocks)
+            for part in (part for part in phase.jobs if part.name == job.name):
+                for levels in part.levels:
                     totals = [total + phase.count * level for total, level in zip(totals, levels, strict=True)]
         balance = max(0, rest.depth.balance - (max(totals) - min(totals)))
         return altered(rest, depth=replace(rest.depth, balance=balance))
@@ -145,10 +144,12 @@ def as_now(instance: Instance, phase: Phase) -> Phase | None:
     if _holds(instance, phase):
         return phase
     operations = compile_instance(_part(instance, phase))
-    for job, old in zip(operations.jobs, phase.jobs, strict=True):
-        if not isinstance(old, JobPlan) or not same_shape(job, old) or any(misplaced(operations, job, old.gpus)):
+    placed = phase.data_parallel_jobs
+    if len(placed) < len(phase.jobs):
+        return None
+    for job, old in zip(operations.jobs, placed, strict=True):
+        if not same_shape(job, old) or any(misplaced(operations, job, old.gpus)):
             return None
-    placed = [job for job in phase.jobs if isinstance(job, JobPlan)]
     now = replace(phase, jobs=assemble(operations, decisions_of(operations, placed)))
     return now if _holds(instance, now) else None
 

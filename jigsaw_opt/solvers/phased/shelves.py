@@ -35,7 +35,7 @@ def cyclic_part(instance: Instance, counts: Mapping[str, int]) -> Instance:
 def _in_a_period(job: Job | TaskGraphJob, count: int) -> Job | TaskGraphJob:
     """Return a job with some of its iterations in a period, and their share of the balance."""
     part = in_a_period(job, count)
-    if isinstance(part, Job) and isinstance(part.depth, FreeDepth) and part.depth.balance is not None:
+    if isinstance(part.depth, FreeDepth) and part.depth.balance is not None:
         return altered(part, depth=replace(part.depth, balance=part.depth.balance * count // job.iterations))
     return part
 

@@ -9,7 +9,6 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.instance import Instance, in_a_period
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan, retimed
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing
@@ -26,7 +25,7 @@ class SideBySide:
     def __init__(self, instance: Instance, timing: Timing, stop: Callable[[], bool]) -> None:
         self._stop = stop
         self._instance, self._timing, self._routes = instance, timing, Routes(instance.cluster)
-        self._asked = {job.name: job for job in instance.jobs if isinstance(job, Job)}
+        self._asked = {job.name: job for job in instance.data_parallel_jobs}
         self._servers = {server.name: server for server in instance.cluster.servers}
         self._look: dict[str, int] = {}
         self._like: dict[Hashable, tuple[Mapping[str, int], Gpus]] = {}
@@ -35,8 +34,8 @@ class SideBySide:
         for job in instance.jobs:
             # A cyclic plan depends neither on the name of a job nor on its weight. Jobs that are equal but for them get
             # one number.
-            look: Hashable = altered(in_a_period(job, 1), name="", weight=1) if isinstance(job, Job) else job.name
-            if isinstance(job, Job) and isinstance(job.depth, FreeDepth) and job.depth.balance is not None:
+            look: Hashable = job.name if job.model is None else altered(in_a_period(job, 1), name="", weight=1)
+            if isinstance(job.depth, FreeDepth) and job.depth.balance is not None:
                 look = look, job.iterations  # A period has its share of the balance.
             self._look[job.name] = looks.setdefault(look, len(looks))
 

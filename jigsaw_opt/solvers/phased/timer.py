@@ -13,7 +13,7 @@ from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
 from jigsaw_opt.solvers.phased.phases import Gpus
@@ -159,6 +159,5 @@ def _as_placed(shelves: Sequence[Plan], counts: Mapping[str, int]) -> Timetable 
     for plan in shelves:
         same = [job for job in plan.jobs if counts.get(job.name) == len(job.iterations)]
         if len(same) == len(counts):
-            own = tuple(job for job in same if isinstance(job, JobPlan))
-            return Timetable(own, plan.period_us, tuple(job for job in same if isinstance(job, TaskGraphJobPlan)))
+            return Timetable.of(same, plan.period_us)
     return None

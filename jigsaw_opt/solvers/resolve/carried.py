@@ -72,9 +72,8 @@ class CarriedPlan:
             gpus, done = self._gpus[number], self._done.get(number)
             if number >= count:
                 slots[number - count] = gpus
-            elif keeps_levels and isinstance(done, JobPlan):
-                rows = tuple(tuple(block.level for block in iteration.blocks) for iteration in done.iterations)
-                workers[number] = PlacedWorkers(gpus, rows)
+            elif keeps_levels and done is not None:
+                workers[number] = PlacedWorkers(gpus, done.levels)
             else:
                 found = self._workers.on(number, gpus)
                 if found is None:

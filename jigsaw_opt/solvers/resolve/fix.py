@@ -65,7 +65,7 @@ def placements_of(plan: Plan, jobs: Sequence[str] | None = None) -> dict[str, tu
         The plan lacks some of the jobs, or they have task graphs; with all of them.
     """
     planned = {job.name: job for _, _, phase in plan.all_phases() for job in phase.jobs}
-    found = {name: job.gpus for name, job in planned.items() if isinstance(job, JobPlan)}
+    found = {job.name: job.gpus for _, _, phase in plan.all_phases() for job in phase.data_parallel_jobs}
     wrong = [_not_placed(name, planned, found) for name in jobs or () if name not in found]
     if wrong:
         raise InvalidInputError(wrong)

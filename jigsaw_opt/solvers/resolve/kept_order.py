@@ -13,7 +13,7 @@ from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.activities.capacities import capacity_arcs
@@ -45,8 +45,8 @@ class KeptOrder:
 
     def __init__(self, operations: Operations, timetable: Timetable) -> None:
         self.operations, self._old = operations, timetable
-        workers = [job for job in operations.instance.jobs if isinstance(job, Job)]
-        self.jobs: list[Job | TaskGraphJob] = [*workers, *operations.instance.task_graph_jobs]
+        instance = operations.instance
+        self.jobs: list[Job | TaskGraphJob] = [*instance.data_parallel_jobs, *instance.task_graph_jobs]
         server = {own.name: s for s, own in enumerate(operations.cluster.servers)}
         split = [[name.rpartition("/") for name in job.gpus] for job in timetable.plans]
         self._gpus = [[(server[name], int(k)) for name, _, k in names] for names in split]
@@ -240,8 +240,7 @@ class KeptOrder:
 
 def timetable_in(plan: Plan) -> Timetable:
     """Return the timetable of a plan."""
-    jobs = tuple(job for job in plan.jobs if isinstance(job, JobPlan))
-    return Timetable(jobs, plan.period_us, tuple(job for job in plan.jobs if isinstance(job, TaskGraphJobPlan)))
+    return Timetable.of(plan.jobs, plan.period_us)
 
 
 def _earliest(flat: FlatActivities, order: Sequence[int]) -> list[int]:

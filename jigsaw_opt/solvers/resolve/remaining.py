@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from jigsaw_opt.errors import InvalidInputError, Problem, TooLargeError, argument
 from jigsaw_opt.problem.clock import checking_deadline
@@ -139,11 +139,11 @@ def _between(phase: Phase, job: JobPlan | TaskGraphJobPlan, first: int, end: int
     """Return the iterations of a job from one up to another, counted over all repetitions of a phase."""
     numbers = [divmod(number, len(job.iterations)) for number in range(first, end)]
     period_us = phase.period_us or 0
-    if isinstance(job, JobPlan):
-        return replace(
-            job, iterations=tuple(_later(job.iterations[number], turn * period_us) for turn, number in numbers)
-        )
-    return replace(job, iterations=tuple(_later(job.iterations[number], turn * period_us) for turn, number in numbers))
+    whole: Any = job
+    found: JobPlan | TaskGraphJobPlan = replace(
+        whole, iterations=tuple(_later(whole.iterations[number], turn * period_us) for turn, number in numbers)
+    )
+    return found
 
 
 def _later(iteration: _Iteration, us: int) -> _Iteration:
@@ -199,7 +199,7 @@ def _remembered(job: Job, old: JobPlan, moment: int, model: Model) -> list[Worke
     if whole.multiset is None or whole.multiset != left.multiset:
         return [*old.iterations]  # Its depth rule looks at the levels of all of them.
     # A worker takes the memory of its deepest level all the time. None is less deep than the first of these.
-    levels = [[block.level for block in iteration.blocks] for iteration in old.iterations[:ended]]
+    levels = old.levels[:ended]
     deepest = [max((level, number) for number, level in enumerate(own)) for own in zip(*levels, strict=True)]
     kept = {number for level, number in deepest if level > whole.multiset[0]}
     # A job that waits for its next iteration stays in memory.

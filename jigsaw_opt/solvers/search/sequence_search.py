@@ -74,7 +74,7 @@ class SequenceSearch:
         level: list[int] = []
         start: list[int] = []
         for index, (gpus, timed) in enumerate(zip(places, plan.jobs, strict=True)):
-            rows = [[block.level for block in iteration.blocks] for iteration in timed.iterations]
+            rows = timed.levels
             assignment = eligibility.planned(index, gpus, rows, caps[index], eligibility.demands[index])
             assignments.append(assignment)
             level += _levels(assignment, rows)

@@ -40,7 +40,7 @@ class RateModel:
     """
 
     def __init__(self, instance: Instance, rng: random.Random) -> None:
-        own = tuple(job for job in instance.jobs if isinstance(job, Job))
+        own = instance.data_parallel_jobs
         self.jobs: tuple[Job | TaskGraphJob, ...] = (*own, *instance.task_graph_jobs)
         self._may_move = not (instance.task_graph_jobs or instance.cluster.capacities)
         part = cyclic_part(instance, iteration_counts({job.name: job.iterations for job in own}, _ITERATIONS))
@@ -154,7 +154,7 @@ class RateModel:
     def _moving(self, index: int) -> RateJob | None:
         """Return a job that may move, on any GPUs of one server, or of consecutive servers; None for other jobs."""
         job = self.jobs[index]
-        may_move = self._may_move and isinstance(job, Job) and job.restart_us is not None
+        may_move = self._may_move and job.restart_us is not None
         if not may_move or len(self.jobs) * len(self._name) > _MOST_MOVING:
             return None
         options, width = list[RateJob](), self._data.operations.jobs[index].slots

@@ -135,7 +135,7 @@ class RepairModel:
 
 def _timing(job: JobPlan) -> cpsat_retiming.RetimedTiming:
     return cpsat_retiming.RetimedTiming(
-        [tuple(block.level for block in iteration.blocks) for iteration in job.iterations],
+        [*job.levels],
         [[block.start_us for block in iteration.blocks] for iteration in job.iterations],
         [[transfer.start_us for transfer in iteration.transfers] for iteration in job.iterations],
     )

@@ -146,7 +146,7 @@ class PartialSchedule:
         data = self.data
         job = data.operations.jobs[index]
         gpus = [data.number[name] for name in plan.gpus]
-        rows = tuple(tuple(block.level for block in iteration.blocks) for iteration in plan.iterations)
+        rows = plan.levels
         assignment = data.planned(index, gpus, rows, [job.levels] * job.slots, data.demands[index])
         blocks = [[block.start_us for block in iteration.blocks] for iteration in plan.iterations]
         moves = [[transfer.start_us for transfer in iteration.transfers] for iteration in plan.iterations]
