@@ -45,7 +45,7 @@ SOLVERS = (
         "registry",
         "run",
     ),
-    *("assignments", "activities", "greedy"),
+    *("placement", "activities", "greedy"),
     *("cpsat", "ilp"),
     *("search", "allocation"),
     "portfolio",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jigsaw_opt.problem import OperationGraph
-from jigsaw_opt.solvers.assignments.levels import multisets
+from jigsaw_opt.solvers.placement.levels import multisets
 
 
 def shallow_levels(job: OperationGraph) -> tuple[tuple[int, ...], ...] | None:

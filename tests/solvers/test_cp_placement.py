@@ -10,14 +10,14 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.formulations import cpsat_loads
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import compile_instance
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves.cp_placement import PlacementModel
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve_state import SolveState
 
 
@@ -31,7 +31,7 @@ def test_every_placement_leads_to_a_plan_where_memory_is_tight(seed: int) -> Non
     operations = compile_instance(instance)
     asked = demands(operations)
     assert asked is not None
-    data = ProblemData(operations, Layout(operations), asked)
+    data = ProblemData(operations, asked)
     solve_state = SolveState("placement", operations, Options(threads=1), ignore)
     assert cpsat_loads.fits(operations)
     model = PlacementModel(data, Engine(Budget(solve_state)), Random(1))

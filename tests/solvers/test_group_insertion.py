@@ -12,11 +12,12 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.kernels.assignment_annealing import anneal_assignment, reassign_pairs
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.cyclic import hierarchy as nesting_module
@@ -25,7 +26,6 @@ from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion
 from jigsaw_opt.solvers.search.cyclic.hierarchy import COLD, HOT, HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 from jigsaw_opt.solvers.solve_state import SolveState
 from tests.extras import needs_fast
@@ -39,7 +39,7 @@ def ground_of(instance: Instance) -> ProblemData:
     operations = compile_instance(instance)
     asked = demands(operations)
     assert asked is not None
-    return ProblemData(operations, Layout(operations), asked)
+    return ProblemData(operations, asked)
 
 
 def nested(

@@ -8,8 +8,9 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable, FixedPolicy
@@ -19,7 +20,6 @@ from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 from jigsaw_opt.solvers.search.cyclic.period_search import Hierarchies
 from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of, repartitioned
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve_state import SolveState
 
 MICRO = 1_000_000
@@ -50,7 +50,7 @@ def ground_of(instance: Instance) -> ProblemData:
     operations = compile_instance(instance)
     asked = demands(operations)
     assert asked is not None
-    return ProblemData(operations, Layout(operations), asked)
+    return ProblemData(operations, asked)
 
 
 def types(data: ProblemData, group: list[int]) -> str:

@@ -9,8 +9,8 @@ import pytest
 
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem.compiled.operations import OperationGraph, compile_instance
-from jigsaw_opt.solvers.assignments.layout import Layout, demands, exchange_us, shapes
-from jigsaw_opt.solvers.assignments.levels import SHAPES, LevelPlan, dominated, mean_slot_us, multisets
+from jigsaw_opt.solvers.placement.layout import Layout, demands, exchange_us, shapes
+from jigsaw_opt.solvers.placement.levels import SHAPES, LevelPlan, dominated, mean_slot_us, multisets
 
 
 def free_jobs() -> list[OperationGraph]:

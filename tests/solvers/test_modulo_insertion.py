@@ -11,14 +11,14 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import demands
+from jigsaw_opt.solvers.placement.state import fullest_us
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
-from jigsaw_opt.solvers.search.problem_data import ProblemData
-from jigsaw_opt.solvers.search.state.partial_placement import fullest_us
 from jigsaw_opt.solvers.solve_state import SolveState
 
 
@@ -26,7 +26,7 @@ def ground_of(instance: Instance) -> ProblemData:
     operations = compile_instance(instance)
     asked = demands(operations)
     assert asked is not None
-    return ProblemData(operations, Layout(operations), asked)
+    return ProblemData(operations, asked)
 
 
 def insert(data: ProblemData, period: int, tries: int = 60) -> Plan | None:

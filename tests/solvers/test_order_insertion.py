@@ -13,24 +13,24 @@ from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import Instance, Plan, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers.assignments.assignment import AssignmentTable
-from jigsaw_opt.solvers.assignments.layout import Layout, demands, shapes
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.greedy import greedy_timetable, order_insertion
 from jigsaw_opt.solvers.greedy.insertion_lists import windows
 from jigsaw_opt.solvers.greedy.order_insertion import OrderInsertion, affordable, inserted_by_ratio, smith_order
 from jigsaw_opt.solvers.kernels.order_insertion import insert_in_order
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import demands, shapes
 from tests.extras import needs_fast
 from tests.random_instances import GOALS, random_instance
 
 FINITE = [goal for goal in GOALS if goal[0] == "finite"]
 
 
-def table_of(instance: Instance) -> AssignmentTable:
+def table_of(instance: Instance) -> ProblemData:
     operations = compile_instance(instance)
     asked = demands(operations)
     assert asked is not None
-    return AssignmentTable(operations, Layout(operations), asked)
+    return ProblemData(operations, asked)
 
 
 def require_correct(instance: Instance, timetable: Timetable, value: int) -> None:

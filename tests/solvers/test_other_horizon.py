@@ -12,10 +12,10 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.problem.compiled.timetable import objective_of
-from jigsaw_opt.solvers.assignments.layout import demands
 from jigsaw_opt.solvers.greedy.heuristic import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.params import SearchParams
+from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context

@@ -15,14 +15,14 @@ from jigsaw_opt.instances import generate
 from jigsaw_opt.instances.recipes import FULL
 from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.kernels.placement_annealing import anneal_placement, settle_placement
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.search import placement_search
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer, random_order
 from jigsaw_opt.solvers.search.placement_search import PlacementSearch
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 from tests.extras import needs_fast
 
@@ -35,7 +35,7 @@ def scheduled(instance: Instance) -> tuple[ProblemData, SequenceSearch, Sequence
     operations = compile_instance(instance)
     asked = demands(operations)
     assert asked is not None
-    data, rng = ProblemData(operations, Layout(operations), asked), Random(0)
+    data, rng = ProblemData(operations, asked), Random(0)
     balancer = LoadBalancer(data, rng, 1_000_000)
     assert any(balancer.build(random_order(data.demands, rng)) for _ in range(20))
     assignments = balancer.placement.resolved()

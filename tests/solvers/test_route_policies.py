@@ -9,12 +9,12 @@ import pytest
 
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance, with_route_policies
@@ -153,7 +153,7 @@ def test_groups_are_inserted_where_no_buddies_are_joined() -> None:
     operations = compile_instance(replace(instance, cluster=cluster, jobs=jobs))
     asked = demands(operations)
     assert asked is not None
-    table = CandidateTable(ProblemData(operations, Layout(operations), asked))
+    table = CandidateTable(ProblemData(operations, asked))
     assert table.complete and {each.servers for each in table.of(0)} == {(0, 2, 3)}
     result = solve(operations.instance, "search", Options(threads=1, work_limit=0.05))
     assert result.objective == 3 * 2500 * 10

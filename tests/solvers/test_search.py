@@ -15,13 +15,14 @@ from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers.assignments import assignment
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements, timetables
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.params import DriverParams, InsertionParams, OpeningParams, SearchParams
+from jigsaw_opt.solvers.placement import assignment
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import Layout, demands
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import SEARCH
 from jigsaw_opt.solvers.search.budget import Budget
@@ -31,7 +32,6 @@ from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves import names
 from jigsaw_opt.solvers.search.moves.cp_repair import Repair
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
 from tests.extreme_instances import extreme_instance
@@ -250,7 +250,7 @@ def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, ob
     solve_state.offer(plan)
     before = solve_state.objective
     budget = Budget(solve_state)
-    model = RepairModel(solve_state, ProblemData(operations, Layout(operations), asked), Engine(budget))
+    model = RepairModel(solve_state, ProblemData(operations, asked), Engine(budget))
     chosen = sorted(range(count), key=lambda index: -job_end(plan.jobs[index]))
     if plan.period_us is None:
         stays = chosen.pop()

@@ -27,13 +27,12 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.problem.calendar import Calendar, union
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.params import DriverParams, SearchParams
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
+from jigsaw_opt.solvers.placement.layout import demands
+from jigsaw_opt.solvers.placement.state import PartialPlacement
 from jigsaw_opt.solvers.search.driver import AdaptiveSelection
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
-from jigsaw_opt.solvers.search.problem_data import ProblemData
-from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 from tests.random_instances import GOALS, random_instance
 
 PERIODS = st.one_of(st.none(), st.integers(1, 24))
@@ -108,7 +107,7 @@ def balance_of(instance: Instance, seed: int = 0, params: SearchParams | None = 
     asked = demands(operations)
     if asked is None:
         return None
-    balancer = LoadBalancer(ProblemData(operations, Layout(operations), asked, params), Random(seed), 1000)
+    balancer = LoadBalancer(ProblemData(operations, asked, params=params), Random(seed), 1000)
     return balancer if balancer.build(range(len(operations.jobs))) else None
 
 

@@ -13,10 +13,10 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
-from jigsaw_opt.solvers.assignments.layout import demands
 from jigsaw_opt.solvers.greedy.heuristic import timetables
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.params import DriverParams
+from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.result import Accepted, MoveRecord, Result, StoppedBy
 from jigsaw_opt.solvers.search import Budget, Candidate, Context, Move, SearchParams, driver
 from jigsaw_opt.solvers.search.cyclic.moves import BestFitInsertion

@@ -13,7 +13,6 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.engines import compiled, magnitude
 from jigsaw_opt.solvers.engines.compiled import Numbers
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
@@ -23,6 +22,8 @@ from jigsaw_opt.solvers.kernels.cyclic_annealing import anneal_cyclic_sequence
 from jigsaw_opt.solvers.kernels.sequence import Graph, SequenceState
 from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import Layout, demands
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search import sequence_search
 from jigsaw_opt.solvers.search.budget import Budget
@@ -30,7 +31,6 @@ from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 from jigsaw_opt.solvers.search.moves.sequence_annealing import Relocation
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 from jigsaw_opt.solvers.solve_state import SolveState
 from tests.extras import needs_fast
@@ -49,7 +49,7 @@ def start_of(instance: Instance) -> tuple[ProblemData, Timetable] | None:
         return None
     evaluator, count = Evaluator(operations, Layout(operations)), len(operations.jobs)
     plan = evaluator.timetable(evaluator.evaluate(assignments, [1.0] * count, [0] * count))
-    return ProblemData(operations, Layout(operations), asked), plan
+    return ProblemData(operations, asked), plan
 
 
 def never(operations: int) -> bool:

@@ -9,12 +9,12 @@ import pytest
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.engines import compiled, magnitude
 from jigsaw_opt.solvers.greedy import flat
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.kernels.list_scheduling import list_schedule, repeat_list_schedule
+from jigsaw_opt.solvers.placement.layout import Layout, demands
 from tests.extras import needs_fast
 
 CASES = [(family, seed) for family, seeds in (("tiny", 24), ("server", 16), ("rack", 3)) for seed in range(seeds)]

@@ -24,7 +24,7 @@ from jigsaw_opt.solvers.activities.ranks import Ranks, Rule, in_order
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing
 from jigsaw_opt.solvers.activities.timetables import timetable_of
-from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
+from jigsaw_opt.solvers.placement.workers import PlacedWorkers, WorkerPlacing
 
 
 class WorkerMoves:

@@ -16,7 +16,7 @@ from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.solvers.activities.flat import FlatActivities, one_iteration
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory, serial_order
-from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
+from jigsaw_opt.solvers.placement.workers import PlacedWorkers, WorkerPlacing
 
 _Drawn = tuple[tuple[tuple[Gpu, ...], ...], tuple[PlacedWorkers, ...]]
 """GPU of each slot, by job with a task graph; and the data-parallel jobs."""

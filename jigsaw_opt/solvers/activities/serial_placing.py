@@ -23,7 +23,7 @@ from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.placing import SlotPlacement, complete, most_held
 from jigsaw_opt.solvers.activities.ranks import Ranks
 from jigsaw_opt.solvers.activities.stepwise import SECONDS_OF_LISTING
-from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
+from jigsaw_opt.solvers.placement.workers import PlacedWorkers, WorkerPlacing
 
 _ANCHORS = 12
 """Servers, those that are free first, around which GPUs are gathered for a job."""

@@ -9,9 +9,9 @@ from operator import mul
 from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, lateness_us
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.assignments.layout import Layout
 from jigsaw_opt.solvers.greedy.flat import Flat
+from jigsaw_opt.solvers.placement.assignment import Assignment
+from jigsaw_opt.solvers.placement.layout import Layout
 
 _PASSES = {"finite": 1, "cyclic": 2}
 """About how many passes over all operations an evaluation takes."""

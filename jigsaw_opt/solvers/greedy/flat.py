@@ -9,13 +9,13 @@ from itertools import accumulate, chain
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline, halting
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.assignments.layout import Layout
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled, integers
 from jigsaw_opt.solvers.engines.magnitude import infinity, orders_fit, schedules_fit
 from jigsaw_opt.solvers.kernels.list_scheduling import ListInput, ListScheduleState, list_schedule, repeat_list_schedule
 from jigsaw_opt.solvers.kernels.period import Period
 from jigsaw_opt.solvers.kernels.sequence import ACROSS_ITERATIONS, FIXED, WITHIN_ITERATION, Graph
+from jigsaw_opt.solvers.placement.assignment import Assignment
+from jigsaw_opt.solvers.placement.layout import Layout
 
 
 class FlatGraph:

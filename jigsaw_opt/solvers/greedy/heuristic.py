@@ -13,11 +13,11 @@ from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.compiled.operations import MOST_OPERATIONS, Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.activities.heuristic import task_graph_timetables, timetables_in_time
-from jigsaw_opt.solvers.assignments.assignment import Assignment, AssignmentTable
-from jigsaw_opt.solvers.assignments.layout import Demand, Layout, demands
-from jigsaw_opt.solvers.assignments.placement import balanced, exact, packed
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.order_insertion import inserted_by_ratio
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
+from jigsaw_opt.solvers.placement.construction import balanced, exact, packed
+from jigsaw_opt.solvers.placement.layout import Demand, demands
 
 _STEP_OPERATIONS, _MAX_STEPS = 150_000, 200
 """Blocks and transfers of all trials of the local search, and trials, at most: about a second even uncompiled."""
@@ -71,7 +71,7 @@ def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | No
     asked = demands(operations)
     if asked is None:
         return
-    table = AssignmentTable(operations, Layout(operations), asked)
+    table = ProblemData(operations, asked)
     evaluator = Evaluator(operations, table.layout)
     least = inf
     for step, outcome in enumerate(trials(evaluator, table, seed), 1):
@@ -88,7 +88,7 @@ def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | No
     yield from timetables_in_time(operations, seed, least)
 
 
-def trials(evaluator: Evaluator, table: AssignmentTable, seed: int = 0) -> Iterator[Outcome | None]:
+def trials(evaluator: Evaluator, table: ProblemData, seed: int = 0) -> Iterator[Outcome | None]:
     """Yield the schedules of `timetables` one by one: the outcome where one is the best so far, else None."""
     operations = evaluator.operations
     search = _LocalSearch(evaluator, table, random.Random(seed))
@@ -112,7 +112,7 @@ def trials(evaluator: Evaluator, table: AssignmentTable, seed: int = 0) -> Itera
 
 def placements(operations: Operations, asked: Sequence[Demand]) -> Iterator[list[Assignment]]:
     """Yield the placements that the heuristic begins with, as far as it finds any."""
-    table = AssignmentTable(operations, Layout(operations), asked)
+    table = ProblemData(operations, asked)
     search = _LocalSearch(Evaluator(operations, table.layout), table, random.Random(0))
     for order in _Order:
         jobs = search.place(search.plain(order))
@@ -159,7 +159,7 @@ class _Keys:
 class _LocalSearch:
     """Runs the heuristic for given keys."""
 
-    def __init__(self, evaluator: Evaluator, table: AssignmentTable, draw: random.Random) -> None:
+    def __init__(self, evaluator: Evaluator, table: ProblemData, draw: random.Random) -> None:
         self.evaluator, self.table, self.asked, self.draw = evaluator, table, table.demands, draw
         self._placed: dict[tuple[int, ...], list[Assignment] | None] = {}
         self.operations, self.layout = evaluator.operations, evaluator.layout

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Routes
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
-from jigsaw_opt.solvers.assignments.assignment import AssignmentTable
-from jigsaw_opt.solvers.assignments.layout import Demand, Layout, exchange_us
-from jigsaw_opt.solvers.assignments.levels import level_plan
 from jigsaw_opt.solvers.engines.magnitude import infinity
 from jigsaw_opt.solvers.kernels.insertion_state import InsertionInput, InsertionState
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import Demand, Layout, exchange_us
+from jigsaw_opt.solvers.placement.levels import level_plan
 
 
 class ServerWindow(NamedTuple):
@@ -92,7 +92,7 @@ class InsertionLists:
     choice, by its identity. `given, state`: what the kernel takes; nothing is inserted.
     """
 
-    def __init__(self, table: AssignmentTable, choices: Sequence[Sequence[Demand]]) -> None:
+    def __init__(self, table: ProblemData, choices: Sequence[Sequence[Demand]]) -> None:
         self.table, layout = table, table.layout
         self.kinds = {kind: n for n, kind in enumerate(dict.fromkeys(layout.type_of))}
         self.most_memory = max(layout.memory)

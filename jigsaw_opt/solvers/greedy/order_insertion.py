@@ -8,12 +8,12 @@ from contextlib import nullcontext
 from jigsaw_opt.problem.clock import check_deadline, halting
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble
-from jigsaw_opt.solvers.assignments.assignment import AssignmentTable
-from jigsaw_opt.solvers.assignments.layout import Demand
 from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers
 from jigsaw_opt.solvers.engines.magnitude import infinity, orders_fit
 from jigsaw_opt.solvers.greedy.insertion_lists import InsertionLists, operations_of_iteration
 from jigsaw_opt.solvers.kernels.order_insertion import insert_in_order
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import Demand
 
 _LONG = 50_000
 """Number of visits from which an insertion takes so long that the clock has to be checked meanwhile."""
@@ -21,7 +21,7 @@ _MOST_VISITS, _MOST_COMPILED_VISITS = 500_000, 50_000_000
 """Visits that Python and the compiled function are asked for: about a second."""
 
 
-def smith_order(table: AssignmentTable) -> list[int]:
+def smith_order(table: ProblemData) -> list[int]:
     """Return the jobs by work over weight, the smallest ratio first.
 
     Source: Smith, *Various optimizers for single-stage production*, Naval Research Logistics Quarterly 3, 1956.
@@ -31,7 +31,7 @@ def smith_order(table: AssignmentTable) -> list[int]:
     return sorted(range(len(ratios)), key=ratios.__getitem__)
 
 
-def inserted_by_ratio(table: AssignmentTable) -> tuple[int, Timetable] | None:
+def inserted_by_ratio(table: ProblemData) -> tuple[int, Timetable] | None:
     """Return objective and timetable of Smith's order.
 
     The result is None where it takes too long, or memory leaves some job no place.
@@ -62,7 +62,7 @@ class OrderInsertion:
     `ask`. Its demand alone unless given.
     """
 
-    def __init__(self, table: AssignmentTable, choices: Sequence[Sequence[Demand]] | None = None) -> None:
+    def __init__(self, table: ProblemData, choices: Sequence[Sequence[Demand]] | None = None) -> None:
         self.table, self.operations = table, table.operations
         self.choices = choices or [(demand,) for demand in table.demands]
         self._asked = [0] * len(self.choices)

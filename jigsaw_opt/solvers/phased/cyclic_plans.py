@@ -17,15 +17,14 @@ from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.orders.improving import Annealing
 from jigsaw_opt.solvers.activities.placing import SlotPlacement, complete
-from jigsaw_opt.solvers.activities.workers import PlacedWorkers
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
+from jigsaw_opt.solvers.placement.layout import demands
+from jigsaw_opt.solvers.placement.state import PartialPlacement, fullest_us
+from jigsaw_opt.solvers.placement.workers import PlacedWorkers
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.search.cyclic.candidate_table import FixedPolicy
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
-from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement, fullest_us
 from jigsaw_opt.solvers.solve_state import SolveState
 
 
@@ -120,7 +119,7 @@ def _levels(
     # then looks at memory with all.
     alone = compile_instance(altered(operations.instance, jobs=operations.instance.data_parallel_jobs))
     asked = demands(alone)
-    found = None if asked is None else assigned(ProblemData(alone, Layout(alone), asked), placements)
+    found = None if asked is None else assigned(ProblemData(alone, asked), placements)
     return None if found is None else [tuple(tuple(row) for row in placed.plan.rows) for placed in found]
 
 
@@ -168,7 +167,7 @@ def _timed(solve_state: SolveState, placements: Mapping[str, Sequence[str]], kno
     asked = demands(operations)
     if asked is None:
         return StoppedBy.COMPLETED
-    data = ProblemData(operations, Layout(operations), asked)
+    data = ProblemData(operations, asked)
     assignments = assigned(data, placements)
     if assignments is None:
         return StoppedBy.COMPLETED

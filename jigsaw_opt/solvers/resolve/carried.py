@@ -13,7 +13,7 @@ from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.placing import PlacedPart, placements
 from jigsaw_opt.solvers.activities.ranks import in_order
-from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
+from jigsaw_opt.solvers.placement.workers import PlacedWorkers, WorkerPlacing
 from jigsaw_opt.solvers.resolve.fix import misplaced, same_shape
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 

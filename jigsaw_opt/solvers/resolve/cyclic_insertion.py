@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from jigsaw_opt.problem.compiled.timetable import Timetable
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.search.candidates import CandidateGenerator
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
+from jigsaw_opt.solvers.placement.candidates import CandidateGenerator
+from jigsaw_opt.solvers.placement.state import PartialPlacement, fullest_us
 from jigsaw_opt.solvers.search.cyclic.candidate_table import FixedPolicy
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import TRIES_PER_JOB, ModuloInsertion
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
-from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement, fullest_us
 
 _FEW = 10
 """Largest number of jobs that are inserted among the others; with more of them, the others need not stay either."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.search.candidates import CandidateGenerator
+from jigsaw_opt.solvers.placement.assignment import Assignment
+from jigsaw_opt.solvers.placement.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 

@@ -17,8 +17,9 @@ from jigsaw_opt.problem.compiled.timetable import Timetable, assemble, decisions
 from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import Layout, demands
 from jigsaw_opt.solvers.resolve.carried import CarriedPlan
 from jigsaw_opt.solvers.resolve.cyclic_insertion import reinserted, repaired
 from jigsaw_opt.solvers.resolve.finite_insertion import FiniteInsertion
@@ -26,7 +27,6 @@ from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced, problems, 
 from jigsaw_opt.solvers.resolve.kept_order import timetable_in
 from jigsaw_opt.solvers.resolve.shifting import shifted
 from jigsaw_opt.solvers.result import StoppedBy
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 from jigsaw_opt.solvers.solve_state import SolveState
 
@@ -154,7 +154,7 @@ class _Resolving:
             return StoppedBy.COMPLETED
         now = replace(self.operations, jobs=tuple(self._released(job) for job in self.operations.jobs))
         # A job enters where its memory fits from then on.
-        self.data = ProblemData(now, Layout(now, in_time=now.has_scarce_memory), demands(now) or asked)
+        self.data = ProblemData(now, demands(now) or asked, Layout(now, in_time=now.has_scarce_memory))
         number = self.data.number
         index_of = {job.name: index for index, job in enumerate(now.jobs)}
         self.fixed = {index_of[job]: [number[gpu] for gpu in gpus] for job, gpus in self.fix.placements.items()}

@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.activities.orders.current import Offer
 from jigsaw_opt.solvers.activities.presence import fit_at_once
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.assignments.layout import Demand, Layout
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.params import SearchParams
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
+from jigsaw_opt.solvers.placement.layout import Demand
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve_state import SolveState
 
 _LIST_OPERATION = 4e-7
@@ -100,7 +99,7 @@ class Context:
         self.solve_state, self.operations, self.rng = solve_state, solve_state.operations, rng
         self.budget, self.propose, self.stream, self.offer = budget, propose, stream, offer or solve_state.offer
         self.params: SearchParams = solve_state.options.params or SearchParams()
-        self.data = ProblemData(self.operations, Layout(self.operations), demands, self.params)
+        self.data = ProblemData(self.operations, demands, params=self.params)
         self.engine = Engine(budget)
         self.best_list: ListSchedule | None = None
         self._best_at_once: Candidate | None = None

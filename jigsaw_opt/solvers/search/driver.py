@@ -15,8 +15,8 @@ from functools import partial
 from threading import Event
 
 from jigsaw_opt.problem.compiled.timetable import Timetable
-from jigsaw_opt.solvers.assignments.layout import demands
 from jigsaw_opt.solvers.params import DriverParams
+from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.result import Accepted, MoveRecord, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context

@@ -7,9 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.assignments.levels import LevelPlan
-from jigsaw_opt.solvers.assignments.placement import level_caps
 from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers, run_in_parts
 from jigsaw_opt.solvers.greedy.flat import exchange_scope
 from jigsaw_opt.solvers.kernels.placement_annealing import anneal_placement, settle_placement
@@ -21,7 +18,9 @@ from jigsaw_opt.solvers.kernels.placement_state import (
     PlacementState,
 )
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
-from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
+from jigsaw_opt.solvers.placement.construction import level_caps
+from jigsaw_opt.solvers.placement.levels import LevelPlan
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule
 
 _STEPS, _FEW_STEPS = 200_000, 2_000

@@ -11,7 +11,6 @@ from operator import le
 from typing import Any
 
 from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, objective_of
-from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, run_in_parts
 from jigsaw_opt.solvers.engines.magnitude import infinity, orders_fit
 from jigsaw_opt.solvers.greedy.flat import FlatGraph, blank_period, exchange_scope
@@ -20,7 +19,7 @@ from jigsaw_opt.solvers.kernels.period import Period
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
 from jigsaw_opt.solvers.kernels.sequence import FIXED, SequenceState, predecessors
 from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
-from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
 
 _VISITS, _FEW_VISITS = 2_000_000, 50_000
 """Operations visited until work is counted, and between two checks of the clock where Python visits them."""

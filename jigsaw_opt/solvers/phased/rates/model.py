@@ -14,12 +14,12 @@ from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing
-from jigsaw_opt.solvers.assignments.layout import Layout, demands
 from jigsaw_opt.solvers.phased.rates.jobs import RateJob, RateJobs
 from jigsaw_opt.solvers.phased.shelves import cyclic_part, iteration_counts
-from jigsaw_opt.solvers.search.candidates import CandidateGenerator
-from jigsaw_opt.solvers.search.problem_data import ProblemData
-from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.candidates import CandidateGenerator
+from jigsaw_opt.solvers.placement.layout import demands
+from jigsaw_opt.solvers.placement.state import PartialPlacement
 
 _ITERATIONS = 16
 """Iterations over which levels are averaged, of the job with most iterations; others have fewer in proportion."""
@@ -205,4 +205,4 @@ def _data(part: Instance) -> ProblemData:
     operations = compile_instance(part)
     asked = demands(operations)
     assert asked is not None, "some job alone has no plan, which is said before"
-    return ProblemData(operations, Layout(operations), asked)
+    return ProblemData(operations, asked)

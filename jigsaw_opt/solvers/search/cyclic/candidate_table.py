@@ -8,12 +8,11 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.engines.compiled import Reals
 from jigsaw_opt.solvers.kernels.assignment_annealing import CandidateSets
-from jigsaw_opt.solvers.search.candidates import CandidateGenerator
-from jigsaw_opt.solvers.search.problem_data import ProblemData
-from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
+from jigsaw_opt.solvers.placement.candidates import CandidateGenerator
+from jigsaw_opt.solvers.placement.state import PartialPlacement
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from jigsaw_opt.formulations import cpsat_cyclic_timing
 from jigsaw_opt.problem.calendar import union
 from jigsaw_opt.problem.compiled.timetable import Timetable
-from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
+from jigsaw_opt.solvers.placement.state import PartialPlacement
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
-from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 
 

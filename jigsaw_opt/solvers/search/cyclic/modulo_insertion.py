@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from jigsaw_opt.problem.calendar import Calendar
 from jigsaw_opt.problem.compiled.timetable import Timetable
-from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
 from jigsaw_opt.solvers.search.cyclic.candidate_table import InsertionPolicy
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob, least_length, uncontended_profile
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 

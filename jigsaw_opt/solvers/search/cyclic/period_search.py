@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from jigsaw_opt.problem.compiled.timetable import Timetable
-from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.placement.assignment import Assignment
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable, InsertionPolicy
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood

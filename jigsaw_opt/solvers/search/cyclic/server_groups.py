@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.search.candidates import by_type
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.candidates import by_type
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateSet, CandidateTable
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 
 def groups_of(data: ProblemData) -> list[list[int]]:

@@ -6,15 +6,14 @@ import random
 from typing import ClassVar
 
 from jigsaw_opt.formulations import cpsat_loads
-from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.bounds.server_partition import server_partitions
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves.list_annealing import draft
 from jigsaw_opt.solvers.search.moves.load_balancing import Placing
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 
 class PlacementModel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp
 
-from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.placement.assignment import Assignment
 from jigsaw_opt.solvers.search.context import Candidate, Context, Effort, ListSchedule
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing

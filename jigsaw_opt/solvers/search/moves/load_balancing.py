@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from math import exp
 
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.assignments.layout import Demand
-from jigsaw_opt.solvers.assignments.levels import SHAPES
-from jigsaw_opt.solvers.search.candidates import CandidateGenerator
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
+from jigsaw_opt.solvers.placement.candidates import CandidateGenerator
+from jigsaw_opt.solvers.placement.layout import Demand
+from jigsaw_opt.solvers.placement.levels import SHAPES
+from jigsaw_opt.solvers.placement.state import PartialPlacement
 from jigsaw_opt.solvers.search.context import Context
-from jigsaw_opt.solvers.search.problem_data import ProblemData
-from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
 _LENGTH_WEIGHT = 20.0
 """Price of a job that is longer than the target, against that of a load: no change of other jobs makes it shorter."""

@@ -10,8 +10,8 @@ from jigsaw_opt.problem.compiled.critical import least_iteration_us, usable_gpus
 from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.solvers.engines.magnitude import engine_holds
+from jigsaw_opt.solvers.placement.assignment import ProblemData
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve_state import SolveState
 
 _MOST_READINESS = 500_000

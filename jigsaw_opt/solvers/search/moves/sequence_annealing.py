@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 from jigsaw_opt.problem.compiled.timetable import Timetable
-from jigsaw_opt.solvers.assignments.assignment import Assignment
 from jigsaw_opt.solvers.kernels.sequence_annealing import beyond_cutoff
+from jigsaw_opt.solvers.placement.assignment import Assignment
 from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch

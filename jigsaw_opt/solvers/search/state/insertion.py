@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from jigsaw_opt.problem.calendar import Calendar
 from jigsaw_opt.problem.compiled.operations import OperationGraph
-from jigsaw_opt.solvers.assignments.assignment import Assignment
+from jigsaw_opt.solvers.placement.assignment import Assignment
 
 
 @dataclass(slots=True, eq=False)

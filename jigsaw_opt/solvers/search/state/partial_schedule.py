@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from jigsaw_opt.problem.calendar import Calendar, union
 from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.problem.plan import JobPlan
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
+from jigsaw_opt.solvers.placement.state import PartialPlacement
 from jigsaw_opt.solvers.search.state.insertion import FrozenPrefix, ScheduledJob, insert_job
-from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
 
 class PartialSchedule:

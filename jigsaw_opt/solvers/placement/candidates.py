@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from jigsaw_opt.problem.compiled.operations import OperationGraph
-from jigsaw_opt.solvers.assignments.layout import Layout
-from jigsaw_opt.solvers.search.problem_data import ProblemData
-from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
+from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import Layout
+from jigsaw_opt.solvers.placement.state import PartialPlacement
 
 T = TypeVar("T")
 

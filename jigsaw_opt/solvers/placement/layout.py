@@ -11,7 +11,7 @@ from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.assignments.levels import SHAPES, Levels, multisets
+from jigsaw_opt.solvers.placement.levels import SHAPES, Levels, multisets
 
 
 class Layout:

@@ -14,8 +14,8 @@ from itertools import combinations, islice
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import levels_within
-from jigsaw_opt.solvers.assignments.layout import Demand, Layout, exchange_us, iteration_us
-from jigsaw_opt.solvers.assignments.levels import level_plan
+from jigsaw_opt.solvers.placement.layout import Demand, Layout, exchange_us, iteration_us
+from jigsaw_opt.solvers.placement.levels import level_plan
 
 Placement = list[list[int]]
 """GPUs of each job's slots, by job."""

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu
-from jigsaw_opt.solvers.assignments.assignment import Assignment, AssignmentTable
-from jigsaw_opt.solvers.assignments.layout import Layout, demands, shapes
-from jigsaw_opt.solvers.assignments.levels import by_caps
-from jigsaw_opt.solvers.assignments.placement import balanced, level_caps, packed
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
+from jigsaw_opt.solvers.placement.construction import balanced, level_caps, packed
+from jigsaw_opt.solvers.placement.layout import Layout, demands, shapes
+from jigsaw_opt.solvers.placement.levels import by_caps
 
 
 class PlacedWorkers(NamedTuple):
@@ -38,7 +38,7 @@ class WorkerPlacing:
         self.forms = [shapes(demand) for demand in demands(operations) or ()]
         self.layout = Layout(operations, in_time)
         self._number = {gpu: g for g, gpu in enumerate(self.layout.gpus)}
-        self._table = AssignmentTable(operations, self.layout, [forms[0] for forms in self.forms])
+        self._table = ProblemData(operations, [forms[0] for forms in self.forms], self.layout)
 
     def place(
         self, random: Random | None, jobs: Iterable[int], memory: Mapping[Gpu, int], load: Mapping[Gpu, float]
@@ -58,7 +58,7 @@ class WorkerPlacing:
         order = sorted(jobs, key=lambda job: -max(asked[job].slot_us.values()))
         if random:
             random.shuffle(order)
-        table = AssignmentTable(self.operations, layout, asked)
+        table = ProblemData(self.operations, asked, layout)
         # Balanced loads make shorter periods; packing finds room where balance leaves too little in one place.
         for strategy in (balanced, packed):
             placement = strategy(layout, asked, order)
@@ -78,7 +78,7 @@ class WorkerPlacing:
         return None if found is None else self._with_levels(None, self.layout, {job: found})[job]
 
     def _assigned(
-        self, table: AssignmentTable, placement: list[list[int]], order: Sequence[int]
+        self, table: ProblemData, placement: list[list[int]], order: Sequence[int]
     ) -> dict[int, Assignment] | None:
         caps, found = table.caps(placement), dict[int, Assignment]()
         for job in order:

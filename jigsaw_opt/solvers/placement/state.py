@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.problem.costs import levels_within
-from jigsaw_opt.solvers.assignments.assignment import Assignment
-from jigsaw_opt.solvers.assignments.levels import LevelPlan
-from jigsaw_opt.solvers.assignments.placement import level_caps
-from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
+from jigsaw_opt.solvers.placement.construction import level_caps
+from jigsaw_opt.solvers.placement.levels import LevelPlan
 
 
 class PartialPlacement:

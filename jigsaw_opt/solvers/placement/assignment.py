@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
-from jigsaw_opt.solvers.assignments.layout import Demand, Layout, exchange_us, iteration_us, mean_us
-from jigsaw_opt.solvers.assignments.levels import LevelPlan, Levels, level_plan, mean_slot_us
-from jigsaw_opt.solvers.assignments.placement import Placement, level_caps, resident
+from jigsaw_opt.solvers.params import SearchParams
+from jigsaw_opt.solvers.placement.construction import Placement, level_caps, resident
+from jigsaw_opt.solvers.placement.layout import Demand, Layout, exchange_us, iteration_us, mean_us, shapes
+from jigsaw_opt.solvers.placement.levels import LevelPlan, Levels, level_plan, mean_slot_us
 
 
 @dataclass(slots=True, eq=False)
@@ -60,11 +61,25 @@ _MOST_REMEMBERED = 10_000
 and hardly recur."""
 
 
-class AssignmentTable:
-    """Levels, durations and channels of jobs on GPUs, each computed once."""
+class ProblemData:
+    """An instance, with levels, durations and channels of its jobs on GPUs, each computed once.
 
-    def __init__(self, operations: Operations, layout: Layout, demands: Sequence[Demand]) -> None:
-        self.operations, self.layout, self.demands = operations, layout, demands
+    `params`: parameters of the search; their defaults unless given. `of_width`: the jobs by number of workers.
+    """
+
+    def __init__(
+        self,
+        operations: Operations,
+        demands: Sequence[Demand],
+        layout: Layout | None = None,
+        params: SearchParams | None = None,
+    ) -> None:
+        self.operations, self.layout, self.demands = operations, layout or Layout(operations), demands
+        self.params = params or SearchParams()
+        self._shapes: dict[int, tuple[Demand, ...]] = {}
+        self.of_width: dict[int, list[int]] = {}
+        for index, job in enumerate(operations.jobs):
+            self.of_width.setdefault(job.slots, []).append(index)
         self._channels: dict[tuple[str | None, tuple[int, ...]], Channel | None] = {}
         self._levels: dict[tuple[int, tuple[int, ...]], LevelPlan | None] = {}
         self._exchange: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
@@ -78,6 +93,25 @@ class AssignmentTable:
         if key not in self._channels:
             self._channels[key] = self.layout.channel(job, gpus)
         return self._channels[key]
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """Return the number of each GPU by name."""
+        return {self.operations.cluster.gpu_name(*gpu): n for n, gpu in enumerate(self.layout.gpus)}
+
+    def ring(self, job: OperationGraph, gpus: Sequence[int]) -> Channel:
+        """Return the channel of a job that a plan has on these GPUs."""
+        channel = self.channel(job, gpus)
+        if channel is None:
+            raise ValueError("no path joins all servers of a job")
+        return channel
+
+    def shapes(self, index: int) -> tuple[Demand, ...]:
+        """Return the demands of a job, with its levels in every profile."""
+        demand = self.demands[index]
+        if id(demand) not in self._shapes:
+            self._shapes[id(demand)] = shapes(demand)
+        return self._shapes[id(demand)]
 
     def levels(self, demand: Demand, caps: Sequence[int]) -> LevelPlan | None:
         """Return the levels of a job under caps, None where there are none."""
@@ -132,6 +166,15 @@ class AssignmentTable:
             slot_us=loads_us(self.layout, demand, gpus, plan, caps, tables),
             iteration_us=mean_us(plan.rows, exchange, partial(self.iteration_us, demand, tables)),
         )
+
+    def planned(
+        self, index: int, gpus: Sequence[int], rows: Sequence[Sequence[int]], caps: Sequence[int], demand: Demand
+    ) -> Assignment:
+        """Return a job on the GPUs of a plan, with its levels by iteration and slot."""
+        assignment = self.placed(index, gpus, LevelPlan(tuple(map(tuple, rows)), fixed=True), caps, demand)
+        if assignment is None:
+            raise ValueError(f"no path joins all servers of job {self.operations.jobs[index].name}")
+        return assignment
 
     def exchange(self, demand: Demand, row: Levels, channel: Channel) -> tuple[int, ...]:
         """Return the durations of the transfers of an iteration, by bucket, in microseconds."""
