@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from random import Random
 
 import pytest
 from ortools.sat.python import cp_model
 
-from jigsaw_opt.formulations.cpsat_cyclic_timing import CyclicIteration, CyclicTask, CyclicTiming, build
+from jigsaw_opt.formulations.cpsat_retiming import Frame, RetimedTiming, RetimingTask, build
+from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.options import Options
@@ -33,15 +35,21 @@ def test_agrees_with_brute_force(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 NOTHING: dict[int, list[tuple[int, int]]] = {}
+JOB = compile_instance(random_instance(0, "cyclic", "period", 6)).jobs[0]
+
+
+def task_of(tables: list[tuple[int, int]], exchange: int) -> RetimingTask:
+    """One iteration of full blocks on machines 0, 1, ...: bucket 1 ready and block done after so long, link 0."""
+    return RetimingTask(JOB, range(len(tables)), tables, [[[2]] * len(tables)], [0], [[[exchange], [0]]], 0)
 
 
 def timings_of(
-    tasks: list[CyclicTask],
+    tasks: list[RetimingTask],
     period: int,
     machines: dict[int, list[tuple[int, int]]] = NOTHING,
     links: dict[int, list[tuple[int, int]]] = NOTHING,
-) -> list[CyclicTiming] | None:
-    model = build(tasks, period, machines, links)
+) -> list[RetimedTiming] | None:
+    model = build([replace(task, deadline=period) for task in tasks], Frame(period), machines, links)
     solver = new_solver()
     solver.parameters.max_deterministic_time = 5
     status = solver.solve(model.proto)
@@ -49,36 +57,26 @@ def timings_of(
     return None if status == cp_model.INFEASIBLE else model.plan(solver.value)
 
 
-def require_rules(tasks: list[CyclicTask], timings: list[CyclicTiming], period: int) -> None:
+def require_rules(tasks: list[RetimingTask], timings: list[RetimedTiming], period: int) -> None:
     taken: dict[tuple[str, int], list[int]] = {}
 
     def take(kind: str, number: int, start: int, size: int) -> None:
         taken.setdefault((kind, number), []).extend(moment % period for moment in range(start, start + size))
 
     for task, timing in zip(tasks, timings, strict=True):
-        barrier = min(timing.blocks[0])
-        begin = barrier
-        for iteration, blocks, moves in zip(task.iterations, timing.blocks, timing.transfers, strict=True):
-            assert min(blocks) >= barrier
-            for machine, block, ready, size in zip(
-                task.machines, blocks, iteration.ready, iteration.sizes, strict=True
-            ):
-                take("machine", machine, block, size)
-                barrier = max(barrier, block + size)
-                assert all(move >= block + after for move, after in zip(moves, ready, strict=True) if after)
-            moment = 0
-            for move, duration in zip(moves, iteration.exchange, strict=True):
-                assert move >= moment
-                moment = move + duration
-                for link in task.links:
-                    take("link", link, move, duration)
-            barrier = max(barrier, moment)
-        assert barrier <= timing.end <= begin + period
+        assert timing.levels == [(2,) * len(task.machines)]
+        (blocks,), ((first, second),), (((duration,), _),) = timing.blocks, timing.transfers, task.exchange
+        for machine, block, (ready, size) in zip(task.machines, blocks, task.tables, strict=True):
+            take("machine", machine, block, size)
+            assert first >= block + ready
+            assert second >= block + size
+        take("link", 0, first, duration)
+        assert first + duration <= second <= min(blocks) + period
     assert all(len(moments) == len(set(moments)) for moments in taken.values())
 
 
-def pair(size: int, ready: int, exchange: int) -> list[CyclicTask]:
-    return [CyclicTask([0], [0], [CyclicIteration([[ready]], [size], [exchange])])] * 2
+def pair(size: int, ready: int, exchange: int) -> list[RetimingTask]:
+    return [task_of([(ready, size)], exchange)] * 2
 
 
 def test_what_others_take_is_left_to_them() -> None:
@@ -90,7 +88,7 @@ def test_what_others_take_is_left_to_them() -> None:
         assert found is not None
         require_rules(tasks, found, 14)
         inside = {moment % 14 for moment in range(begin, end)}
-        used = {(move + k) % 14 for timing in found for (move,) in timing.transfers for k in range(6)}
+        used = {(move + k) % 14 for timing in found for move, _ in timing.transfers for k in range(6)}
         assert not inside & used
         assert timings_of(tasks, 13, links={0: [(b % 13, b % 13 + 1) for b in range(begin, end)]}) is None
     assert timings_of(pair(5, 3, 4), 10, machines={0: [(3, 4)]}) is None
@@ -103,18 +101,17 @@ def test_random_jobs_keep_every_rule_and_the_least_period_is_that_of_all_starts_
         tasks = []
         for _ in range(2):
             sizes = [draw.randint(1, 3) for _ in range(2)]
-            ready = [[draw.randint(0, size) for _ in range(1)] for size in sizes]
-            tasks.append(CyclicTask([0, 1], [0], [CyclicIteration(ready, sizes, [draw.randint(1, 3)])]))
+            tasks.append(task_of([(draw.randint(0, size), size) for size in sizes], draw.randint(1, 3)))
         period = next(t for t in range(1, 30) if timings_of(tasks, t) is not None)
         found = timings_of(tasks, period)
         assert found is not None
         require_rules(tasks, found, period)
         assert period == next(t for t in range(1, 30) if possible(tasks, t))
-        reached += period > max(sum(task.iterations[0].sizes[m] for task in tasks) for m in range(2))
+        reached += period > max(sum(task.tables[m][1] for task in tasks) for m in range(2))
     assert reached
 
 
-def possible(tasks: list[CyclicTask], period: int) -> bool:
+def possible(tasks: list[RetimingTask], period: int) -> bool:
     """By trying all starts of two jobs of one iteration, two machines and one bucket."""
     first, second = (list(occupied(task, period)) for task in tasks)
     return any(
@@ -123,13 +120,13 @@ def possible(tasks: list[CyclicTask], period: int) -> bool:
     )
 
 
-def occupied(task: CyclicTask, period: int) -> Iterator[set[tuple[str, int]]]:
+def occupied(task: RetimingTask, period: int) -> Iterator[set[tuple[str, int]]]:
     """What the job may take, by the moments of its blocks and its transfer from its beginning on."""
-    (it,) = task.iterations
+    (((exchange,), _),) = task.exchange
     for a, b, move in product(range(period), repeat=3):
-        least = max((start + after for start, (after,) in zip((a, b), it.ready, strict=True) if after), default=0)
-        ends = (a + it.sizes[0], b + it.sizes[1], move + it.exchange[0])
-        if move >= least and max(ends) <= period:
+        starts = [(start, *table) for start, table in zip((a, b), task.tables, strict=True)]
+        ends = (*(start + size for start, _, size in starts), move + exchange)
+        if move >= max(start + ready for start, ready, _ in starts) and max(ends) <= period:
             yield {
                 (what, moment)
                 for what, start, end in zip(("a", "b", "link"), (a, b, move), ends, strict=True)

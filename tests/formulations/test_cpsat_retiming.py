@@ -68,7 +68,7 @@ def tasks_of(
         caps = [sum(size <= room for size in job.activation_bytes) for room in rooms]
         tables = [job.blocks[slot].duration_us[servers[s].gpu_type] for slot, (s, _) in enumerate(gpus)]
         numbers = [1000 * s + k for s, k in gpus]
-        tasks.append(cpsat_retiming.RetimingTask(job, numbers, tables, channel, caps, deadline))
+        tasks.append(cpsat_retiming.free_task(job, numbers, tables, channel, caps, deadline))
     return tasks
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_limits import PowerUse
 from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding
+from jigsaw_opt.formulations.cpsat_timetable.levels import block_size
 from jigsaw_opt.formulations.cpsat_timetable.resources import contended_links, lasting
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
@@ -110,22 +111,11 @@ def blocks_on(
     intervals: list[cp_model.IntervalVar] = []
     for job_vars, offset in zip(jobs, clock.offsets, strict=True):
         for starts, levels in zip(job_vars.starts if g in job_vars.assigned else (), job_vars.levels, strict=False):
-            size = _size(model, block_us(job_vars.job, eligibility.gpu_type(g)), levels[g])
+            size = block_size(model, block_us(job_vars.job, eligibility.gpu_type(g)), levels[g])
             copies = clock.lay(model, offset, starts[g], size, job_vars.assigned[g])
             intervals += copies
             power.add(eligibility.server(g), copies, job_vars.job.power_w.get(eligibility.gpu_type(g), 0))
     return intervals
-
-
-def _size(model: cp_model.CpModel, times: Sequence[int], levels: dict[int, cp_model.IntVar]) -> Expression:
-    """Return the duration of a block at the level that is chosen for it."""
-    sizes = {d: times[d - 1] for d in levels}
-    if len(set(sizes.values())) == 1:
-        return next(iter(sizes.values()))
-    size = model.new_int_var(min(sizes.values()), max(sizes.values()), "")
-    for d, literal in levels.items():
-        model.add(size == sizes[d]).only_enforce_if(literal)
-    return size
 
 
 def add_transfers_disjoint(

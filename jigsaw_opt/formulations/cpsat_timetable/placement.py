@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding, add_channel, add_links, encode_maximum
+from jigsaw_opt.formulations.cpsat_timetable.levels import add_depth_rule, level_literals
 from jigsaw_opt.formulations.cpsat_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables, add_any
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
@@ -16,8 +17,6 @@ from jigsaw_opt.problem.compiled.critical import candidate_levels
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
-
-    from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
 
 def add_placement(model: cp_model.CpModel, eligibility: GpuEligibility, job_vars: JobVariables) -> None:
@@ -52,61 +51,12 @@ def _one_part(
         model.add(sum(inside) == job_vars.job.slots * literal)
 
 
-def add_depth_rule(model: cp_model.CpModel, job_vars: JobVariables) -> None:
+def add_levels(model: cp_model.CpModel, job_vars: JobVariables) -> None:
     """Give every worker one level in every iteration, by the job's depth rule (specification: depth-rules)."""
-    candidates = candidate_levels(job_vars.job)
-    for i in range(job_vars.job.iterations):
-        job_vars.levels.append(
-            {
-                g: _level_literals(model, f"{job_vars.job.name}.{i} on {g}", h, candidates)
-                for g, h in job_vars.assigned.items()
-            }
-        )
-    if job_vars.job.rule.multiset is None:
-        _free_levels(model, job_vars)
-    elif len(candidates) > 1:
-        _level_multiset(model, job_vars, candidates)
-
-
-def _level_literals(
-    model: cp_model.CpModel, name: str, assigned: cp_model.IntVar, candidates: Sequence[int]
-) -> dict[int, cp_model.IntVar]:
-    if len(candidates) == 1:
-        # With one candidate the placement literal is the level literal.
-        return {candidates[0]: assigned}
-    literals = {d: model.new_bool_var(f"{name} at level {d}") for d in candidates}
-    model.add(sum(literals.values()) == assigned)
-    return literals
-
-
-def _level_multiset(model: cp_model.CpModel, job_vars: JobVariables, candidates: Sequence[int]) -> None:
-    multiset = job_vars.job.rule.multiset or ()
-    for levels in job_vars.levels:
-        for d in candidates:
-            model.add(sum(literals[d] for literals in levels.values()) == multiset.count(d))
-
-
-def _free_levels(model: cp_model.CpModel, job_vars: JobVariables) -> None:
-    rule, deepest = job_vars.job.rule, job_vars.job.levels
-    for levels in job_vars.levels:
-        # Who reaches the last bucket reaches every bucket, so its coverage is the least.
-        model.add(sum(literals[deepest] for literals in levels.values()) >= rule.min_contributors)
-    totals: dict[int, Expression] = {
-        g: sum(d * literal for levels in job_vars.levels for d, literal in levels[g].items()) for g in job_vars.assigned
-    }
-    most = deepest * job_vars.job.slots * job_vars.job.iterations
-    # A share above 1 cannot be met; one level more than there are says so without a number beyond the engine's.
-    model.add(sum(totals.values()) >= min(rule.min_total, most + 1))
-    if rule.balance is not None:
-        _balance(model, job_vars, totals, min(rule.balance, most))
-
-
-def _balance(model: cp_model.CpModel, job_vars: JobVariables, totals: dict[int, Expression], balance: int) -> None:
-    least = model.new_int_var(0, job_vars.job.levels * job_vars.job.iterations, f"least total of {job_vars.job.name}")
-    for g, assigned in job_vars.assigned.items():
-        model.add(totals[g] >= least).only_enforce_if(assigned)
-        # Without a worker the total is 0, so this row holds in any case; the other one needs its condition.
-        model.add(totals[g] <= least + balance)
+    candidates, assigned = candidate_levels(job_vars.job), job_vars.assigned
+    for _ in range(job_vars.job.iterations):
+        job_vars.levels.append({g: level_literals(model, candidates, literal) for g, literal in assigned.items()})
+    add_depth_rule(model, job_vars.job, job_vars.levels, assigned)
 
 
 def add_memory(model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
@@ -135,7 +85,7 @@ def _memory_of_gpu(model: cp_model.CpModel, g: int, memory: int, inside: Sequenc
 def add_job(proto: cp_model.CpModel, network: RoutedNetwork, job_vars: JobVariables) -> ChannelEncoding:
     """Add the variables and constraints of one job, and return the rate and latency of its transfers."""
     add_placement(proto, network.eligibility, job_vars)
-    add_depth_rule(proto, job_vars)
+    add_levels(proto, job_vars)
     add_iterations(proto, job_vars)
     add_links(proto, network, job_vars)
     channel = add_channel(proto, network, job_vars)

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_limits import PowerUse
 from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding
+from jigsaw_opt.formulations.cpsat_timetable.levels import block_size
 from jigsaw_opt.formulations.cpsat_timetable.variables import ExchangeVariables, JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
+
+    from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
 
 def add_blocks_disjoint(model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
@@ -40,7 +43,7 @@ def blocks_on(
     """
     times = block_us(job_vars.job, eligibility.gpu_type(g))
     blocks = [
-        _block(model, job_vars, g, starts[g], [(times[d - 1], literal) for d, literal in levels[g].items()])
+        _block(model, job_vars, g, starts[g], block_size(model, times, levels[g]))
         for starts, levels in zip(job_vars.starts, job_vars.levels, strict=True)
     ]
     power.add(eligibility.server(g), blocks, job_vars.job.power_w.get(eligibility.gpu_type(g), 0))
@@ -48,22 +51,14 @@ def blocks_on(
 
 
 def _block(
-    model: cp_model.CpModel,
-    job_vars: JobVariables,
-    g: int,
-    start: cp_model.IntVar,
-    sizes: Sequence[tuple[int, cp_model.IntVar]],
+    model: cp_model.CpModel, job_vars: JobVariables, g: int, start: cp_model.IntVar, size: Expression
 ) -> cp_model.IntervalVar:
     assigned = job_vars.assigned[g]
-    least, most = min(duration for duration, _ in sizes), max(duration for duration, _ in sizes)
-    if least == most:
-        return model.new_optional_fixed_size_interval_var(start, least, assigned, "")
-    size = model.new_int_var(least, most, "")
-    earliest = job_vars.window.release + least
+    if isinstance(size, int):
+        return model.new_optional_fixed_size_interval_var(start, size, assigned, "")
+    earliest = job_vars.window.release
     # Where no block fits before the deadline the barrier keeps the worker away; the end needs a domain all the same.
     end = model.new_int_var(earliest, max(earliest, job_vars.window.deadline), "")
-    for duration, literal in sizes:
-        model.add(size == duration).only_enforce_if(literal)
     model.add(end == start + size).only_enforce_if(assigned)
     return model.new_optional_interval_var(start, size, end, assigned, "")
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding
+from jigsaw_opt.formulations.cpsat_timetable.levels import add_bucket_ready
 from jigsaw_opt.formulations.cpsat_timetable.variables import ExchangeVariables, JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.formulations.timetable.order_encoding import encoded_value, transfer_expression
@@ -171,9 +172,4 @@ def _bucket_ready(
         else:
             # Without variables of transfers: those from this bucket on must fit before the end.
             limit = job_vars.ends[i] - sum(row[b - 1 :])
-        # Every candidate level reaches the bucket, so one row serves all of them.
-        if b <= min(levels):
-            model.add(limit >= start + ready * job_vars.assigned[g])
-            continue
-        for literal in (literal for d, literal in levels.items() if d >= b):
-            model.add(limit >= start + ready).only_enforce_if(literal)
+        add_bucket_ready(model, limit, start, ready, b, levels, job_vars.assigned[g])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from jigsaw_opt.formulations import cpsat_cyclic_timing
+from jigsaw_opt.formulations import cpsat_retiming
 from jigsaw_opt.problem.calendar import union
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
@@ -31,14 +31,13 @@ def jointly_timed(
     `work`: limit in the engine's deterministic seconds for each group.
     """
     data = schedule.data
-    models: dict[int, cpsat_cyclic_timing.CpSatCyclicTiming] = {}
+    models: dict[int, cpsat_retiming.CpSatRetiming] = {}
     levels: dict[int, list[list[list[int]]]] = {}
     for g, assignments in enumerate(groups):
         rows = [_levels(data, assignment, turned=k % 2 == 1) for k, assignment in enumerate(assignments)]
         levels[g] = [row for row in rows if row is not None]
         if len(levels[g]) == len(assignments):
-            tasks = [_task(data, assignment, row) for assignment, row in zip(assignments, levels[g], strict=True)]
-            models[g] = _model(schedule, tasks)
+            models[g] = _model(schedule, assignments, levels[g])
     found: list[list[ScheduledJob] | None] = [None] * len(groups)
     values = engine.solve_all([model.proto for model in models.values()], work)
     for (g, model), value in zip(models.items(), values, strict=True):
@@ -48,16 +47,19 @@ def jointly_timed(
 
 
 def _model(
-    schedule: PartialSchedule, tasks: Sequence[cpsat_cyclic_timing.CyclicTask]
-) -> cpsat_cyclic_timing.CpSatCyclicTiming:
-    assert schedule.period is not None, "the horizon is cyclic"
-    machines = {machine for task in tasks for machine in task.machines}
+    schedule: PartialSchedule, assignments: Sequence[Assignment], levels: Sequence[Sequence[Sequence[int]]]
+) -> cpsat_retiming.CpSatRetiming:
+    data, period = schedule.data, schedule.period
+    assert period is not None, "the horizon is cyclic"
+    tasks = [_task(data, *own, period) for own in zip(assignments, levels, strict=True)]
     links = {link for task in tasks for link in task.links}
-    inside = schedule.data.layout.on_server
-    servers = {s: union([schedule.gpus[gpu] for gpu in inside[s]], schedule.period) for s in machines}
-    return cpsat_cyclic_timing.build(
+    servers = {
+        s: union([schedule.gpus[gpu] for gpu in data.layout.on_server[s]], period)
+        for s in {machine for task in tasks for machine in task.machines}
+    }
+    return cpsat_retiming.build(
         tasks,
-        schedule.period,
+        cpsat_retiming.Frame(period),
         {s: list(zip(calendar.starts, calendar.ends, strict=True)) for s, calendar in servers.items()},
         {k: list(zip(schedule.links[k].starts, schedule.links[k].ends, strict=True)) for k in links},
     )
@@ -83,31 +85,27 @@ def _levels(data: ProblemData, assignment: Assignment, turned: bool) -> list[lis
     return rows
 
 
-def _task(data: ProblemData, assignment: Assignment, rows: Sequence[Sequence[int]]) -> cpsat_cyclic_timing.CyclicTask:
+def _task(
+    data: ProblemData, assignment: Assignment, rows: Sequence[Sequence[int]], period: int
+) -> cpsat_retiming.RetimingTask:
     slots_of = _slots_of(data, assignment)
-    iterations = []
-    for row, exchange in zip(rows, assignment.exchange, strict=True):
-        ready = [
-            [
-                max([assignment.tables[slot][bucket] for slot in slots if row[slot] > bucket], default=0)
-                for bucket in range(len(exchange))
-            ]
-            for slots in slots_of.values()
-        ]
-        sizes = [max(assignment.tables[slot][row[slot] - 1] for slot in slots) for slots in slots_of.values()]
-        iterations.append(cpsat_cyclic_timing.CyclicIteration(ready, sizes, exchange))
-    return cpsat_cyclic_timing.CyclicTask(list(slots_of), assignment.links, iterations)
+    # The GPUs of a server are alike, so the deepest level there says when all of them are done.
+    levels = [[[max(row[slot] for slot in slots)] for slots in slots_of.values()] for row in rows]
+    exchange = [[[duration] for duration in row] for row in assignment.exchange]
+    tables = [assignment.tables[slots[0]] for slots in slots_of.values()]
+    return cpsat_retiming.RetimingTask(assignment.job, [*slots_of], tables, levels, assignment.links, exchange, period)
 
 
 def _inserted(
-    data: ProblemData, assignment: Assignment, rows: list[list[int]], timing: cpsat_cyclic_timing.CyclicTiming
+    data: ProblemData, assignment: Assignment, rows: list[list[int]], timing: cpsat_retiming.RetimedTiming
 ) -> ScheduledJob:
     place = {server: k for k, server in enumerate(_slots_of(data, assignment))}
     places = [place[data.layout.server_of[gpu]] for gpu in assignment.gpus]
     blocks = [[starts[k] for k in places] for starts in timing.blocks]
-    return ScheduledJob(
-        assignment.job, assignment, [tuple(row) for row in rows], blocks, timing.transfers, min(blocks[0]), timing.end
-    )
+    last = zip(blocks[-1], assignment.tables, rows[-1], strict=True)
+    ends = [start + table[level - 1] for start, table, level in last]
+    end = max(*ends, timing.transfers[-1][-1] + assignment.exchange[-1][-1])
+    return ScheduledJob(assignment.job, assignment, [*rows], blocks, timing.transfers, min(blocks[0]), end)
 
 
 def _slots_of(data: ProblemData, assignment: Assignment) -> dict[int, list[int]]:

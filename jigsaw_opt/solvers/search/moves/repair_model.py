@@ -70,8 +70,8 @@ class RepairModel:
         if not engine_holds(self.data.operations) or self._readiness(jobs) > _MOST_READINESS:
             return None
         tasks = self._tasks(plan, jobs, frame)
-        gpus = {gpu for task in tasks for gpu in task.gpus}
-        links = {link for task in tasks for link in task.channel.links}
+        gpus = {gpu for task in tasks for gpu in task.machines}
+        links = {link for task in tasks for link in task.links}
         model = cpsat_retiming.build(tasks, frame, *self._busy(plan, jobs, frame.period, gpus, links))
         model.hint([_timing(plan.jobs[index]) for index in jobs])
         value = self.engine.solve(model.proto, work)
@@ -92,7 +92,7 @@ class RepairModel:
         for index in jobs:
             job, gpus = data.operations.jobs[index], placed[index]
             tasks.append(
-                cpsat_retiming.RetimingTask(
+                cpsat_retiming.free_task(
                     job, gpus, data.tables(job, gpus), data.ring(job, gpus), caps[index], self._deadline(index, frame)
                 )
             )
