@@ -13,7 +13,7 @@ from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
-from jigsaw_opt.problem.compiled.timetable import Timetable, assemble, decisions_of, job_end, objective_of
+from jigsaw_opt.problem.compiled.timetable import Timetable, assemble, decisions_of, objective_of
 from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.rules.keyed import altered
@@ -24,8 +24,7 @@ from jigsaw_opt.solvers.resolve.carried import CarriedPlan
 from jigsaw_opt.solvers.resolve.cyclic_insertion import reinserted, repaired
 from jigsaw_opt.solvers.resolve.finite_insertion import FiniteInsertion
 from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced, problems, same_shape
-from jigsaw_opt.solvers.resolve.kept_order import timetable_in
-from jigsaw_opt.solvers.resolve.shifting import shifted
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 from jigsaw_opt.solvers.solve_state import SolveState
@@ -49,36 +48,46 @@ def carried(operations: Operations, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
         and tuple(fix.placements.get(job.name, found.gpus)) == found.gpus
     ]
     while chosen:
-        jobs = _now(operations, chosen, [old[operations.jobs[index].name] for index in chosen], fix.moment)
-        broken = _broken(operations, chosen, jobs, plan.period_us)
+        part = _part(operations, chosen)
+        jobs, stirred = _now(part, [old[job.name] for job in part.jobs], fix.moment)
+        broken = stirred or _broken(part, jobs, plan.period_us)
         if not broken:
             return dict(zip(chosen, jobs, strict=True))
         chosen = [index for at, index in enumerate(chosen) if at not in broken]
     return {}
 
 
-def _now(operations: Operations, chosen: Sequence[int], old: Sequence[JobPlan], moment: int) -> tuple[JobPlan, ...]:
-    """Return old plans of some jobs with the new durations."""
-    decisions = decisions_of(operations, old)
-    part = replace(operations, jobs=tuple(operations.jobs[index] for index in chosen))
-    if operations.horizon == "finite":
-        decisions = shifted(part, decisions, moment, _following(old) if operations.has_scarce_memory else {})
-    return assemble(part, decisions)
-
-
-def _following(jobs: Sequence[JobPlan]) -> dict[int, list[int]]:
-    """Return, by number of a job, those on its GPUs that end before it begins, for memory may not hold both at once."""
-    begins = [min(block.start_us for block in job.iterations[0].blocks) for job in jobs]
-    ends = [job_end(job) for job in jobs]
-    on = [set(job.gpus) for job in jobs]
-    numbers = range(len(jobs))
-    return {k: [j for j in numbers if ends[j] <= begins[k] and not on[j].isdisjoint(on[k])] for k in numbers}
-
-
-def _broken(operations: Operations, chosen: Sequence[int], jobs: tuple[JobPlan, ...], period: int | None) -> set[int]:
-    """Return the positions, among the chosen jobs, of those that the checker names."""
+def _part(operations: Operations, chosen: Sequence[int]) -> Operations:
+    """Return the instance with some of its jobs."""
     instance = altered(operations.instance, jobs=tuple(operations.instance.jobs[index] for index in chosen))
-    part = replace(operations, jobs=tuple(operations.jobs[index] for index in chosen))
+    part = replace(operations, instance=instance, jobs=tuple(operations.jobs[index] for index in chosen))
+    return part.with_routes(operations.routes)
+
+
+def _now(part: Operations, old: Sequence[JobPlan], moment: int) -> tuple[tuple[JobPlan, ...], set[int]]:
+    """Return old plans of all jobs with the new durations, and the jobs that have started something at another time.
+
+    On the finite horizon each operation is as early as the old order permits. Where durations have not grown nothing
+    then starts later than it did. What starts after the moment stays after it.
+    """
+    if part.horizon == "cyclic":
+        return assemble(part, decisions_of(part, old)), set()
+    order = KeptOrder(part, Timetable(tuple(old)))
+    flat, starts = order.flat, order.starts
+    released = [
+        start if start < moment else max(release, moment)
+        for start, release in zip(starts, flat.release_us, strict=True)
+    ]
+    timing = order.timed_as(flat._replace(release_us=released))
+    assert timing is not None, "the order of a finite plan has no circuit"
+    pairs = enumerate(zip(starts, timing.starts, strict=True))
+    stirred = {flat.job[number] for number, (start, now) in pairs if start < moment and start != now}
+    return order.timetable(timing, (), part.routes)[1].jobs, stirred
+
+
+def _broken(part: Operations, jobs: tuple[JobPlan, ...], period: int | None) -> set[int]:
+    """Return the positions of the jobs that the checker names."""
+    instance = part.instance
     value = objective_of(part, jobs, period)
     alone = Plan.of_jobs(instance.name, instance_sha256(instance), "feasible", value, 0, period, jobs)
     named = [re.match(r"\$\.jobs\[(\d+)\]", violation.path) for violation in violations(instance, alone)]
