@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
+from typing import Any
 
 from jigsaw_opt.problem.cluster import Channel, Routes
 from jigsaw_opt.problem.compiled.task_graph import compile_task_graph
@@ -77,22 +78,16 @@ def sharing_groups(
 
     `placements`: by name of a job that counts, the names of its workers' GPUs.
     """
-    leader: dict[object, object] = {}
+    from networkx.utils import UnionFind
 
-    def find(thing: object) -> object:
-        # Union-find: jobs, GPUs and links are the elements, and a use of a resource joins two sets.
-        while leader.setdefault(thing, thing) != thing:
-            leader[thing] = thing = leader[leader[thing]]
-        return thing
-
-    routes, asked = routes or Routes(instance.cluster), {job.name: job for job in instance.jobs}
-    for name, gpus in placements.items():
-        for used in _resources(asked[name], routes, gpus):
-            leader[find(used)] = find(("job", name))
+    joined: Any = UnionFind()
+    routes = routes or Routes(instance.cluster)
     groups: defaultdict[object, list[str]] = defaultdict(list)
-    for one in instance.jobs:
-        if one.name in placements:
-            groups[find(("job", one.name))].append(one.name)
+    placed = [job for job in instance.jobs if job.name in placements]
+    for job in placed:
+        joined.union(("job", job.name), *_resources(job, routes, placements[job.name]))
+    for job in placed:
+        groups[joined["job", job.name]].append(job.name)
     return list(groups.values())
 
 
@@ -130,30 +125,30 @@ class Sharing:
     """
 
     def __init__(self, instance: Instance, begun: Sequence[Mapping[str, Sequence[str]]]) -> None:
+        from networkx.utils import UnionFind
+
         self._instance, self._routes = instance, Routes(instance.cluster)
         self._server = {name: s for name, (s, _) in instance.cluster.gpus.place_of.items()}
         jobs = {job.name: job for job in instance.data_parallel}
-        self._leader: dict[_Resource, _Resource] = {}
-        self._begun: dict[_Resource, int] = {}
+        self._joined: Any = UnionFind()
+        self._count = len(begun)
         self._load_us: Counter[_Resource] = Counter()
         self.placements: dict[str, tuple[str, ...]] = {}
         # Whatever runs on these GPUs is under the cap.
         for cap in instance.cluster.capacities:
             under = [("GPU", gpu) for gpu in self._server if gpu.rsplit("/", 1)[0] in cap.servers]
-            self._join([("power cap", cap.name), *under])
+            self._joined.union(("power cap", cap.name), *under)
         for number, placements in enumerate(begun):
             # Jobs that have ended join their group too: later phases of the group follow theirs.
             for name, gpus in placements.items():
-                self._join([("begun", number), *self._used(jobs[name], gpus)])
-            # `_begun` is read by the leader of a set, which is known only after all unions of this group.
-            self._begun[self._find(("begun", number))] = number
+                self._joined.union(("begun", number), *self._used(jobs[name], gpus))
 
     def add(self, job: Job, gpus: Sequence[str]) -> bool:
         """Place a job; return False where it would join two groups that have begun, or its GPUs are not joined."""
         used = self._used(job, gpus)
         if self._channel(job, gpus) is None or len(self._groups(used)) > 1:
             return False
-        self._join([("job", job.name), *used])
+        self._joined.union(("job", job.name), *used)
         self._load_us.update(self._work_us(job, gpus))
         self.placements[job.name] = tuple(gpus)
         return True
@@ -166,12 +161,12 @@ class Sharing:
 
     def groups(self) -> Iterator[tuple[list[str], int | None]]:
         """Yield names of jobs that share anything, in the instance's order, with the group that they go on with."""
-        found: defaultdict[_Resource, list[str]] = defaultdict(list)
+        found, begun = defaultdict[_Resource, list[str]](list), self._begun()
         for job in self._instance.jobs:
             if job.name in self.placements:
-                found[self._find(("job", job.name))].append(job.name)
+                found[self._joined["job", job.name]].append(job.name)
         for leader, names in found.items():
-            yield names, self._begun.get(leader)
+            yield names, begun.get(leader)
 
     def _candidates(self, job: Job) -> Iterator[tuple[str, ...]]:
         """Yield sets of GPUs for a job: those of one server, those of few servers, and those with least to do.
@@ -181,7 +176,8 @@ class Sharing:
         types = self._instance.models[job.model].gpu_types
         servers = self._instance.cluster.servers
         usable = [gpu for gpu, s in self._server.items() if servers[s].gpu_type in types]
-        of = {gpu: self._begun.get(self._find(("GPU", gpu))) for gpu in usable}
+        begun = self._begun()
+        of = {gpu: begun.get(self._joined["GPU", gpu]) for gpu in usable}
         for group in dict.fromkeys((None, *of.values())):
             ranked = sorted(
                 (resource for resource in usable if of[resource] in (None, group)),
@@ -226,21 +222,9 @@ class Sharing:
 
     def _groups(self, resources: Iterable[_Resource]) -> set[int]:
         """Return the groups that have begun and have some of these resources."""
-        found = (self._begun.get(self._find(resource)) for resource in resources)
-        return {group for group in found if group is not None}
+        begun = self._begun()
+        return {begun[leader] for leader in map(self._joined.__getitem__, resources) if leader in begun}
 
-    def _find(self, resource: _Resource) -> _Resource:
-        leader = self._leader
-        while leader.setdefault(resource, resource) != resource:
-            # Path halving keeps the trees flat without a second pass.
-            leader[resource] = resource = leader[leader[resource]]
-        return resource
-
-    def _join(self, resources: Sequence[_Resource]) -> None:
-        leaders = [self._find(resource) for resource in resources]
-        # Callers see to it that at most one of the sets is a group that has begun.
-        numbers = [self._begun[leader] for leader in leaders if leader in self._begun]
-        for one in leaders[1:]:
-            self._leader[self._find(one)] = self._find(leaders[0])
-        if numbers:
-            self._begun[self._find(leaders[0])] = numbers[0]
+    def _begun(self) -> dict[_Resource, int]:
+        """Return the number of each group that has begun, by the element that stands for its set."""
+        return {self._joined["begun", number]: number for number in range(self._count)}
