@@ -6,6 +6,7 @@ from jigsaw_opt.problem.depth import Depth, FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model, Segment
+from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.plan import (
     Block,
     Execution,
@@ -18,6 +19,7 @@ from jigsaw_opt.problem.plan import (
     TaskGraphJobPlan,
     Transfer,
 )
+from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.task_graph import (
     AsynchronousFamily,
     BurstFamily,
@@ -55,6 +57,8 @@ __all__ = [
     "PhaseGroup",
     "PipelineFamily",
     "Plan",
+    "PowerCap",
+    "RoutePolicy",
     "Routes",
     "Segment",
     "Server",

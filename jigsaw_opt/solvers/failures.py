@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.require import require_correct
-from jigsaw_opt.errors import InvalidInputError, Problem, argument
+from jigsaw_opt.errors import Problem, UsageError, argument
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.failure_repair import FailureRepair, repaired
@@ -65,8 +65,10 @@ def failures(
 
     Raises
     ------
+    UsageError
+        A kind, or the time, is none; with every problem.
     InvalidInputError
-        A kind, or the time, is none; or jobs move, so that orders are not kept; with every problem.
+        Jobs move, so that orders are not kept.
     CheckFailedError
         The plan breaks a rule.
     """
@@ -78,7 +80,7 @@ def failures(
     if at_us is not None and at_us < 0:
         wrong.append(Problem(argument("at_us"), f"must be at least 0; is {at_us}", code="out-of-range"))
     if wrong:
-        raise InvalidInputError(wrong)
+        raise UsageError(*wrong)
     require_correct(instance, plan)
     rest = None if at_us is None else remaining_at(instance, plan, at_us)
     if rest is not None:

@@ -117,12 +117,15 @@ class Session:
         Raises
         ------
         UsageError
-            Time goes back, or the horizon is cyclic, where plans have no past.
+            Time goes back, the horizon is cyclic, where plans have no past, or the cluster has power caps.
         """
         if self.instance.horizon == "cyclic":
             raise UsageError(
                 "a plan on a cyclic horizon has no past: time does not go on in its session", code="unsupported"
             )
+        cut = self.instance.beyond(("power_caps",))
+        if cut is not None:
+            raise unsupported("instance", f"nothing before a moment is kept in instance {self.instance.name!r}: {cut}")
         if now_us < self.now_us:
             raise UsageError(f"time does not go back from {self.now_us} to {now_us}", code="wrong-order", path="now_us")
         before = {job.name for job in self.instance.jobs}

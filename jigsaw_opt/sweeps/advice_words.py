@@ -159,8 +159,9 @@ def _waits(advice: Advice, found: JobChanges) -> str:
     of_these = f": {most}" if most else ""
     return (
         f"Without GPUs before and between their runs: one job in a hundred for {new.p99_h:.4g} h or more under"
-        f" {advice.best} ({old.p99_h:.4g} h under {advice.today}){of_these}. The longest time, {new.longest_h:.4g} h"
-        f" ({old.longest_h:.4g} h), has {new.job}, with {counted(new.gpus, 'GPU')}."
+        f" {advice.best} ({old.p99_h:.4g} h under {advice.today}){of_these}. The longest time is {new.longest_h:.4g} h,"
+        f" of job {new.job!r} with {counted(new.gpus, 'GPU')}; under {advice.today} it is {old.longest_h:.4g} h, of job"
+        f" {old.job!r}."
     )
 
 

@@ -82,6 +82,12 @@ def test_what_is_left_of_a_phased_plan_is_right(kind: str, objective: str) -> No
         whole, again = effects.left(effect.failed)
         assert again.objective == effect.objective and whole == replace(left, jobs=kept)
         assert check(left, replace(again, instance_sha256=instance_sha256(left))) == ()
+        releases = {job.name: job.release_us for job in kept}
+        for group in again.groups:
+            ends = [0, *(phase.end_us for phase in group.phases)]
+            for end, phase in zip(ends, group.phases, strict=False):  # Each is as early as the order allows.
+                waits = (releases[job.name] - min(b.start_us for b in job.iterations[0].blocks) for job in phase.jobs)
+                assert phase.start_us == max(end, *waits)
         broken = check(whole, again)
         assert len(broken) == sum(job.name in effect.broken for job in kept)
         checked += 1

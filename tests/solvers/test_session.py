@@ -15,6 +15,7 @@ from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.compiled.timetable import objective_of
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.instance import Objective
+from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.result import Status
@@ -248,3 +249,13 @@ def generate_task_graphs() -> Instance:
     builder.add_cluster(two_jobs().cluster)
     builder.add_task_graph_job("p", TaskGraph((Slot("x"),), (TaskGraphBlock("F", ("x",), {"v": 5}),)), iterations=1)
     return builder.build()
+
+
+def test_time_does_not_go_on_under_power_caps() -> None:
+    instance = two_jobs()
+    capped = replace(instance, cluster=replace(instance.cluster, power_caps=(PowerCap("all", ("s0",), 100),)))
+    session = Session(capped)
+    session.solve(ONE)
+    with pytest.raises(UsageError, match="power cap 'all'"):
+        session.advance(20)
+    assert session.now_us == 0

@@ -284,7 +284,8 @@ def test_who_loses_and_who_waits_longest(queue: str, tmp_path: Path) -> None:
         "Who loses: 1 of 4 jobs end later than under fifo. Hit worst are 1 job, a tenth of all at most, by 5 h in the "
         "mean: 1 of the 3 with 2 GPUs; by user u (1 of 2).",
         "Without GPUs before and between their runs: one job in a hundred for 5 h or more under srtf (12 h under "
-        "fifo): 1 with 2 GPUs. The longest time, 5 h (12 h), has runs, with 2 GPUs.",
+        "fifo): 1 with 2 GPUs. The longest time is 5 h, of job 'runs' with 2 GPUs; "
+        "under fifo it is 12 h, of job 'short'.",
     )
     # With the first seed alone rows have the jobs; variants have none, and nobody reads limits.
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]

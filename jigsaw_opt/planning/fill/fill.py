@@ -13,10 +13,10 @@ from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import (
     InfeasibleError,
-    InvalidInputError,
     OutOfTimeError,
     Problem,
     UsageError,
+    argument,
     out_of_range,
     unsupported,
 )
@@ -163,7 +163,7 @@ def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...
     unknown = [name for name in foreground if name not in names]
     if unknown:
         hints = [(f'no job is called "{name}"', suggestion(name, names)) for name in unknown]
-        raise InvalidInputError([Problem("$.jobs", told, hint, code="unknown-name") for told, hint in hints])
+        raise UsageError(*(Problem(argument("foreground"), told, hint, code="unknown-name") for told, hint in hints))
     if instance.horizon != "cyclic":
         raise unsupported(
             "instance", f"instance {instance.name!r} has a finite horizon; holes of a period need a cyclic one"

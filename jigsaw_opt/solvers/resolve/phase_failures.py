@@ -1,7 +1,7 @@
 """What becomes of a plan that repeats phases when parts fail: each phase in its order.
 
 A phase is a cyclic plan, whose least period in its order is that of any cyclic plan after a failure. Phases keep their
-repetitions and follow one another as before; none begins earlier than it did.
+repetitions and follow one another as before, each as early as the one before it and the releases of its jobs let it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class PhaseFailures:
                 plan = effects.left(failed)[1]
                 jobs, period_us = plan.jobs, plan.objective
             begins = [releases[job.name] - _first_start_us(job) for job in jobs]
-            again = replace(phase, start_us=max(now, phase.start_us, *begins), period_us=period_us, jobs=jobs)
+            again = replace(phase, start_us=max(now, *begins), period_us=period_us, jobs=jobs)
             found.append(again)
             now = again.end_us
         return found
