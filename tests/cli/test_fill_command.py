@@ -50,7 +50,7 @@ def test_a_least_rate_is_kept_and_stated_in_the_instance(document: Path, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--foreground", "nobody"], "2: unknown-name foreground"),
+        (["--foreground", "nobody"], "2: unknown-name --foreground"),
         (["--foreground", "front,a,b"], "2: empty foreground"),
         (["--foreground", "front", "--least", "a"], "2: malformed --least"),
         (["--foreground", "front", "--least", "b=often"], "2: malformed --least"),

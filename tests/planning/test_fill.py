@@ -24,7 +24,7 @@ from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.task_graph import Barrier, Edge, MemoryInterval, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
-from tests.refusals import fails, misuse, refuses
+from tests.refusals import fails, misuse
 
 WORK = Options(work_limit=20.0, threads=1)
 
@@ -159,7 +159,7 @@ def test_a_bound_of_rates_holds_for_two_servers_of_unlike_types() -> None:
 
 
 def test_what_makes_no_sense_is_named() -> None:
-    with refuses("unknown-name $.jobs"):
+    with misuse("unknown-name foreground"):
         fill(CASES[0], ["nobody"], WORK)
     with misuse("unknown-option gap; unknown-option target"):
         fill(CASES[0], ["front"], replace(WORK, gap=0.1, target=9))
