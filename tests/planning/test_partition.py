@@ -198,7 +198,7 @@ def test_memory_is_kept_or_nothing_is_found() -> None:
     graph = chain((10, 5, 5), (10, 5, 5))
     assert partition(graph, [Level(4, 1e9)], memory=20).time_s > 0
     # One stage on all four keeps nothing in flight; so the released optimiser counts.
-    alone = partition(graph, [Level(4, 1e9)], memory=1)
+    alone = partition(graph, [Level(4, 1e9)], memory=1, keeps_own=False)
     assert [stage.replicas for stage in alone.stages] == [4]
     with pytest.raises(InfeasibleError, match="memory"):
         partition(graph, [Level(2, 1e9)], replicate=False, memory=1)
@@ -209,10 +209,14 @@ def test_gradients_and_optimiser_state_are_held_once() -> None:
     level = Level(2, 1e9)
     held = [stage.state_bytes for stage in partition(graph, [level], replicate=False).stages]
     assert held == [300, 150]
-    # One minibatch is in flight in the first stage, and, as the released optimiser counts, none in the last.
-    assert partition(graph, [level], replicate=False, memory=100 + 10 + 300).stages[0].nodes == ("n0",)
+    # Two minibatches are in flight in the first stage; the released optimiser counts one, and none in the last.
+    for keeps_own, held in ((True, 2 * 110 + 300), (False, 110 + 300)):
+        found = partition(graph, [level], replicate=False, memory=held, keeps_own=keeps_own)
+        assert found.stages[0].nodes == ("n0",)
+        with pytest.raises(InfeasibleError, match="memory"):
+            partition(graph, [level], replicate=False, memory=held - 1, keeps_own=keeps_own)
     with pytest.raises(InfeasibleError, match="memory"):
-        partition(graph, [level], replicate=False, memory=100 + 10 + 300 - 1)
+        planned(chain((1000, 10, 10), (1000, 10, 500)), [1], [1e9], memory=500)
 
 
 def test_positions_have_closed_and_nested_sets_of_layers() -> None:
@@ -248,6 +252,7 @@ def _solved(graph: LayerGraph, entry: dict[str, object]) -> Partition:
         activations=bool(entry["activation_comm_modelled"]),
         replicate=not entry["no_replication"],
         memory=entry["memory_bytes"],  # type: ignore[arg-type]
+        keeps_own=False,
     )
     assert found.data_parallel_s == pytest.approx(entry["data_parallel_s"], rel=1e-6)
     assert found.single_worker_s == pytest.approx(entry["single_worker_s"], rel=1e-6)

@@ -14,9 +14,15 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import (
+    Block,
     Cluster,
+    Edge,
+    Execution,
     Instance,
+    Iteration,
     Job,
+    JobPlan,
+    Link,
     MemoryInterval,
     Model,
     Segment,
@@ -24,7 +30,10 @@ from jigsaw_opt.problem import (
     Slot,
     TaskGraph,
     TaskGraphBlock,
+    TaskGraphIteration,
     TaskGraphJob,
+    TaskGraphJobPlan,
+    Transfer,
     compile_instance,
 )
 from jigsaw_opt.problem.compiled.operations import Operations
@@ -282,3 +291,22 @@ def test_a_job_begins_with_what_its_memory_lets_it_go_on_from() -> None:
     schedules = [timetable for timetable in timetables_in_time(operations, 0, inf) if timetable is not None]
     assert min(objective_of(operations, (), None, own.task_graph_jobs) for own in schedules) == 21
     assert all(check(instance, plan_of(operations, timetable)) == () for timetable in schedules)
+
+
+def test_an_order_keeps_what_is_held_apart_from_the_jobs_that_came_later() -> None:
+    """Job `b` comes once `a` has given its 40 bytes back; released earlier, its other worker may not begin either."""
+    block = TaskGraphBlock("hold", ("s",), {"v": 10}), TaskGraphBlock("rest", ("s",), {"v": 10})
+    shape = TaskGraph((Slot("s"),), block, edges=(Edge("hold", "rest"),), holds=(MemoryInterval("hold", "hold", 40),))
+    servers = (Server("x", "v", 1, 60, 10**6), Server("y", "v", 1, 60, 10**6))
+    model = Model((Segment("m", {"v": 5}, {"v": 5}, 32, 0),), state_factor=1)
+    cluster = Cluster(servers, (), (Link("xy", ("x", "y"), 10**9),))
+    jobs = (TaskGraphJob("a", shape, 1), Job("b", "m", 2, 1))
+    instance = Instance("held", cluster, {"m": model}, jobs)
+    a = TaskGraphJobPlan("a", ("x/0",), (TaskGraphIteration((Execution(0, 10), Execution(10, 20)), ()),))
+    b = JobPlan("b", ("x/0", "y/0"), (Iteration((Block(1, 20, 30), Block(1, 10, 20)), (Transfer(1, 30, 31),)),))
+    order = KeptOrder(compile_instance(instance), Timetable((b,), None, (a,)))
+    timing = order.timed((), (), order.operations.routes)
+    assert timing is not None
+    timetable = order.timetable(timing, (), order.operations.routes)[1]
+    assert timetable.jobs[0].iterations[0].blocks[1].start_us == 10
+    assert check(instance, plan_of(order.operations, timetable)) == ()

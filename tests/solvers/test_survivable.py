@@ -12,14 +12,14 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import encode_instance, load_instance
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segment, Server
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failures import each_failure
 from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.resolve.survivable import bridges
-from jigsaw_opt.solvers.result import Result, Status
+from jigsaw_opt.solvers.result import Event, Result, Status
 from jigsaw_opt.solvers.solve import solve
 from tests.refusals import carries, misuse
 from tests.solvers.test_failures import chained
@@ -61,10 +61,19 @@ def test_no_job_on_servers_that_a_bridge_parts(solver: str) -> None:
     models = {"m": Model((Segment("s", {"v": 40}, {"v": 60}, 10, 0),), state_factor=1)}
     jobs = tuple(Job(name, "m", 2, 2) for name in ("x", "y"))
     instance = Instance("star", Cluster(servers, ("hub",), links), models, jobs)
-    plain, survivable = solve(instance, solver, QUICK), solve(instance, solver, QUICK, survivable=True)
+    events: list[tuple[Event, Plan | None]] = []
+    plain = solve(instance, solver, QUICK)
+    survivable = solve(
+        instance, solver, QUICK, survivable=True, on_event=lambda event: events.append((event, event.plan))
+    )
     require_survivable(instance, survivable)
     assert plain.objective is not None and survivable.objective is not None and survivable.objective > plain.objective
     assert survivable.status is Status.FEASIBLE and survivable.bound <= plain.objective
+    # What is proven of the cluster without its bridges is said of no event either.
+    assert all(event.bound <= plain.objective for event, _ in events)
+    assert all(event.bound <= plain.objective for event in survivable.trajectory)
+    plans = [plan for _, plan in events if plan is not None]
+    assert plans and all(check(instance, plan) == () for plan in plans)
     assert survivable.plan is not None and {job.gpus for job in survivable.plan.jobs} <= {
         ("a/0", "a/1"),
         ("a/1", "a/0"),
@@ -79,6 +88,17 @@ def test_a_plan_that_keeps_its_deadline_whatever_link_fails(solver: str) -> None
     require_survivable(instance, survivable)
     assert plain.objective is not None and survivable.objective is not None and survivable.objective > plain.objective
     assert survivable.status is Status.FEASIBLE and survivable.bound <= plain.objective
+
+
+def test_an_instance_without_such_a_plan_has_the_bound_of_all_plans() -> None:
+    """Two workers on servers that one link joins."""
+    servers = (Server("a", "v", 1, 10**6, 10**4), Server("b", "v", 1, 10**6, 10**4))
+    models = {"m": Model((Segment("s", {"v": 40}, {"v": 60}, 10, 0),), state_factor=1)}
+    cluster = Cluster(servers, (), (Link("ab", ("a", "b"), 10**6),))
+    instance = Instance("pair", cluster, models, (Job("x", "m", 2, 2),))
+    plain, none = solve(instance, "auto", QUICK), solve(instance, "auto", QUICK, survivable=True)
+    assert none.status is Status.INFEASIBLE and none.plan is None
+    assert plain.objective is not None and none.bound <= plain.objective
 
 
 def test_task_graph_jobs_and_instances_without_such_a_plan() -> None:

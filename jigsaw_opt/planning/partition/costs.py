@@ -40,7 +40,8 @@ class LevelCosts:
     `level`: the machines that the stages share. `inner_s`: time of each stage on one machine of the level below;
     infinite where there is none. `inner_machines`: how many machines that one joins in turn; 1 on the innermost level.
     `activations`: whether outputs sent between stages are paid for where the variant leaves that open. `memory`: bytes
-    of a GPU; None for no limit.
+    of a GPU; None for no limit. `keeps_own`: whether a stage keeps the minibatch that it works at, which the released
+    optimiser leaves out: its last stage keeps nothing.
     """
 
     def __init__(
@@ -52,9 +53,10 @@ class LevelCosts:
         variant: Variant,
         activations: bool,
         memory: int | None,
+        keeps_own: bool = True,
     ) -> None:
         self.level, self.inner_s, self.inner_machines, self.variant = level, inner_s, inner_machines, variant
-        self.memory = memory
+        self.memory, self.keeps_own = memory, keeps_own
         self.parameters = positions.between(lambda layer: layer.parameter_bytes)
         self.state = (positions.graph.state_factor - 1) * self.parameters
         self.stashed = self.parameters + positions.between(lambda layer: layer.activation_bytes)
@@ -105,8 +107,8 @@ class LevelCosts:
         return (inner + 4 * (replicas - 1) * parameters / (self.level.bandwidth * replicas)) / replicas
 
     def _in_flight(self, replicas: int, machines: int) -> int:
-        """Return minibatches whose activations and weights a stage keeps, as the released optimiser counts them."""
-        return ceil((self.level.machines - machines) / replicas)
+        """Return minibatches whose activations and weights a stage keeps."""
+        return ceil((self.level.machines - machines) / replicas) + self.keeps_own
 
 
 def _larger(one: Times, other: Times) -> Times:

@@ -153,6 +153,7 @@ def partition_levels(
     activations: bool,
     replicate: bool,
     memory: int | None,
+    keeps_own: bool = True,
 ) -> list[LevelTable]:
     """Return tables of all levels, innermost first; the last one knows the whole model."""
     import numpy as np
@@ -161,7 +162,7 @@ def partition_levels(
     tables: list[LevelTable] = []
     below = 1
     for number, level in enumerate(levels):
-        costs = LevelCosts(positions, level, inner, below, variant, activations, memory)
+        costs = LevelCosts(positions, level, inner, below, variant, activations, memory, keeps_own)
         rows = range(1) if number == len(levels) - 1 else range(len(inner))
         tables.append(LevelTable(costs, positions.within, rows, replicate))
         inner, below = tables[-1].least_s(), level.machines

@@ -97,8 +97,12 @@ def best_partition(
     activations: bool = False,
     replicate: bool = True,
     memory: int | None = None,
+    keeps_own: bool = True,
 ) -> Partition:
-    """Return the stages of a model of which the slowest takes least time; arguments are those of `partition`."""
+    """Return the stages of a model of which the slowest takes least time; arguments are those of `partition`.
+
+    `keeps_own`: as for `LevelCosts`; without it, the memory is that of the released optimiser.
+    """
     wrong = list[Problem]()
     if len(machines) != len(bandwidth) or not machines:
         told = f"{argument('machines')} has {len(machines)} levels and {argument('bandwidth')} {len(bandwidth)}"
@@ -114,7 +118,7 @@ def best_partition(
         raise UsageError.of(wrong)
     levels = [Level(count, rate) for count, rate in zip(machines, bandwidth, strict=True)]
     positions = positions_of(graph)
-    tables = partition_levels(positions, levels, variant, activations, replicate, memory)
+    tables = partition_levels(positions, levels, variant, activations, replicate, memory, keeps_own)
     last = len(positions.layers) - 1
     time = float(tables[-1].best[0][-1, last])
     if time == inf:

@@ -155,6 +155,45 @@ def ordered(flat: FlatActivities, pairs: Iterable[tuple[int, int]]) -> FlatActiv
     return flat._replace(arcs=[*flat.arcs, *arcs])
 
 
+def in_memory_order(
+    flat: FlatActivities, old: FlatActivities, starts: Sequence[int], without: Collection[int]
+) -> FlatActivities:
+    """Return activities with waits such that memory is kept at any starts in the order of a schedule.
+
+    Jobs wait as in `job_orders`. Besides, a job waits for what another one held on its GPUs and gave back before it
+    began, and what is held after the job has ended waits for that: then whatever is held together was so before.
+
+    `old, starts`: the activities as they were in that schedule, and their starts there. `without`: jobs that are left
+    out.
+    """
+    found = ordered(flat, job_orders(old, starts, without))
+    own, jobs, (first, last) = spans(old, starts), _jobs_on(old), _ends_of_jobs(flat)
+    before, behind = dict[tuple[int, int, int], int](), dict[tuple[int, int, int], int]()
+    for start, opens in enumerate(old.opens):
+        for gpu, _, end in opens:
+            for job, _, _ in jobs[gpu]:
+                # Blocks of a GPU keep their order, so the last one that gives back stands for those before it.
+                pair = gpu, old.job[start], job
+                if own[job][0] >= starts[end] + old.duration_us[end]:
+                    before[pair] = max(before.get(pair, end), end, key=starts.__getitem__)
+                elif own[job][1] <= starts[start]:
+                    behind[pair] = min(behind.get(pair, start), start, key=starts.__getitem__)
+    left = {*without}
+    arcs = [
+        Arc(end, after, flat.duration_us[end], 0)
+        for (_, holder, job), end in before.items()
+        if not left & {holder, job}
+        for after in first[job]
+    ]
+    arcs += [
+        Arc(one, start, flat.duration_us[one], 0)
+        for (_, holder, job), start in behind.items()
+        if not left & {holder, job}
+        for one in last[job]
+    ]
+    return found._replace(arcs=[*found.arcs, *arcs])
+
+
 def fit_at_once(operations: Operations, timetable: Timetable) -> bool:
     """Return whether memory holds the data-parallel jobs of a plan where all of them are present all the time."""
     states: Counter[str] = Counter()

@@ -18,7 +18,7 @@ from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.activities.capacities import capacity_arcs
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, JobLevels, flatten, network_of
-from jigsaw_opt.solvers.activities.presence import job_orders, most_present, ordered
+from jigsaw_opt.solvers.activities.presence import in_memory_order, most_present
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timetables import levels_of, starts_of, timetable_of
 
@@ -110,7 +110,7 @@ class KeptOrder:
 
     def _in_job_order(self, flat: FlatActivities, stopped: Collection[int]) -> FlatActivities:
         """Return activities with the waits between jobs that keep memory, but for jobs that stopped."""
-        return ordered(flat, job_orders(self.flat, self.starts, stopped)) if self.flat.residents else flat
+        return in_memory_order(flat, self.flat, self.starts, stopped) if self.flat.residents else flat
 
     def timed(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> KeptTiming | None:
         """Return everything as early as the order permits; None where the order does not repeat within one period."""

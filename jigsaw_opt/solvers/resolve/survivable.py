@@ -23,7 +23,7 @@ from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failures import FailedPart, FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
-from jigsaw_opt.solvers.result import Report, Result, Status
+from jigsaw_opt.solvers.result import Event, LiveEvent, Report, Result, Status
 from jigsaw_opt.solvers.run import run
 from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.solvers.solve_state.proofs import first_bound
@@ -46,14 +46,35 @@ def solve_survivable(request: Request, method: Solver, on_event: Report | None =
     openings: tuple[Opening, ...] = ()
     if instance.guaranteed_jobs and instance.cluster.links:
         openings = (_FirstPlans(method, _shared(options, _FIRST_SHARE / 2), conditions),)
-    result = run(Request(narrow, options, openings, conditions), method, on_event)
-    if result.status is Status.INFEASIBLE:
-        told = [
-            replace(conflict, message=f"no plan outlives every link: {conflict.message}")
-            for conflict in result.conflicts
-        ]
-        return replace(result, conflicts=tuple(told))
-    return _of_all(instance, result, options) if dead else result
+    if not dead:
+        return _told(run(Request(narrow, options, openings, conditions), method, on_event))
+    # What is proven of the narrower cluster is not so of all plans.
+    bound = first_bound(compile_instance(instance), options)
+
+    def of_all(event: Event) -> Event:
+        least = min(event.bound, bound.value)
+        return LiveEvent.of(event._replace(bound=least), lambda: _with_bound(instance, event.plan, least))
+
+    def report(event: Event) -> None:
+        if on_event is not None:
+            on_event(of_all(event))
+
+    result = _told(run(Request(narrow, options, openings, conditions), method, report))
+    trajectory = tuple(event._replace(bound=min(event.bound, bound.value)) for event in result.trajectory)
+    plan = _with_bound(instance, result.plan, bound.value)
+    status = result.status
+    if plan is not None:
+        require_correct(instance, plan, "what makes plans survivable")
+        status = Status.OPTIMAL if plan.status == "optimal" else Status.FEASIBLE
+    return replace(result, bound=bound.value, proof=bound.proof, status=status, plan=plan, trajectory=trajectory)
+
+
+def _told(result: Result) -> Result:
+    """Return a result whose conflicts say what they are about."""
+    if result.status is not Status.INFEASIBLE:
+        return result
+    told = (replace(each, message=f"no plan outlives every link: {each.message}") for each in result.conflicts)
+    return replace(result, conflicts=tuple(told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,19 +180,10 @@ class LinkFailures:
         return self._routes[dead]
 
 
-def _of_all(instance: Instance, result: Result, options: Options) -> Result:
-    """Return the result with the bound and the proofs of all plans of the instance."""
-    bound = first_bound(compile_instance(instance), options)
-    result = replace(result, bound=bound.value, proof=bound.proof)
-    if result.plan is None or result.objective is None:
-        return result
-    status = Status.OPTIMAL if result.objective <= result.bound else Status.FEASIBLE
-    plan = _with_bound(instance, result.plan, result.bound)
-    require_correct(instance, plan, "what makes plans survivable")
-    return replace(result, status=status, plan=plan)
-
-
-def _with_bound(instance: Instance, plan: Plan, bound: int) -> Plan:
+def _with_bound(instance: Instance, plan: Plan | None, bound: int) -> Plan | None:
+    """Return a plan of the narrower cluster as one of the instance, with a bound of all plans."""
+    if plan is None:
+        return None
     return replace(
         plan,
         instance_sha256=instance_sha256(instance),
