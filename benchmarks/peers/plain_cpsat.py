@@ -1,4 +1,4 @@
-"""The problem put to CP-SAT straight from its statement, a yardstick for ``jigsaw_opt.formulations.cpsat_timetable``.
+"""The problem put to CP-SAT straight from its statement, a yardstick for ``jigsaw_opt.formulations.cpsat``.
 
 One literal for each worker and GPU, one optional interval for each block and GPU and for each transfer and link.
 It has no inequality that the statement does not have, no symmetry is broken, and it knows neither a bound nor a
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import cpsat_run
 from attempt import Attempt
 
-from jigsaw_opt.formulations.cpsat_timetable import serial_end
+from jigsaw_opt.formulations.timetable.windows import serial_end
 from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations
 from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble
 

@@ -1,34 +1,15 @@
-"""The interface of formulations on CP-SAT, and the empty model that they begin with."""
+"""The empty model that formulations on CP-SAT begin with, and clauses that several of them state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.problem.clock import check_deadline
-from jigsaw_opt.problem.compiled.timetable import Timetable
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
-
-
-class CpSatModel(Protocol):
-    """All plans of an instance as variables and constraints; `build` of a formulation makes it.
-
-    Attributes
-    ----------
-    proto
-        The model of the engine.
-    """
-
-    proto: cp_model.CpModel
-
-    def plan(self, value: Callable[[cp_model.IntVar], int]) -> Timetable:
-        """Return the plan of a solution, given the value of each variable."""
-
-    def hint(self, timetable: Timetable) -> None:
-        """Offer a plan to the engine as its first solution."""
 
 
 def new_model() -> cp_model.CpModel:

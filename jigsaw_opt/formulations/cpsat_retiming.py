@@ -11,13 +11,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_model import new_model
-from jigsaw_opt.formulations.cpsat_timetable.levels import (
+from jigsaw_opt.formulations.cpsat.axis import Axis, ModuloAxis
+from jigsaw_opt.formulations.cpsat.levels import (
     add_bucket_ready,
     add_depth_rule,
     block_size,
     level_literals,
 )
+from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.critical import candidate_levels, fewest_contributors
 from jigsaw_opt.problem.compiled.operations import OperationGraph
@@ -25,7 +26,7 @@ from jigsaw_opt.problem.compiled.operations import OperationGraph
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
+    from jigsaw_opt.formulations.cpsat.variables import Expression
 
 Busy = Mapping[int, Sequence[tuple[int, int]]]
 """Disjoint intervals by number of a machine or link; on the cyclic horizon within one period."""
@@ -161,11 +162,14 @@ def build(tasks: Sequence[RetimingTask], frame: Frame, busy_machines: Busy, busy
     """
     proto = new_model()
     jobs = [TaskVariables(task) for task in tasks]
+    axis = (
+        Axis(max(task.deadline for task in tasks)) if frame.period is None else ModuloAxis(frame.period, frame.period)
+    )
     # Where nothing is fixed, the period may be cut anywhere, so one job may begin at 0.
     free = not any(busy_machines.values()) and not any(busy_links.values())
     for number, job_vars in enumerate(jobs):
         _add_job(proto, job_vars, frame.period, anchored=free and number == 0)
-    _add_disjoint(proto, jobs, frame.period, busy_machines, busy_links)
+    _add_disjoint(proto, jobs, axis, busy_machines, busy_links)
     if frame.period is None:
         _add_objective(proto, jobs, frame)
     return CpSatRetiming(jobs, proto)
@@ -239,11 +243,7 @@ def _add_objective(proto: cp_model.CpModel, jobs: Sequence[TaskVariables], frame
 
 
 def _add_disjoint(
-    model: cp_model.CpModel,
-    jobs: Sequence[TaskVariables],
-    period: int | None,
-    busy_machines: Busy,
-    busy_links: Busy,
+    model: cp_model.CpModel, jobs: Sequence[TaskVariables], axis: Axis, busy_machines: Busy, busy_links: Busy
 ) -> None:
     """Keep operations on a machine or link from overlapping each other and what is fixed (specification: exclusive)."""
     users: dict[tuple[bool, int], list[tuple[int, int]]] = {}
@@ -263,43 +263,27 @@ def _add_disjoint(
         stated.add((tuple(there), fixed))
         for j, place in there:
             if (j, place) not in known:
-                known[j, place] = _intervals(model, jobs[j], place, period)
-        turns = (0,) if period is None else (0, period)
+                known[j, place] = _intervals(model, jobs[j], place, axis)
+        own = [one for user in there for one in known[user]]
+        turns = sorted({0, axis.span - axis.limit})
         others = [
             model.new_fixed_size_interval_var(begin + turn, end - begin, "") for turn in turns for begin, end in fixed
         ]
-        model.add_no_overlap([*(one for user in there for one in known[user]), *others])
+        model.add_no_overlap([*own, *others])
 
 
-def _intervals(
-    model: cp_model.CpModel, job_vars: TaskVariables, place: int, period: int | None
-) -> list[cp_model.IntervalVar]:
-    """Return the intervals of the blocks of a machine, or with -1 of the transfers; modulo a period also one later."""
+def _intervals(model: cp_model.CpModel, job_vars: TaskVariables, place: int, axis: Axis) -> list[cp_model.IntervalVar]:
+    """Return the intervals of the blocks of a machine, or with -1 those of the transfers."""
     if place < 0:
         rows = zip(job_vars.moves, job_vars.durations, strict=True)
         operations = [operation for row in rows for operation in zip(*row, strict=True)]
     else:
         operations = [(row[place], sizes[place]) for row, sizes in zip(job_vars.starts, job_vars.sizes, strict=True)]
-    found = []
+    found, always = list["cp_model.IntervalVar"](), model.new_constant(1)
     for start, size in operations:
         # An operation of no length is in nobody's way, but its interval could not lie within another one.
-        if isinstance(size, int) and size == 0:
-            continue
-        if period is None:
-            found.append(_interval(model, start, size))
-            continue
-        first = model.new_int_var(0, period - 1, "")
-        # An operation starts less than two periods after 0, or at their end where it takes no time.
-        turn = model.new_int_var(0, 1 if isinstance(size, int) else 2, "")
-        model.add(first == start - period * turn)
-        found += [_interval(model, first, size), _interval(model, first + period, size)]
+        if not (isinstance(size, int) and size == 0):
+            # An operation starts less than two periods after 0, or at their end where it takes no time.
+            residue = axis.residue(model, 0, start, most=1 if isinstance(size, int) else 2)
+            found += axis.intervals(model, residue, size, always)
     return found
-
-
-def _interval(model: cp_model.CpModel, start: Expression, size: Expression) -> cp_model.IntervalVar:
-    if isinstance(size, int):
-        return model.new_fixed_size_interval_var(start, size, "")
-    # The end is a variable of its own, for the engine wants affine ends.
-    end = model.new_int_var(0, 2**50, "")
-    model.add(end == start + size)
-    return model.new_interval_var(start, size, end, "")

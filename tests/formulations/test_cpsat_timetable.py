@@ -8,9 +8,10 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
-from jigsaw_opt.formulations.cpsat_timetable import CpSatTimetable, build, interval_count, serial_limit, windows
+from jigsaw_opt.formulations.cpsat import CpSatModel, build
+from jigsaw_opt.formulations.cpsat.size import interval_count
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
+from jigsaw_opt.formulations.timetable.windows import serial_limit, windows
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import (
     Cluster,
@@ -30,24 +31,26 @@ from jigsaw_opt.problem import Model as Network
 from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.cpsat import search as cpsat_search
+from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.ilp import solver as ilp
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
-from tests.random_instances import MICRO, random_instance, tight_instance
+from tests.random_instances import GOALS, MICRO, random_instance, tight_instance
+from tests.random_task_graphs import random_mixed_instance
 
 cp_model = pytest.importorskip("ortools.sat.python.cp_model")
 WORK_LIMIT = 20.0
 
 
-def model_of(instance: Instance, bound: int = 0, limit: int | None = None) -> CpSatTimetable:
+def model_of(instance: Instance, bound: int = 0, limit: int | None = None) -> CpSatModel:
     operations = compile_instance(instance)
     limit = serial_limit(operations) if limit is None else limit
     return build(operations, windows(operations, limit), bound, limit)
 
 
-def solved(model: CpSatTimetable) -> tuple[int, cp_model.CpSolver]:
+def solved(model: CpSatModel) -> tuple[int, cp_model.CpSolver]:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = WORK_LIMIT
@@ -124,6 +127,26 @@ def test_a_hinted_plan_is_a_solution(depth: FullDepth | StaircaseDepth | FreeDep
     assert checker.solve(fixed.proto) == cp_model.OPTIMAL
 
 
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_a_hinted_plan_of_both_kinds_of_job_is_a_solution(horizon: Horizon, objective: Objective) -> None:
+    """Whatever order of GPUs, servers and parts it has, and wherever its period begins."""
+    hinted = 0
+    for seed in range(12):
+        operations = compile_instance(random_mixed_instance(seed, horizon, objective))
+        plan = greedy_timetable(operations)
+        if plan is None:
+            continue
+        hinted += 1
+        most = objective_of(operations, plan.jobs, plan.period_us, plan.task_graph_jobs)
+        model = build(operations, windows(operations, most), most, most)
+        model.hint(plan)
+        checker = cp_model.CpSolver()
+        checker.parameters.num_workers = 1
+        checker.parameters.fix_variables_to_their_hinted_value = True
+        assert checker.solve(model.proto) == cp_model.OPTIMAL, seed
+    assert hinted
+
+
 def _renamed(timetable: Timetable) -> Timetable:
     """Swap GPUs and servers, and the first two jobs, which are alike."""
     names = {f"s{s}/{k}": f"s{2 - s}/{1 - k}" for s in range(3) for k in range(2)}
@@ -136,8 +159,7 @@ def _renamed(timetable: Timetable) -> Timetable:
 def test_size_is_that_of_the_model_on_both_horizons(name: str) -> None:
     operations = compile_instance(load(name))
     limit = serial_limit(operations)
-    state = cpsat_cycle.build if operations.horizon == "cyclic" else build
-    constraints = state(operations, windows(operations, limit), 0, limit).proto.proto.constraints
+    constraints = build(operations, windows(operations, limit), 0, limit).proto.proto.constraints
     assert interval_count(operations) == sum(each.has_interval() for each in constraints)
 
 
@@ -230,7 +252,6 @@ def test_a_job_may_cross_where_its_least_span_over_links_is_left(seconds: int) -
 def test_a_server_takes_no_more_jobs_than_its_gpus_have_time_for(horizon: Horizon, limit: int) -> None:
     # Two blocks on each of eight GPUs: room for eight pairs. The load of all GPUs together leaves room for nine.
     cp_model = pytest.importorskip("ortools.sat.python.cp_model")
-    build = cpsat_cycle.build if horizon == "cyclic" else cpsat_timetable.build
     for count, status in ((8, cp_model.OPTIMAL), (9, cp_model.INFEASIBLE)):
         operations = compile_instance(pairs(count, horizon=horizon))
         model = build(operations, windows(operations, limit), limit if horizon == "cyclic" else 0, limit)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from jigsaw_opt.formulations.cpsat_activities.symmetry import alike_parts
+from jigsaw_opt.formulations.cpsat.parts import alike_parts
 from jigsaw_opt.problem import (
     Cluster,
     Edge,

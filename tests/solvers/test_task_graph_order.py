@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from jigsaw_opt.formulations.cpsat_activities.symmetry import alike_parts, sorted_starts
+from jigsaw_opt.formulations.cpsat.parts import alike_parts, sorted_starts
 from jigsaw_opt.problem import (
     Cluster,
     Edge,

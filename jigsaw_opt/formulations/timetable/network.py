@@ -71,7 +71,7 @@ def identical_servers(network: RoutedNetwork) -> list[list[int]]:
     which routes are taken, and every server is a group of its own, as where policies or power caps name servers.
     """
     cluster = network.cluster
-    policed = any(job.route_policy is not None for job in network.eligibility.operations.jobs)
+    policed = network.eligibility.operations.instance.policed
     # In a forest every route is the only path, so two leaves at one neighbour may change places. Policies and power
     # caps name servers, and a swap might change what they say.
     forest = len(network.sides) == len(cluster.links) and not policed and not cluster.capacities

@@ -1,4 +1,4 @@
-"""Data that is known before any search: size of the model, latest end, and the times of each job."""
+"""Data that is known before any search: the latest end, and the times of each data-parallel job."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.compiled.critical import candidate_levels, least_iteration_us, usable_gpus
+from jigsaw_opt.problem.compiled.critical import least_iteration_us, usable_gpus
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
-
-_INTERVALS_OF_OPERATION = {"finite": 1, "cyclic": 2}
-"""Modulo a period that is a variable, every operation is laid down twice (`cpsat_cycle.resources`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,42 +23,32 @@ class Window:
     deadline: int
 
 
-def interval_count(operations: Operations) -> int:
-    """Count the optional intervals of the CP-SAT model, a measure of its size: some fewer where links are alike."""
-    links = len(operations.cluster.links)
-    return _INTERVALS_OF_OPERATION[operations.horizon] * sum(
-        job.iterations * (sum(usable_gpus(operations, job).values()) + len(job.transfers) * links)
-        for job in operations.jobs
-    )
-
-
-def readiness_count(operations: Operations) -> int:
-    """Count the conditions that a bucket is ready at a worker of some level on some GPU, a measure of size."""
-    return sum(
-        readiness_of(job, sum(usable_gpus(operations, job).values())) for job in operations.jobs if job.transfers
-    )
-
-
-def readiness_of(job: OperationGraph, places: int) -> int:
-    """Count these conditions of one job."""
-    return job.iterations * places * job.levels * len(candidate_levels(job))
-
-
 def serial_limit(operations: Operations) -> int:
-    """Return an objective that some plan reaches if there is any: all operations in turn, as slowly as can be."""
+    """Return an objective that some plan reaches if there is any: all operations in turn, as slowly as can be.
+
+    What task-graph jobs hold of memory at a moment of a plan they hold as well where operations follow one another in
+    the order of their starts there, so that order is feasible too; on the cyclic horizon the specification says so
+    (cyclic-horizon).
+    """
     end = serial_end(operations)
-    return end * sum(job.weight for job in operations.jobs) if operations.objective == "weighted_completion" else end
+    return end * sum(operations.weights) if operations.objective == "weighted_completion" else max(1, end)
 
 
 def serial_end(operations: Operations) -> int:
     """Return an upper bound on the end of a plan without needless waiting, in microseconds: operations in turn."""
     servers, links = operations.cluster.servers, operations.cluster.links
+    # No route is slower than the smallest rate together with the largest latency.
     rate = min([server.fabric_bandwidth for server in servers] + [link.bandwidth for link in links])
     latency = max([server.fabric_latency_us for server in servers] + [link.latency_us for link in links])
     slowest = Channel((), rate, latency)
     capped = bool(operations.cluster.capacities)  # Then even the blocks of one job may have to take turns.
-    lengths = (job.iterations * _serial_iteration(job, slowest, job.slots if capped else 1) for job in operations.jobs)
-    return max(job.release_us for job in operations.jobs) + sum(lengths)
+    lengths = [job.iterations * _serial_iteration(job, slowest, job.slots if capped else 1) for job in operations.jobs]
+    for graph in operations.task_graphs:
+        blocks = sum(max(block.duration_us.values()) for block in graph.shape.blocks)
+        transfers = sum(graph.transfer_us(operation, slowest) for operation in range(graph.blocks, graph.size))
+        lengths.append(graph.job.iterations * (blocks + transfers))
+    releases = [job.release_us for job in operations.jobs] + [graph.job.release_us for graph in operations.task_graphs]
+    return max(releases) + sum(lengths)
 
 
 def _serial_iteration(job: OperationGraph, slowest: Channel, turns: int) -> int:
@@ -72,7 +59,7 @@ def _serial_iteration(job: OperationGraph, slowest: Channel, turns: int) -> int:
 def windows(
     operations: Operations, limit: int, latest_ends: Mapping[int, int] = MappingProxyType({})
 ) -> tuple[Window, ...]:
-    """Return the window of each job in plans whose objective is at most `limit`.
+    """Return the window of each data-parallel job in plans whose objective is at most `limit`.
 
     From the limit and the earliest ends of the other jobs follows a job's deadline, unless it guarantees an earlier
     one.

@@ -9,8 +9,8 @@ from math import inf
 from operator import add
 from random import Random
 
-from jigsaw_opt.formulations.cpsat_activities import spans_suffice
-from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
+from jigsaw_opt.formulations.cpsat import spans_suffice
+from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable, lateness_us, objective_of_ends

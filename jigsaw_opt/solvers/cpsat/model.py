@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations import cpsat_activities, cpsat_cycle, cpsat_timetable
-from jigsaw_opt.formulations.cpsat_model import CpSatModel
-from jigsaw_opt.formulations.cpsat_timetable import interval_count, windows
+from jigsaw_opt.formulations.cpsat import CpSatModel, build
+from jigsaw_opt.formulations.cpsat.size import interval_count
+from jigsaw_opt.formulations.timetable.windows import windows
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.engines.cpsat import PRESOLVED_NUMBERS, configure, new_solver
 from jigsaw_opt.solvers.infeasibility.plan_feasibility import largest_objective
@@ -23,8 +22,7 @@ _MANY_INTERVALS = {"finite": 2_000, "cyclic": 4_000}
 
 def is_small(operations: Operations) -> bool:
     """Return whether the presolve takes less than seconds; of larger models nearly all targets are left open."""
-    count = (cpsat_activities.interval_count if operations.task_graphs else interval_count)(operations)
-    return count < _MANY_INTERVALS[operations.horizon]
+    return interval_count(operations) < _MANY_INTERVALS[operations.horizon]
 
 
 def build_model(solve_state: SolveState, operations: Operations, bound: int, limit: int | None) -> CpSatModel:
@@ -35,14 +33,7 @@ def build_model(solve_state: SolveState, operations: Operations, bound: int, lim
     most = largest_objective(operations) if limit is None else limit
     bound = min(bound, most)
     solve_state.leave_out_model("the time ran out while it was being built")
-    model: CpSatModel
-    if operations.task_graphs:
-        model = cpsat_activities.build(operations, bound, most)
-    else:
-        build: Callable[..., CpSatModel] = (
-            cpsat_cycle.build if operations.horizon == "cyclic" else cpsat_timetable.build
-        )
-        model = build(operations, windows(operations, most, solve_state.deadlines(most)), bound, most)
+    model = build(operations, windows(operations, most, solve_state.deadlines(most)), bound, most)
     solve_state.record_model()
     return model
 

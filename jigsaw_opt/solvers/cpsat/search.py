@@ -6,10 +6,9 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations import cpsat_activities
-from jigsaw_opt.formulations.cpsat_activities import serial
-from jigsaw_opt.formulations.cpsat_model import CpSatModel
-from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count, serial_limit
+from jigsaw_opt.formulations.cpsat import CpSatModel
+from jigsaw_opt.formulations.cpsat.size import channel_count, interval_count, readiness_count
+from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds
 from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, is_small, propagate_strongly, run_engine
@@ -148,32 +147,25 @@ def _warm_start(solve_state: SolveState, operations: Operations) -> None:
 
 def fits(solve_state: SolveState, operations: Operations) -> bool:
     """Return whether the model can be built, and be built in time; record why not."""
-    reason = (_task_graph_misfit if operations.task_graphs else _misfit)(operations, solve_state.remaining)
+    reason = _misfit(operations, solve_state.remaining)
     if reason is not None:
         solve_state.leave_out_model(reason)
     return reason is None
 
 
 def _misfit(operations: Operations, seconds: float | None) -> str | None:
-    """Return why the model of data-parallel jobs cannot be built within so many seconds; None where it can."""
+    """Return why the model cannot be built within so many seconds; None where it can."""
     intervals = interval_count(operations)
+    most = _MOST_TASK_GRAPH_INTERVALS if operations.task_graphs else _MOST_INTERVALS
     excess = first_excess(
-        ("optional intervals", intervals, _MOST_INTERVALS),
+        ("optional intervals", intervals, most),
         ("conditions of readiness", readiness_count(operations), _MOST_READINESS),
+        ("combinations of servers for one transfer", channel_count(operations), _MOST_CHANNELS),
     ) or engine_excess(serial_limit(operations))
     building = intervals / _INTERVALS_PER_SECOND
     if excess is None and seconds is not None and building > seconds:
         return f"{intervals:,} optional intervals take about {building:.1f} s to build, and {seconds:.1f} s are left"
     return excess
-
-
-def _task_graph_misfit(operations: Operations, _: float | None) -> str | None:
-    """Return why the model with jobs with a task graph cannot be built; None where it can."""
-    return first_excess(
-        ("optional intervals", cpsat_activities.interval_count(operations), _MOST_TASK_GRAPH_INTERVALS),
-        ("conditions of readiness", readiness_count(operations), _MOST_READINESS),
-        ("combinations of servers for one transfer", cpsat_activities.channel_count(operations), _MOST_CHANNELS),
-    ) or engine_excess(serial.serial_limit(operations))
 
 
 def _search(

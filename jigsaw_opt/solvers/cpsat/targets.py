@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_activities import spans_suffice
+from jigsaw_opt.formulations.cpsat import spans_suffice
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, propagate_strongly, run_engine
 from jigsaw_opt.solvers.engines.cpsat import SECONDS_OF_EFFORT

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.util import find_spec
 
-from jigsaw_opt.formulations import cpsat_activities, cpsat_cycle, cpsat_timetable
-from jigsaw_opt.formulations.cpsat_activities import serial
-from jigsaw_opt.formulations.cpsat_model import CpSatModel
+from jigsaw_opt.formulations.cpsat import build
+from jigsaw_opt.formulations.cpsat.size import interval_count, readiness_count
+from jigsaw_opt.formulations.timetable.windows import serial_limit, windows
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.engines.cpsat import PRESOLVED_NUMBERS, new_solver
 from jigsaw_opt.solvers.engines.magnitude import engine_excess
@@ -36,15 +35,17 @@ class PlanCheck:
     def __call__(self, operations: Operations) -> bool | None:
         """Return whether there is a plan, None where that stays open."""
         limit = largest_objective(operations)
-        intervals = _model_intervals(operations)
+        intervals = interval_count(operations)
         building = intervals / _INTERVALS_PER_UNIT
         if self._left <= building or intervals > _MOST_INTERVALS or find_spec("ortools") is None:
             return None
-        if engine_excess(limit) or cpsat_timetable.readiness_count(operations) > _MOST_READINESS:
+        if engine_excess(limit) or readiness_count(operations) > _MOST_READINESS:
             return None
         from ortools.sat.python import cp_model
 
-        solver, model = new_solver(), _built(operations, limit).proto
+        # What is feasible at a period is so at every longer one, so the longest is the one to ask for.
+        bound = limit if operations.horizon == "cyclic" else 0
+        solver, model = new_solver(), build(operations, windows(operations, limit), bound, limit).proto
         solver.parameters.max_deterministic_time = min(self._most_work, self._left - building)
         solver.parameters.stop_after_first_solution = True
         solver.parameters.cp_model_presolve = limit < PRESOLVED_NUMBERS
@@ -57,21 +58,5 @@ class PlanCheck:
 
 def largest_objective(operations: Operations, guaranteed: bool = True) -> int:
     """Return an objective that some plan does not exceed, if there is any plan."""
-    serial_plan = (
-        serial.serial_limit(operations) if operations.task_graphs else cpsat_timetable.serial_limit(operations)
-    )
-    limit = operations.objective_limit if guaranteed else None
-    return serial_plan if limit is None else min(serial_plan, limit)
-
-
-def _model_intervals(operations: Operations) -> int:
-    count = cpsat_activities.interval_count if operations.task_graphs else cpsat_timetable.interval_count
-    return count(operations)
-
-
-def _built(operations: Operations, limit: int) -> CpSatModel:
-    """Return the exact model of all plans with an objective up to a limit."""
-    if operations.task_graphs:
-        return cpsat_activities.build(operations, 0, limit)
-    build: Callable[..., CpSatModel] = cpsat_cycle.build if operations.horizon == "cyclic" else cpsat_timetable.build
-    return build(operations, cpsat_timetable.windows(operations, limit), 0, limit)
+    most, limit = serial_limit(operations), operations.objective_limit if guaranteed else None
+    return most if limit is None else min(most, limit)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
-from jigsaw_opt.formulations.cpsat_activities import spans_suffice
+from jigsaw_opt.formulations.cpsat import spans_suffice
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable
 from jigsaw_opt.problem.instance import Instance

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.formulations import cpsat_retiming
-from jigsaw_opt.formulations.timetable.windows import readiness_of
+from jigsaw_opt.formulations.cpsat.size import readiness_of
 from jigsaw_opt.problem.compiled.critical import least_iteration_us, usable_gpus
 from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.problem.plan import JobPlan

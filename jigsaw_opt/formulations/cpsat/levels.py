@@ -12,7 +12,7 @@ from jigsaw_opt.problem.compiled.operations import OperationGraph
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
+    from jigsaw_opt.formulations.cpsat.variables import Expression
 
 
 def level_literals(

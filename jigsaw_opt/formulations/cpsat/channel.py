@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables, add_any
+from jigsaw_opt.formulations.cpsat.variables import JobVariables, add_any
 from jigsaw_opt.formulations.timetable import order_encoding
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.order_encoding import OrderEncoding

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding
-from jigsaw_opt.formulations.cpsat_timetable.levels import add_bucket_ready
-from jigsaw_opt.formulations.cpsat_timetable.variables import ExchangeVariables, JobVariables
+from jigsaw_opt.formulations.cpsat.channel import ChannelEncoding
+from jigsaw_opt.formulations.cpsat.levels import add_bucket_ready
+from jigsaw_opt.formulations.cpsat.variables import ExchangeVariables, JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.formulations.timetable.order_encoding import encoded_value, transfer_expression
 from jigsaw_opt.problem.compiled.critical import fewest_contributors, shortest_transfers, tails_us
@@ -16,7 +16,7 @@ from jigsaw_opt.problem.compiled.critical import fewest_contributors, shortest_t
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
+    from jigsaw_opt.formulations.cpsat.variables import Expression
 
 
 def add_iterations(model: cp_model.CpModel, job_vars: JobVariables) -> None:

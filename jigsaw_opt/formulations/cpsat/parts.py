@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_activities.variables import TaskGraphVariables
+from jigsaw_opt.formulations.cpsat.variables import TaskGraphVariables
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 
 if TYPE_CHECKING:

@@ -9,16 +9,15 @@ from itertools import pairwise
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import encode_maximum
-from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
-from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
-from jigsaw_opt.formulations.timetable.variables import tight_gpus
+from jigsaw_opt.formulations.cpsat.channel import encode_maximum
+from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
 from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
+    from jigsaw_opt.formulations.cpsat.variables import Expression
     from jigsaw_opt.formulations.timetable.order_encoding import OrderEncoding
 
 
@@ -42,7 +41,7 @@ class Presence:
             model.add_hint(variable, value)
 
 
-def add_presence(
+def _add_presence(
     model: cp_model.CpModel, starts: Iterable[Any], ends: Sequence[Any], earliest: int, latest: int
 ) -> Presence:
     """Add the presence of a job.
@@ -61,10 +60,19 @@ def add_presence(
     return Presence(begin, length, end)
 
 
-def presence_of(model: cp_model.CpModel, job_vars: JobVariables) -> Presence:
-    """Add the presence of a data-parallel job, from its first block to its end."""
-    window = job_vars.window
-    return add_presence(model, job_vars.starts[0].values(), job_vars.ends[-1:], window.release, window.deadline)
+def presence_of(model: cp_model.CpModel, job_vars: JobVariables | TaskGraphVariables, latest: int) -> Presence:
+    """Return the presence of a job, which is added the first time; no job ends after `latest`."""
+    if job_vars.presence is None:
+        if isinstance(job_vars, TaskGraphVariables):
+            last, operations = len(job_vars.starts) - 1, range(job_vars.graph.size)
+            # Each operation of an iteration waits for itself in the one before.
+            starts: Sequence[Expression] = [job_vars.start(0, operation) for operation in operations]
+            ends: Sequence[Expression] = [job_vars.end(last, operation) for operation in operations]
+            earliest = min(job_vars.graph.job.release_us, latest)
+        else:
+            starts, ends, earliest = [*job_vars.starts[0].values()], job_vars.ends[-1:], job_vars.window.release
+        job_vars.presence = _add_presence(model, starts, ends, earliest, latest)
+    return job_vars.presence
 
 
 @dataclass(frozen=True)
@@ -100,28 +108,15 @@ class PresentWorker:
         ]
 
 
-def worker_on(model: cp_model.CpModel, job_vars: JobVariables, g: int, presence: Presence) -> PresentWorker:
+def worker_on(model: cp_model.CpModel, job_vars: JobVariables, g: int) -> PresentWorker:
     """Return the worker that a GPU may hold of a data-parallel job."""
     uses = [
         (job_vars.job.activation_bytes[d - 1], literal)
         for levels in job_vars.different_levels(g)
         for d, literal in levels.items()
     ]
+    presence = presence_of(model, job_vars, job_vars.window.deadline)
     return PresentWorker(model, presence, job_vars.assigned[g], job_vars.job.state_bytes, uses)
-
-
-def add_present_jobs(
-    model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]
-) -> dict[int, Presence]:
-    """Fit the workers that are present at a moment into the memory of every GPU, and return presences by job."""
-    presences: dict[int, Presence] = {}
-    for g, inside in tight_gpus(eligibility, jobs):
-        for job_vars in inside:
-            if job_vars.number not in presences:
-                presences[job_vars.number] = presence_of(model, job_vars)
-        workers = [worker_on(model, job_vars, g, presences[job_vars.number]) for job_vars in inside]
-        add_memory_in_time(model, eligibility.memory(g), workers)
-    return presences
 
 
 def add_memory_in_time(

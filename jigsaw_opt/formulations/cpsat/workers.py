@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelEncoding, add_channel, add_links, encode_maximum
-from jigsaw_opt.formulations.cpsat_timetable.levels import add_depth_rule, level_literals
-from jigsaw_opt.formulations.cpsat_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
-from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables, add_any
+from jigsaw_opt.formulations.cpsat.axis import Axis
+from jigsaw_opt.formulations.cpsat.channel import add_channel, add_links
+from jigsaw_opt.formulations.cpsat.levels import add_depth_rule, level_literals
+from jigsaw_opt.formulations.cpsat.variables import JobVariables, add_any
+from jigsaw_opt.formulations.cpsat.worker_timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
-from jigsaw_opt.formulations.timetable.order_encoding import encoded_value
-from jigsaw_opt.formulations.timetable.variables import tight_gpus
 from jigsaw_opt.problem.compiled.critical import candidate_levels
 
 if TYPE_CHECKING:
@@ -59,37 +58,17 @@ def add_levels(model: cp_model.CpModel, job_vars: JobVariables) -> None:
     add_depth_rule(model, job_vars.job, job_vars.levels, assigned)
 
 
-def add_memory(model: cp_model.CpModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
-    """Fit the workers on a GPU into its memory (specification: memory)."""
-    for g, inside in tight_gpus(eligibility, jobs):
-        _memory_of_gpu(model, g, eligibility.memory(g), inside)
-
-
-def _memory_of_gpu(model: cp_model.CpModel, g: int, memory: int, inside: Sequence[JobVariables]) -> None:
-    """Fit state and largest activations into the memory of a GPU.
-
-    The largest activations take the order encoding of the sizes that occur; a size beyond the memory is one byte too
-    many.
-    """
-    uses = [
-        (min(job_vars.job.activation_bytes[d - 1], memory + 1), literal)
-        for job_vars in inside
-        for levels in job_vars.different_levels(g)
-        for d, literal in levels.items()
-    ]
-    largest = encode_maximum(model, [(0, inside[0].assigned[g]), *uses])
-    state = sum(job_vars.job.state_bytes * job_vars.assigned[g] for job_vars in inside)
-    model.add(state + encoded_value(largest.values, largest.steps) <= memory)
-
-
-def add_job(proto: cp_model.CpModel, network: RoutedNetwork, job_vars: JobVariables) -> ChannelEncoding:
-    """Add the variables and constraints of one job, and return the rate and latency of its transfers."""
-    add_placement(proto, network.eligibility, job_vars)
-    add_levels(proto, job_vars)
-    add_iterations(proto, job_vars)
-    add_links(proto, network, job_vars)
-    channel = add_channel(proto, network, job_vars)
-    durations = add_durations(proto, job_vars, channel)
-    add_exchanges(proto, job_vars, durations)
-    add_readiness(proto, network.eligibility, job_vars, durations)
-    return channel
+def add_job(model: cp_model.CpModel, network: RoutedNetwork, job_vars: JobVariables, axis: Axis) -> None:
+    """Add the variables and constraints of one job, on a clock of its own where plans repeat."""
+    add_placement(model, network.eligibility, job_vars)
+    add_levels(model, job_vars)
+    add_iterations(model, job_vars)
+    add_links(model, network, job_vars)
+    job_vars.channel = add_channel(model, network, job_vars)
+    durations = add_durations(model, job_vars, job_vars.channel)
+    add_exchanges(model, job_vars, durations)
+    add_readiness(model, network.eligibility, job_vars, durations)
+    if axis.period is not None:
+        job_vars.offset = axis.clock(model)
+        # The barrier wraps (specification: period).
+        model.add(job_vars.ends[-1] <= axis.period)

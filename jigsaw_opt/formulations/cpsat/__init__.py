@@ -1,0 +1,207 @@
+"""All plans of an instance as a CP-SAT model; see ``docs/models.md`` for it in formulas.
+
+Both kinds of job stand on the same GPUs, links and times. Where plans repeat, every data-parallel job keeps a clock of
+its own that reads 0 at its *offset*. On that clock it is a job of the finite horizon that must end within the period,
+and only GPUs and links see the offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat import reading
+from jigsaw_opt.formulations.cpsat.axis import Axis, ModuloAxis
+from jigsaw_opt.formulations.cpsat.memory import add_memory
+from jigsaw_opt.formulations.cpsat.resources import add_blocks_disjoint, add_transfers_disjoint
+from jigsaw_opt.formulations.cpsat.strengthening import add_loads
+from jigsaw_opt.formulations.cpsat.symmetry import add_order, ordered_names
+from jigsaw_opt.formulations.cpsat.task_graphs import add_task_graph
+from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
+from jigsaw_opt.formulations.cpsat.workers import add_job
+from jigsaw_opt.formulations.cpsat_model import new_model
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
+from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs
+from jigsaw_opt.formulations.timetable.windows import Window, serial_end
+from jigsaw_opt.problem.compiled.activities import assemble_task_graphs
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Timetable, assemble, job_end
+from jigsaw_opt.problem.plan import JobPlan
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["CpSatModel", "build", "spans_suffice"]
+
+
+class CpSatModel:
+    """Variables and constraints of one instance.
+
+    `network`: the instance, its GPUs and routes. `jobs, graphs`: variables of the data-parallel jobs and of those with
+    a task graph. `axis`: the times that operations are laid down on. `proto`: the model of the engine.
+    """
+
+    def __init__(
+        self,
+        network: RoutedNetwork,
+        jobs: Sequence[JobVariables],
+        graphs: Sequence[TaskGraphVariables],
+        axis: Axis,
+        proto: cp_model.CpModel,
+    ) -> None:
+        self.network, self.jobs, self.graphs = network, tuple(jobs), tuple(graphs)
+        self.axis, self.proto = axis, proto
+
+    def plan(self, value: reading.Value) -> Timetable:
+        """Return the timetable of a solution, given the value of each variable."""
+        eligibility = self.network.eligibility
+        jobs = [reading.decision_of(eligibility, job_vars, value) for job_vars in self.jobs]
+        graphs = [reading.task_graph_decision(eligibility, job_vars, value) for job_vars in self.graphs]
+        return Timetable(
+            assemble(eligibility.operations, jobs),
+            None if self.axis.period is None else reading.value_of(value, self.axis.period),
+            assemble_task_graphs(eligibility.operations, graphs),
+        )
+
+    def hint(self, timetable: Timetable) -> None:
+        """Offer a timetable to the engine as its first solution."""
+        self.proto.clear_hints()  # type: ignore[no-untyped-call]
+        index, plans = self.network.eligibility.index, self._in_order(timetable.jobs)
+        placed = [plan.gpus for plan in plans] + [plan.gpus for plan in timetable.task_graph_jobs]
+        gpus = [[index[name] for name in row] for row in placed]
+        slots = [{g} for row in gpus[len(plans) :] for g in row]
+        twin = ordered_names(self.network, [*map(set, gpus[: len(plans)]), *slots])
+        gpus = [[twin[g] for g in row] for row in gpus]
+        # `build` puts this moment at residue 0, so all residues are counted from it.
+        first, period = self._first_start(plans, timetable), timetable.period_us
+        if self.axis.period is not None and not isinstance(self.axis.period, int):
+            self.proto.add_hint(self.axis.period, period or 0)
+        for job_vars, plan, row in zip(self.jobs, plans, gpus, strict=False):
+            reading.add_hint(self.proto, job_vars, plan, row, self._zero(plan))
+            if not isinstance(job_vars.offset, int):
+                self.proto.add_hint(job_vars.offset, (self._zero(plan) - first) % (period or 1))
+        rest = zip(self.graphs, timetable.task_graph_jobs, gpus[len(plans) :], strict=True)
+        for graph_vars, task_graph_plan, row in rest:
+            reading.add_task_graph_hint(
+                self.proto, graph_vars, task_graph_plan, row, lambda moment: self.axis.offset(moment, first)
+            )
+
+    def _zero(self, plan: JobPlan) -> int:
+        """Return the moment of a plan at which the clock of a job reads 0."""
+        return 0 if self.axis.period is None else reading.first_start(plan)
+
+    def _in_order(self, plans: Sequence[JobPlan]) -> list[JobPlan]:
+        """Return for each job the plan that it takes where identical ones end in order, on clocks of their own."""
+        found = list(plans)
+        for group in identical_jobs(self.network.eligibility.operations):
+            own = sorted((plans[k] for k in group), key=lambda plan: job_end(plan) - self._zero(plan))
+            for j, plan in zip(group, own, strict=True):
+                found[j] = plan
+        return found
+
+    def _first_start(self, plans: Sequence[JobPlan], timetable: Timetable) -> int:
+        """Return the moment of a plan that repeats at which the period begins in the model."""
+        if self.graphs:
+            return reading.starts_of(self.graphs[0], timetable.task_graph_jobs[0])[0][0]
+        return self._zero(plans[0])
+
+
+def build(operations: Operations, spans: Sequence[Window], bound: int, limit: int) -> CpSatModel:
+    """Build the model of an instance.
+
+    Parameters
+    ----------
+    operations
+        The compiled instance.
+    spans
+        What is known of the times of each data-parallel job where the objective is at most `limit`: on the cyclic
+        horizon its window on its own clock.
+    bound, limit
+        Every plan's objective is at least `bound`, and only plans at most `limit` are of interest. Where both are equal
+        on the cyclic horizon, the period is a constant; beside task-graph jobs it is always `limit`, unless
+        `spans_suffice`: what is feasible at a period is so at every longer one (specification: cyclic-horizon).
+    """
+    model, eligibility = new_model(), GpuEligibility(operations)
+    network, axis = RoutedNetwork(eligibility), _axis(model, operations, bound, limit)
+    jobs = [JobVariables(*parts) for parts in zip(range(len(spans)), operations.jobs, spans, strict=True)]
+    graphs = [TaskGraphVariables(graph) for graph in operations.task_graphs]
+    for job, span in zip(operations.jobs, spans, strict=True):
+        if span.release + job.iterations * span.iteration > span.deadline or not eligibility.allowed(job):
+            # A disjunction of nothing is false: the engine proves that there is no plan.
+            model.add_bool_or([])
+            return CpSatModel(network, jobs, graphs, axis, model)
+    for job_vars in jobs:
+        add_job(model, network, job_vars, axis)
+    for graph_vars in graphs:
+        add_task_graph(model, eligibility, graph_vars, axis)
+    add_memory(model, eligibility, jobs, graphs, axis)
+    add_blocks_disjoint(model, eligibility, jobs, graphs, axis)
+    add_transfers_disjoint(model, jobs, graphs, axis)
+    add_order(model, network, jobs, graphs)
+    if isinstance(axis, ModuloAxis):
+        # All jobs together can be moved in time, and then come around.
+        model.add((graphs[0].starts[0][0].offset if graphs else jobs[0].offset) == 0)
+    if axis.period is None:
+        _add_objective(model, eligibility, jobs, graphs, axis, (bound, limit))
+    else:
+        model.minimize(axis.period)
+        add_loads(model, eligibility, jobs, graphs, axis, axis.period)
+    return CpSatModel(network, jobs, graphs, axis, model)
+
+
+def spans_suffice(operations: Operations) -> bool:
+    """Return whether a cyclic instance can be stated in absolute times, with the period as a variable.
+
+    Slots of one job are on different GPUs, so those of a single job share no GPU. Where a barrier keeps each slot
+    within one period, its blocks are apart modulo the period where they are apart at all, and so is what they hold.
+    Transfers know no barrier, so none may use a link. Slots that share a power cap are not apart by that.
+    """
+    alone = len(operations.task_graphs) == 1 and not operations.jobs and operations.horizon == "cyclic"
+    capped = bool(operations.cluster.capacities)
+    return alone and not capped and operations.task_graphs[0].shape.barrier != "none" and not _uses_links(operations)
+
+
+def _uses_links(operations: Operations) -> bool:
+    """Return whether a transfer may use a link."""
+    return bool(operations.cluster.links) and any(graph.shape.transfers for graph in operations.task_graphs)
+
+
+def _axis(model: cp_model.CpModel, operations: Operations, bound: int, limit: int) -> Axis:
+    """Return the times that operations are laid down on."""
+    if operations.horizon == "finite":
+        # No plan needs times at which nothing runs.
+        return Axis(min(limit, serial_end(operations)))
+    alone = spans_suffice(operations)
+    constant = bound == limit or (operations.task_graphs and not alone)
+    period = limit if constant else model.new_int_var(max(1, bound), limit, "period")
+    return Axis(serial_end(operations), period) if alone else ModuloAxis(limit, period)
+
+
+def _add_objective(
+    model: cp_model.CpModel,
+    eligibility: GpuEligibility,
+    jobs: Sequence[JobVariables],
+    graphs: Sequence[TaskGraphVariables],
+    axis: Axis,
+    limits: tuple[int, int],
+) -> None:
+    """Minimise the latest end of a job, or the weighted sum of all ends (specification: objective).
+
+    `limits`: the objective lies between them, in microseconds (times weight for the weighted sum).
+    """
+    objective = model.new_int_var(*limits, eligibility.operations.objective)
+    model.minimize(objective)
+    ends = [(job_vars.job.weight, job_vars.ends[-1]) for job_vars in jobs]
+    for graph_vars in graphs:
+        job = graph_vars.graph.job
+        end = model.new_int_var(0, axis.limit if job.deadline_us is None else min(axis.limit, job.deadline_us), "")
+        for operation in range(graph_vars.graph.size):
+            # An operation waits for itself in the iteration before, so the last one ends last.
+            model.add(end >= graph_vars.end(job.iterations - 1, operation))
+        ends.append((job.weight, end))
+    if eligibility.operations.objective == "weighted_completion":
+        model.add(objective == sum(weight * end for weight, end in ends))
+        return
+    for _, last in ends:
+        model.add(objective >= last)
+    add_loads(model, eligibility, jobs, graphs, axis, objective)

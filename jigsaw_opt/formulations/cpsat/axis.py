@@ -1,0 +1,177 @@
+"""The times that operations are laid down on: absolute ones, or those modulo a period (specification: horizon)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.problem.instance import Horizon
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from jigsaw_opt.formulations.cpsat.variables import Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The start of an operation.
+
+    `offset`: the variable that resources see: the start itself, or its residue modulo the period. `turns`: whole
+    periods before it; 0 where times are absolute.
+    """
+
+    start: Expression
+    offset: cp_model.IntVar
+    turns: Expression = 0
+
+
+class Axis:
+    """Absolute times from 0 to a limit.
+
+    `period`: that of a plan that repeats but of which all that shares a GPU or link lies within one period anyway
+    (`spans_suffice`); None on the finite horizon. A plan of which no operation runs for a while can be drawn together
+    there, so one run lasts no longer than its operations in turn.
+    """
+
+    def __init__(self, limit: int, period: cp_model.IntVar | int | None = None) -> None:
+        self.limit = self.span = limit
+        self.period: cp_model.IntVar | int | None = period
+
+    @property
+    def horizon(self) -> Horizon:
+        """Whether plans repeat."""
+        return "finite" if self.period is None else "cyclic"
+
+    def start(self, model: cp_model.CpModel, release_us: int, most_periods: int) -> Start:
+        """Add a start that is not before the release, and return it."""
+        start = model.new_int_var(min(release_us, self.limit), self.limit, "")
+        return Start(start, start)
+
+    def later(self, periods: int) -> Expression:
+        """Return the length of so many periods."""
+        return 0 if self.period is None else periods * self.period
+
+    def clock(self, model: cp_model.CpModel) -> cp_model.IntVar | int:
+        """Return the moment at which the clock of a job reads 0."""
+        return 0
+
+    def residue(
+        self,
+        model: cp_model.CpModel,
+        clock: Expression,
+        start: cp_model.IntVar,
+        literal: cp_model.IntVar | None = None,
+        most: int = 1,
+    ) -> cp_model.IntVar:
+        """Return where a start on the clock of a job lies on the axis."""
+        return start
+
+    def offset(self, start_us: int, first_us: int) -> int:
+        """Return where a start lies on the axis in a plan whose first operation starts at `first_us`."""
+        return start_us
+
+    def intervals(
+        self,
+        model: cp_model.CpModel,
+        offset: cp_model.IntVar,
+        size: Expression,
+        literal: cp_model.IntVar,
+        end: Expression | None = None,
+    ) -> list[cp_model.IntervalVar]:
+        """Return the intervals that an operation takes of a resource where a literal holds."""
+        return [_interval(model, offset, size, literal, self.limit, end)]
+
+
+class ModuloAxis(Axis):
+    """Times modulo a period.
+
+    Operations last at most a period, so two of them overlap modulo the period exactly where two of the intervals from
+    their residues and from a period later overlap. So every operation is laid down twice, and the period may be a
+    variable.
+
+    `limit`: largest period.
+    """
+
+    def __init__(self, limit: int, period: cp_model.IntVar | int) -> None:
+        super().__init__(limit)
+        self.period: cp_model.IntVar | int = period
+        # What begins in the first period may end in the second.
+        self.span = 2 * limit
+
+    def start(self, model: cp_model.CpModel, release_us: int, most_periods: int) -> Start:
+        """Add a start at most so many periods after the first one, and return it; the period is a constant."""
+        offset = model.new_int_var(0, self.limit - 1, "")
+        turns = model.new_int_var(0, most_periods, "")
+        return Start(offset + self.limit * turns, offset, turns)
+
+    def clock(self, model: cp_model.CpModel) -> cp_model.IntVar | int:
+        """Return the offset of a job: the moment of the period at which its clock reads 0."""
+        offset = model.new_int_var(0, self.limit - 1, "")
+        model.add(offset < self.period)
+        return offset
+
+    def residue(
+        self,
+        model: cp_model.CpModel,
+        clock: Expression,
+        start: cp_model.IntVar,
+        literal: cp_model.IntVar | None = None,
+        most: int = 1,
+    ) -> cp_model.IntVar:
+        """Return the residue of a start on the clock of a job, where a literal holds.
+
+        `most`: whole periods that lie before it at most: one where the clock begins within the first period, and the
+        start is at most a period later. Beside a variable period no more are possible.
+        """
+        residue = model.new_int_var(0, self.limit - 1, "")
+        if isinstance(self.period, int):
+            turn: Expression = self.period * model.new_int_var(0, most, "")
+        else:
+            wraps = model.new_bool_var("")
+            # One literal an enforcement: the engine has called feasible models with two on large numbers infeasible.
+            # `turn` is the period where the operation begins behind it on the clock of the plan, else 0.
+            turn = model.new_int_var(0, self.limit, "")
+            model.add(turn == self.period).only_enforce_if(wraps)
+            model.add(turn == 0).only_enforce_if(~wraps)
+            model.add(residue < self.period)
+        model.add(residue == clock + start - turn).only_enforce_if([] if literal is None else [literal])
+        return residue
+
+    def offset(self, start_us: int, first_us: int) -> int:
+        """Return the residue of a start where the first operation has residue 0."""
+        return (start_us - first_us) % self.limit
+
+    def intervals(
+        self,
+        model: cp_model.CpModel,
+        offset: cp_model.IntVar,
+        size: Expression,
+        literal: cp_model.IntVar,
+        end: Expression | None = None,
+    ) -> list[cp_model.IntervalVar]:
+        """Return the intervals that an operation takes of a resource where a literal holds, now and one period later.
+
+        `offset`: residue of its start, in microseconds. `size`: its duration, in microseconds, at most one period.
+        """
+        later: Expression = offset + self.period
+        if not isinstance(self.period, int):
+            later = model.new_int_var(1, 2 * self.limit - 1, "")
+            model.add(later == offset + self.period)
+        return [_interval(model, start, size, literal, 3 * self.limit) for start in (offset, later)]
+
+
+def _interval(
+    model: cp_model.CpModel,
+    start: Expression,
+    size: Expression,
+    literal: cp_model.IntVar,
+    limit: int,
+    end: Expression | None = None,
+) -> cp_model.IntervalVar:
+    if isinstance(size, int):
+        return model.new_optional_fixed_size_interval_var(start, size, literal, "")
+    if end is None:
+        end = model.new_int_var(0, limit, "")
+        model.add(end == start + size).only_enforce_if(literal)
+    return model.new_optional_interval_var(start, size, end, literal, "")

@@ -1,0 +1,129 @@
+"""GPUs and links, each for one operation at a time, and power caps (specification: exclusive, power)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat.axis import Axis
+from jigsaw_opt.formulations.cpsat.levels import block_size
+from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
+from jigsaw_opt.formulations.cpsat_limits import PowerUse
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+
+def add_blocks_disjoint(
+    model: cp_model.CpModel,
+    eligibility: GpuEligibility,
+    jobs: Sequence[JobVariables],
+    graphs: Sequence[TaskGraphVariables],
+    axis: Axis,
+) -> None:
+    """Require that blocks on a GPU do not overlap, and that all that run keep to the power caps.
+
+    Notes
+    -----
+    Specification: exclusive, power.
+    """
+    power = PowerUse(eligibility.operations.cluster)
+    for g in range(len(eligibility.gpus)):
+        blocks: list[cp_model.IntervalVar] = []
+        for job_vars in jobs:
+            for own, watts in _worker_blocks(model, eligibility, job_vars, g, axis):
+                blocks += own
+                power.add(eligibility.server(g), own, watts)
+        for graph_vars in graphs:
+            for own, watts in _slot_blocks(model, graph_vars, g, eligibility.gpu_type(g), axis):
+                blocks += own
+                power.add(eligibility.server(g), own, watts)
+        model.add_no_overlap(blocks)
+    power.close(model)
+
+
+def _worker_blocks(
+    model: cp_model.CpModel, eligibility: GpuEligibility, job_vars: JobVariables, g: int, axis: Axis
+) -> Iterator[tuple[list[cp_model.IntervalVar], int]]:
+    """Yield the intervals of each block that a data-parallel job may have on a GPU, and the watts that it draws.
+
+    One interval of a size to be chosen beats one optional interval for each level.
+    """
+    literal, gpu_type = job_vars.assigned.get(g), eligibility.gpu_type(g)
+    if literal is None:
+        return
+    for starts, levels in zip(job_vars.starts, job_vars.levels, strict=True):
+        size = block_size(model, block_us(job_vars.job, gpu_type), levels[g])
+        start = axis.residue(model, job_vars.offset, starts[g], literal)
+        yield axis.intervals(model, start, size, literal), job_vars.job.power_w.get(gpu_type, 0)
+
+
+def _slot_blocks(
+    model: cp_model.CpModel, graph_vars: TaskGraphVariables, g: int, gpu_type: str, axis: Axis
+) -> Iterator[tuple[list[cp_model.IntervalVar], int]]:
+    """Yield the intervals of each block that a task-graph job may have on a GPU, and the watts that it draws."""
+    for at, blocks in zip(graph_vars.at, graph_vars.graph.blocks_of, strict=True):
+        for row, block in product(graph_vars.starts, blocks) if g in at else ():
+            watts = graph_vars.graph.shape.blocks[block].power_w or {}
+            intervals = axis.intervals(model, row[block].offset, graph_vars.size[block], at[g])
+            yield intervals, watts.get(gpu_type, 0)
+
+
+def add_transfers_disjoint(
+    model: cp_model.CpModel, jobs: Sequence[JobVariables], graphs: Sequence[TaskGraphVariables], axis: Axis
+) -> None:
+    """Require that transfers over a link do not overlap (specification: exclusive)."""
+    on_link: dict[int, list[cp_model.IntervalVar]] = {}
+    contended = _contended_links(jobs, graphs)
+    for job_vars in jobs:
+        links = contended.intersection(job_vars.links)
+        for exchanges in job_vars.exchanges if links else ():
+            for b, exchange in enumerate(exchanges, 1):
+                start = axis.residue(model, job_vars.offset, exchange.start)
+                for link in sorted(links):
+                    there = _lasting(model, job_vars, b, job_vars.links[link])
+                    if there is not None:
+                        own = axis.intervals(model, start, exchange.duration, there, exchange.end)
+                        on_link.setdefault(link, []).extend(own)
+    for graph_vars in graphs:
+        for (operation, link), literal in graph_vars.links.items():
+            for row in graph_vars.starts:
+                own = axis.intervals(model, row[operation].offset, graph_vars.size[operation], literal)
+                on_link.setdefault(link, []).extend(own)
+    for intervals in on_link.values():
+        model.add_no_overlap(intervals)
+
+
+def _contended_links(jobs: Sequence[JobVariables], graphs: Sequence[TaskGraphVariables]) -> set[int]:
+    """Return the links whose constraints differ: of links that every job uses together, only the first."""
+    groups: dict[tuple[object, ...], int] = {}
+    shared = {link for graph_vars in graphs for _, link in graph_vars.links}
+    for link in sorted({link for job_vars in jobs for link in job_vars.links}):
+        literals = (job_vars.links[link].index if link in job_vars.links else None for job_vars in jobs)
+        groups.setdefault((*literals, link if link in shared else None), link)
+    return set(groups.values())
+
+
+def _lasting(
+    model: cp_model.CpModel, job_vars: JobVariables, bucket: int, literal: cp_model.IntVar
+) -> cp_model.IntVar | None:
+    """Return the literal that a transfer uses a link for some time: one of no duration overlaps nothing.
+
+    None where the transfer never lasts.
+
+    `bucket`: number of the bucket, from 1.
+    """
+    assert job_vars.channel is not None, "it was added with the job"
+    latency = job_vars.channel.latency
+    if job_vars.job.transfers[bucket - 1].payload_bytes > 0 or latency.values[0] > 0:
+        return literal
+    if not latency.steps:
+        return None
+    # An empty payload lasts only where the latency is above its first value, which is 0.
+    both = model.new_bool_var("")
+    model.add_bool_or([~literal, ~latency.steps[0], both])
+    model.add_implication(both, literal)
+    model.add_implication(both, latency.steps[0])
+    return both
