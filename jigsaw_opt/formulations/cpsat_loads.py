@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
+from jigsaw_opt.formulations.cpsat.levels import add_depth_rule
 from jigsaw_opt.formulations.cpsat_limits import add_gpu_memory
 from jigsaw_opt.formulations.cpsat_model import add_apart, new_model
 from jigsaw_opt.problem.cluster import Channel
@@ -161,7 +162,7 @@ class _WorkerCounts:
     def add_levels(self) -> None:
         """Give workers GPUs of their own, and levels over all iterations together."""
         job, model = self.job, self.model
-        n, rule = job.iterations, job.rule
+        n = job.iterations
         for gpu, s in enumerate(self.server_of):
             if s in self.gpus:
                 self.assigned[gpu] = model.new_bool_var(f"{job.name} on {gpu}")
@@ -172,23 +173,9 @@ class _WorkerCounts:
                 model.add(sum(self._counts(gpu)) == n * self.assigned[gpu])
         model.add(sum(self.assigned.values()) == job.slots)
         self._add_routes()
-        if rule.multiset is not None:
-            for level in candidate_levels(job):
-                # Summed over the iterations; who has which level in which of them is left open, so this is a
-                # relaxation.
-                model.add(sum(self._at(level)) == n * rule.multiset.count(level))
-        else:
-            model.add(sum(self._at(job.levels)) >= n * rule.min_contributors)
-            totals = {
-                gpu: sum(level * count for (g, level), count in self.count.items() if g == gpu) for gpu in self.assigned
-            }
-            model.add(sum(totals.values()) >= rule.min_total)
-            most = n * job.levels
-            if rule.balance is not None and rule.balance < most:
-                least = model.new_int_var(n, most, f"least total of {job.name}")
-                for gpu, total in totals.items():
-                    model.add(total <= least + rule.balance)
-                    model.add(total >= least).only_enforce_if(self.assigned[gpu])
+        # Summed over the iterations; who has which level in which of them is left open, so this is a relaxation.
+        rows = {gpu: {d: count for (g, d), count in self.count.items() if g == gpu} for gpu in self.assigned}
+        add_depth_rule(model, job, [rows], self.assigned, n)
 
     def _add_routes(self) -> None:
         """Keep workers of one job off servers that no route joins (specification: route-policies)."""
@@ -197,9 +184,6 @@ class _WorkerCounts:
 
     def _counts(self, gpu: int) -> Terms:
         return [count for (g, _), count in self.count.items() if g == gpu]
-
-    def _at(self, level: int) -> Terms:
-        return [count for (_, d), count in self.count.items() if d == level]
 
     def add_mode(self) -> None:
         """Choose one server or several, where the least span of the job allows it (specification: ring)."""

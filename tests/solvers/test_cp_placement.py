@@ -25,7 +25,7 @@ def ignore(event: Event) -> None:
     """Nobody looks at the progress."""
 
 
-@pytest.mark.parametrize("seed", [7, 23, 39])
+@pytest.mark.parametrize("seed", [7, 39, 71])
 def test_every_placement_leads_to_a_plan_where_memory_is_tight(seed: int) -> None:
     instance = generate("server", seed)
     operations = compile_instance(instance)

@@ -32,19 +32,21 @@ def add_depth_rule(
     job: OperationGraph,
     rows: Sequence[Mapping[int, Mapping[int, cp_model.IntVar]]],
     assigned: Mapping[int, cp_model.IntVar] = MappingProxyType({}),
+    times: int = 1,
 ) -> None:
     """Keep the levels of a job to its depth rule (specification: depth-rules).
 
-    `rows`: ``rows[i][worker][d]``: the worker has level ``d`` in iteration ``i``. `assigned`: literal that the worker
-    is there, for workers that need not be.
+    `rows`: ``rows[i][worker][d]``: the worker has level ``d`` in iteration ``i``, or in how many of those that the row
+    stands for. `assigned`: literal that the worker is there, for workers that need not be. `times`: number of
+    iterations that a row stands for.
     """
     candidates, multiset = candidate_levels(job), job.rule.multiset
     if multiset is None:
-        _add_free_rule(model, job, rows, assigned)
+        _add_free_rule(model, job, rows, assigned, times)
     elif len(candidates) > 1:
         for row in rows:
             for d in candidates:
-                model.add(sum(literals[d] for literals in row.values() if d in literals) == multiset.count(d))
+                model.add(sum(literals[d] for literals in row.values() if d in literals) == times * multiset.count(d))
 
 
 def _add_free_rule(
@@ -52,12 +54,13 @@ def _add_free_rule(
     job: OperationGraph,
     rows: Sequence[Mapping[int, Mapping[int, cp_model.IntVar]]],
     assigned: Mapping[int, cp_model.IntVar],
+    times: int,
 ) -> None:
     rule, deepest = job.rule, job.levels
     for row in rows:
         # Who reaches the last bucket reaches every bucket, so its coverage is the least.
         full = (literals[deepest] for literals in row.values() if deepest in literals)
-        model.add(sum(full) >= rule.min_contributors)
+        model.add(sum(full) >= times * rule.min_contributors)
     totals = {worker: sum(d * literal for row in rows for d, literal in row[worker].items()) for worker in rows[0]}
     most = deepest * job.slots * job.iterations
     # A share above 1 cannot be met; one level more than there are says so without a number beyond the engine's.
