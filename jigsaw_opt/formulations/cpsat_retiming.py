@@ -162,9 +162,7 @@ def build(tasks: Sequence[RetimingTask], frame: Frame, busy_machines: Busy, busy
     """
     proto = new_model()
     jobs = [TaskVariables(task) for task in tasks]
-    axis = (
-        Axis(max(task.deadline for task in tasks)) if frame.period is None else ModuloAxis(frame.period, frame.period)
-    )
+    axis = Axis(max(task.deadline for task in tasks)) if frame.period is None else ModuloAxis(frame.period)
     # Where nothing is fixed, the period may be cut anywhere, so one job may begin at 0.
     free = not any(busy_machines.values()) and not any(busy_links.values())
     for number, job_vars in enumerate(jobs):

@@ -175,7 +175,7 @@ def test_strategies_in_turn_are_stopped_at_the_limit_and_not_by_one_of_their_own
         limits.append((solver.parameters.interleave_search, solver.parameters.max_time_in_seconds, until))
         return 0
 
-    monkeypatch.setattr(cpsat_search, "_bisect_objective", lambda *_: 0.0)
+    monkeypatch.setattr(cpsat_search.Targets, "bisect", lambda *_: 0.0)
     monkeypatch.setattr(cpsat_search, "run_engine", run_engine)
     for workers in (1, 2):
         solve_state = SolveState(

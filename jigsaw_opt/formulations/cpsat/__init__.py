@@ -59,7 +59,7 @@ class CpSatModel:
         graphs = [reading.task_graph_decision(eligibility, job_vars, value) for job_vars in self.graphs]
         return Timetable(
             assemble(eligibility.operations, jobs),
-            None if self.axis.period is None else reading.value_of(value, self.axis.period),
+            self.axis.period,
             assemble_task_graphs(eligibility.operations, graphs),
         )
 
@@ -73,13 +73,11 @@ class CpSatModel:
         twin = ordered_names(self.network, [*map(set, gpus[: len(plans)]), *slots])
         gpus = [[twin[g] for g in row] for row in gpus]
         # `build` puts this moment at residue 0, so all residues are counted from it.
-        first, period = self._first_start(plans, timetable), timetable.period_us
-        if self.axis.period is not None and not isinstance(self.axis.period, int):
-            self.proto.add_hint(self.axis.period, period or 0)
+        first = self._first_start(plans, timetable)
         for job_vars, plan, row in zip(self.jobs, plans, gpus, strict=False):
             reading.add_hint(self.proto, job_vars, plan, row, self._zero(plan))
             if not isinstance(job_vars.offset, int):
-                self.proto.add_hint(job_vars.offset, (self._zero(plan) - first) % (period or 1))
+                self.proto.add_hint(job_vars.offset, self.axis.offset(self._zero(plan), first))
         rest = zip(self.graphs, timetable.task_graph_jobs, gpus[len(plans) :], strict=True)
         for graph_vars, task_graph_plan, row in rest:
             reading.add_task_graph_hint(
@@ -117,12 +115,12 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
         What is known of the times of each data-parallel job where the objective is at most `limit`: on the cyclic
         horizon its window on its own clock.
     bound, limit
-        Every plan's objective is at least `bound`, and only plans at most `limit` are of interest. Where both are equal
-        on the cyclic horizon, the period is a constant; beside task-graph jobs it is always `limit`, unless
-        `spans_suffice`: what is feasible at a period is so at every longer one (specification: cyclic-horizon).
+        Every plan's objective is at least `bound`, and only plans at most `limit` are of interest. On the cyclic
+        horizon the period is `limit`: what is feasible at a period is so at every longer one (specification:
+        cyclic-horizon).
     """
     model, eligibility = new_model(), GpuEligibility(operations)
-    network, axis = RoutedNetwork(eligibility), _axis(model, operations, bound, limit)
+    network, axis = RoutedNetwork(eligibility), _axis(operations, limit)
     jobs = [JobVariables(*parts) for parts in zip(range(len(spans)), operations.jobs, spans, strict=True)]
     graphs = [TaskGraphVariables(graph) for graph in operations.task_graphs]
     for job, span in zip(operations.jobs, spans, strict=True):
@@ -144,13 +142,12 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
     if axis.period is None:
         _add_objective(model, eligibility, jobs, graphs, axis, (bound, limit))
     else:
-        model.minimize(axis.period)
         add_loads(model, eligibility, jobs, graphs, axis, axis.period)
     return CpSatModel(network, jobs, graphs, axis, model)
 
 
 def spans_suffice(operations: Operations) -> bool:
-    """Return whether a cyclic instance can be stated in absolute times, with the period as a variable.
+    """Return whether a cyclic instance can be stated in absolute times.
 
     Slots of one job are on different GPUs, so those of a single job share no GPU. Where a barrier keeps each slot
     within one period, its blocks are apart modulo the period where they are apart at all, and so is what they hold.
@@ -166,15 +163,12 @@ def _uses_links(operations: Operations) -> bool:
     return bool(operations.cluster.links) and any(graph.shape.transfers for graph in operations.task_graphs)
 
 
-def _axis(model: cp_model.CpModel, operations: Operations, bound: int, limit: int) -> Axis:
+def _axis(operations: Operations, limit: int) -> Axis:
     """Return the times that operations are laid down on."""
     if operations.horizon == "finite":
         # No plan needs times at which nothing runs.
         return Axis(min(limit, serial_end(operations)))
-    alone = spans_suffice(operations)
-    constant = bound == limit or (operations.task_graphs and not alone)
-    period = limit if constant else model.new_int_var(max(1, bound), limit, "period")
-    return Axis(serial_end(operations), period) if alone else ModuloAxis(limit, period)
+    return Axis(serial_end(operations), limit) if spans_suffice(operations) else ModuloAxis(limit)
 
 
 def _add_objective(

@@ -34,9 +34,9 @@ class Axis:
     there, so one run lasts no longer than its operations in turn.
     """
 
-    def __init__(self, limit: int, period: cp_model.IntVar | int | None = None) -> None:
+    def __init__(self, limit: int, period: int | None = None) -> None:
         self.limit = self.span = limit
-        self.period: cp_model.IntVar | int | None = period
+        self.period = period
 
     @property
     def horizon(self) -> Horizon:
@@ -48,7 +48,7 @@ class Axis:
         start = model.new_int_var(min(release_us, self.limit), self.limit, "")
         return Start(start, start)
 
-    def later(self, periods: int) -> Expression:
+    def later(self, periods: int) -> int:
         """Return the length of so many periods."""
         return 0 if self.period is None else periods * self.period
 
@@ -87,29 +87,23 @@ class ModuloAxis(Axis):
     """Times modulo a period.
 
     Operations last at most a period, so two of them overlap modulo the period exactly where two of the intervals from
-    their residues and from a period later overlap. So every operation is laid down twice, and the period may be a
-    variable.
-
-    `limit`: largest period.
+    their residues and from a period later overlap. So every operation is laid down twice.
     """
 
-    def __init__(self, limit: int, period: cp_model.IntVar | int) -> None:
-        super().__init__(limit)
-        self.period: cp_model.IntVar | int = period
+    def __init__(self, period: int) -> None:
+        super().__init__(period, period)
         # What begins in the first period may end in the second.
-        self.span = 2 * limit
+        self.span = 2 * period
 
     def start(self, model: cp_model.CpModel, release_us: int, most_periods: int) -> Start:
-        """Add a start at most so many periods after the first one, and return it; the period is a constant."""
+        """Add a start at most so many periods after the first one, and return it."""
         offset = model.new_int_var(0, self.limit - 1, "")
         turns = model.new_int_var(0, most_periods, "")
         return Start(offset + self.limit * turns, offset, turns)
 
     def clock(self, model: cp_model.CpModel) -> cp_model.IntVar | int:
         """Return the offset of a job: the moment of the period at which its clock reads 0."""
-        offset = model.new_int_var(0, self.limit - 1, "")
-        model.add(offset < self.period)
-        return offset
+        return model.new_int_var(0, self.limit - 1, "")
 
     def residue(
         self,
@@ -122,20 +116,11 @@ class ModuloAxis(Axis):
         """Return the residue of a start on the clock of a job, where a literal holds.
 
         `most`: whole periods that lie before it at most: one where the clock begins within the first period, and the
-        start is at most a period later. Beside a variable period no more are possible.
+        start is at most a period later.
         """
-        residue = model.new_int_var(0, self.limit - 1, "")
-        if isinstance(self.period, int):
-            turn: Expression = self.period * model.new_int_var(0, most, "")
-        else:
-            wraps = model.new_bool_var("")
-            # One literal an enforcement: the engine has called feasible models with two on large numbers infeasible.
-            # `turn` is the period where the operation begins behind it on the clock of the plan, else 0.
-            turn = model.new_int_var(0, self.limit, "")
-            model.add(turn == self.period).only_enforce_if(wraps)
-            model.add(turn == 0).only_enforce_if(~wraps)
-            model.add(residue < self.period)
-        model.add(residue == clock + start - turn).only_enforce_if([] if literal is None else [literal])
+        residue, turns = model.new_int_var(0, self.limit - 1, ""), model.new_int_var(0, most, "")
+        enforced = [] if literal is None else [literal]
+        model.add(residue == clock + start - self.limit * turns).only_enforce_if(enforced)
         return residue
 
     def offset(self, start_us: int, first_us: int) -> int:
@@ -154,11 +139,7 @@ class ModuloAxis(Axis):
 
         `offset`: residue of its start, in microseconds. `size`: its duration, in microseconds, at most one period.
         """
-        later: Expression = offset + self.period
-        if not isinstance(self.period, int):
-            later = model.new_int_var(1, 2 * self.limit - 1, "")
-            model.add(later == offset + self.period)
-        return [_interval(model, start, size, literal, 3 * self.limit) for start in (offset, later)]
+        return [_interval(model, start, size, literal, 3 * self.limit) for start in (offset, offset + self.limit)]
 
 
 def _interval(

@@ -69,12 +69,3 @@ def run_engine(
     """
     configure(solver, solve_state.options.engine_parameters, solve_state.engine_listener)
     return solve_state.run(lambda: solver.solve(model.proto, callback), solver.stop_search, until)
-
-
-def propagate_strongly(solver: cp_model.CpSolver) -> None:
-    """Let CP-SAT fix what the orders of neighbours on a GPU or link leave open; this pays where operations are few.
-
-    ``use_dynamic_precedence_in_disjunctive`` finds more, and ends the process in OR-Tools 9.15.
-    """
-    solver.parameters.use_strong_propagation_in_disjunctive = True
-    solver.parameters.use_precedences_in_disjunctive_constraint = True

@@ -1,4 +1,4 @@
-"""The search on CP-SAT, the same for both horizons: bounds and greedy first, then the exact model from there on."""
+"""The search on CP-SAT: bounds and greedy first, then the exact model from there on, period after period if cyclic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jigsaw_opt.formulations.cpsat.size import channel_count, interval_count, re
 from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds
-from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, is_small, propagate_strongly, run_engine
+from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, is_small, run_engine
 from jigsaw_opt.solvers.cpsat.targets import Targets
 from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS, engine_excess, first_excess
 from jigsaw_opt.solvers.greedy import offer_greedy
@@ -24,13 +24,10 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 
-def prove_period(
-    solve_state: SolveState, operations: Operations, workers: int, work: float = math.inf, seconds: float = math.inf
+def _prove_period(
+    solve_state: SolveState, operations: Operations, workers: int, work: float, seconds: float
 ) -> StoppedBy | None:
-    """Find the least period of a cyclic instance with jobs with a task graph, until there is a reason to stop.
-
-    `work`: limit in the engine's deterministic seconds.
-    """
+    """Find the least period of a cyclic instance, one period after the other, until there is a reason to stop."""
     from ortools.sat.python import cp_model
 
     end = solve_state.seconds + seconds
@@ -81,8 +78,8 @@ _INTERVALS_PER_SECOND = 5_000
 """Intervals that a slow core builds in about a second."""
 _CYCLIC_STARTS = 3
 """Seeds that the heuristic is tried from on a cyclic horizon."""
-_TARGETS_SHARE = {"finite": 0.5, "cyclic": 0.8}
-"""Share of the limits for targets, before the model of all plans begins; with a variable period that decides little."""
+_TARGETS_SHARE = 0.5
+"""Share of the limits for targets, before the model of all plans begins."""
 
 
 def solve_exactly(solve_state: SolveState, operations: Operations) -> StoppedBy | None:
@@ -114,11 +111,13 @@ def explore(
     """
     if not fits(solve_state, operations):
         return None
-    if operations.task_graphs and operations.horizon == "cyclic":
-        return prove_period(solve_state, operations, workers, work, seconds)
+    if operations.horizon == "cyclic":
+        return _prove_period(solve_state, operations, workers, work, seconds)
     started = solve_state.seconds
     if is_small(operations) and not operations.task_graphs:
-        work -= _bisect_objective(solve_state, operations, workers, work, seconds)
+        left = min(seconds, math.inf if solve_state.remaining is None else solve_state.remaining)
+        targets = Targets(solve_state, operations, workers)
+        work -= targets.bisect(_TARGETS_SHARE * work, _TARGETS_SHARE * left)
         if solve_state.reason() is not None:
             return solve_state.reason()
         seconds -= solve_state.seconds - started
@@ -126,15 +125,6 @@ def explore(
     if solve_state.best is not None:
         model.hint(solve_state.best)
     return _search(solve_state, operations, model, workers, max(0.0, work), seconds)
-
-
-def _bisect_objective(
-    solve_state: SolveState, operations: Operations, workers: int, work: float, seconds: float
-) -> float:
-    """Ask for targets within a share of all limits; return the deterministic seconds spent."""
-    left = min(seconds, math.inf if solve_state.remaining is None else solve_state.remaining)
-    share = _TARGETS_SHARE[operations.horizon]
-    return Targets(solve_state, operations, workers).bisect(share * work, share * left)
 
 
 def _warm_start(solve_state: SolveState, operations: Operations) -> None:
@@ -177,13 +167,6 @@ def _search(
     # One thread in turn for all of the engine's strategies finds more than its default one alone, but it does not keep
     # to a limit of work.
     solver.parameters.interleave_search = workers == 1 and work == math.inf
-    if operations.horizon == "cyclic":
-        propagate_strongly(solver)
-        if not is_small(operations):
-            # For the relaxation it first works out all precedences of a GPU or link, in one step that takes half a
-            # minute and looks at no clock; some of the strategies in turn ask for it themselves.
-            solver.parameters.linearization_level = 0
-            solver.parameters.interleave_search = False
     until = math.inf
     if solver.parameters.interleave_search:
         # With a limit of its own it ends up to 40 % before it; it is stopped from outside.

@@ -43,9 +43,7 @@ class PlanCheck:
             return None
         from ortools.sat.python import cp_model
 
-        # What is feasible at a period is so at every longer one, so the longest is the one to ask for.
-        bound = limit if operations.horizon == "cyclic" else 0
-        solver, model = new_solver(), build(operations, windows(operations, limit), bound, limit).proto
+        solver, model = new_solver(), build(operations, windows(operations, limit), 0, limit).proto
         solver.parameters.max_deterministic_time = min(self._most_work, self._left - building)
         solver.parameters.stop_after_first_solution = True
         solver.parameters.cp_model_presolve = limit < PRESOLVED_NUMBERS
