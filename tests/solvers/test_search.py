@@ -306,7 +306,7 @@ def test_an_insertion_in_vain_is_cut_off_after_its_slice() -> None:
     operations = compile_instance(generate("crowded", 2003, servers=4, gpus=4))
     asked = demands(operations)
     assert asked is not None
-    options = Options(threads=1, work_limit=4.0, params=SearchParams(insertion=InsertionParams(slice=0.05)))
+    options = Options(threads=1, work_limit=4.0, params=SearchParams(insertion=InsertionParams(slice=0.1)))
     solve_state = SolveState("test", operations, options, lambda event: None)
     solve_state.offer(next(timetables(operations)))
     context = Context(solve_state, asked, Random(0), Budget(solve_state), lambda candidate: None)

@@ -119,7 +119,7 @@ class RateModel:
             return None
         graph, layout = assignment.job, self._data.layout
         # `exchange` lists a period of several iterations; loads are those of the mean iteration.
-        exchange_us = sum(map(sum, assignment.exchange)) / graph.iterations
+        exchange_us = assignment.exchange_us / graph.iterations
         loads = [*zip(assignment.gpus, map(float, assignment.slot_us), strict=True)]
         loads += [(len(layout.gpus) + link, exchange_us) for link in assignment.links if exchange_us]
         sizes = graph.state_bytes, graph.activation_bytes[-1]

@@ -108,7 +108,7 @@ class CandidateTable:
         """
         inside, load = self.data.layout.on_server, placement.gpu_us
         gpus = [gpu for server in candidate_set.servers for gpu in sorted(inside[server], key=load.__getitem__)]
-        chosen = self._generator.chosen(placement, index, gpus)
+        chosen = placement.chosen(index, gpus)
         assignment = None if chosen is None else placement.assignment(index, chosen)
         if assignment is None:
             return None
@@ -123,7 +123,7 @@ class CandidateTable:
         alone = data.assignment(index, data.demands[index], gpus, [job.levels] * job.slots)
         if alone is None:
             return None
-        return CandidateSet(servers, alone, alone.iteration_us * job.iterations, sum(map(sum, alone.exchange)))
+        return CandidateSet(servers, alone, alone.iteration_us * job.iterations, alone.exchange_us)
 
 
 class BestFitPolicy:

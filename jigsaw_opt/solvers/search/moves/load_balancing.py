@@ -234,7 +234,7 @@ class LoadBalancer:
             load = placement.gpu_us[gpu]
             total += _excess(load + slot_us * iterations, target) - _excess(load, target)
         if assignment.links:
-            exchange = sum(map(sum, assignment.exchange))
+            exchange = assignment.exchange_us
             for link in assignment.links:
                 load = placement.link_us[link]
                 total += _excess(load + exchange, target) - _excess(load, target)
