@@ -64,6 +64,8 @@ def require_fields(made: Any) -> None:
 def _wrongly_typed(types: Mapping[str, Any], values: Mapping[str, object]) -> Iterator[Problem]:
     """Yield a problem for each value, or part of one, that is not of the type of its name."""
     for name, value in values.items():
+        if name == "self":
+            continue
         for path, part, expected in _wrong_parts(name, value, types[name]):
             told = f"{argument(name)}{path.removeprefix(name)} is {_in_words(expected)}, not {kind_of(part)}"
             is_word = get_origin(expected) is Literal and isinstance(part, str)

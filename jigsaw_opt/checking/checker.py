@@ -39,5 +39,6 @@ def check(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
 
 def violations(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
     """List the broken rules of a plan, ordered by rule, of an instance that is known to be valid."""
+    instance.require_jobs()
     # `sorted` is stable, so that within a rule violations remain in the order of the plan.
     return tuple(sorted(of_phases(instance, plan), key=lambda violation: RULES.index(violation.rule)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
@@ -113,6 +113,17 @@ class Instance(_Noting, CheckedPart, definition="#"):
             ("power_caps", self.cluster.capacities, "its cluster has power cap {!r}"),
         )
         return next((told.format(of[0].name) for name, of, told in needs if of and name in lacks), None)
+
+    def require_jobs(self) -> None:
+        """Refuse what is left once all jobs have ended.
+
+        Raises
+        ------
+        InvalidInputError
+            It has no job.
+        """
+        if not self.jobs:
+            raise InvalidInputError([Problem("$.jobs", "there is no job, so nothing is to be planned", code="empty")])
 
     @property
     def data_parallel(self) -> tuple[Job, ...]:

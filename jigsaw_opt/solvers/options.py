@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from math import inf
 from numbers import Integral, Real
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -28,18 +29,26 @@ LIMITS = (*_LIMITS, "seed", "threads", "without_bounds", "listed", "survivable",
 """Options that a method keeps to unless it says otherwise: also one that ends sooner, or draws nothing, keeps to them,
 and `SolveState` judges plans for all."""
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "engine_parameters": ("a mapping from names to values", lambda given: isinstance(given, Mapping)),
+    "engine_parameters": (
+        "a mapping from names to values",
+        lambda given: isinstance(given, Mapping) and all(isinstance(name, str) for name in given),
+    ),
     "engine_log": (
         "a function or a level of logging",
         lambda given: given is None or callable(given) or isinstance(given, int),
     ),
     "params": ("a SearchParams", lambda given: given is None or hasattr(given, "without")),
-    "without_bounds": ("a tuple of names", lambda given: isinstance(given, tuple | list | set | frozenset)),
+    "without_bounds": (
+        "a tuple of names",
+        lambda given: isinstance(given, tuple | list | set | frozenset) and all(isinstance(one, str) for one in given),
+    ),
     "listed": ("true or false", lambda given: isinstance(given, bool)),
     "survivable": ("true or false", lambda given: isinstance(given, bool)),
     "cancel": ("a threading.Event", lambda given: hasattr(given, "set") and hasattr(given, "is_set")),
 }
 """What the other options are, in words, and whether a value is that."""
+_MOST = 10**15
+"""Limits are at most so much, beyond which floats leave out whole numbers; infinity stands for none."""
 _GRACE_SHARE, _GRACE_SECONDS = 0.025, 0.4
 """Half of what a solve may take beyond its limit: the other half is for checking and writing."""
 
@@ -134,9 +143,9 @@ class Options:
     def __post_init__(self) -> None:
         self._require_kinds()
         wrong = [
-            Problem(name, f"{argument(name)} is at least 0, not {value}", code="out-of-range")
+            Problem(name, f"{argument(name)} is at least 0 and at most {_MOST}, not {value}", code="out-of-range")
             for name in ("time_limit", "gap", "no_improvement", "work_limit")
-            if (value := getattr(self, name)) is not None and not value >= 0
+            if (value := getattr(self, name)) is not None and not (0 <= value <= _MOST or value == inf)
         ]
         if not 1 <= self.threads <= MOST_THREADS:
             told = f"{argument('threads')} lies between 1 and {MOST_THREADS}, not {self.threads}"
@@ -146,6 +155,8 @@ class Options:
             wrong.append(Problem("seed", told, code="out-of-range"))
         if wrong:
             raise UsageError.of(wrong)
+        for name in ("seed", "threads"):  # Numbers of numpy are too narrow for what is made of them.
+            object.__setattr__(self, name, int(getattr(self, name)))
 
     def _require_kinds(self) -> None:
         wrong = [

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Unpack
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents import add_job
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, require_a, unsupported
 from jigsaw_opt.problem.instance import Instance
@@ -71,6 +72,7 @@ class Session:
         begun = {job.name for job in self._plan.data_parallel} & self._begun
         return Fix(placements_of(self._plan, sorted(begun)), self.now_us - self.origin_us)
 
+    @typed
     def add(self, job: Job, models: Mapping[str, Model] | None = None) -> None:
         """Take a job in.
 
@@ -90,6 +92,7 @@ class Session:
         deadline = None if job.deadline_us is None else job.deadline_us - self.origin_us
         self.instance = add_job(self.instance, replace(job, release_us=release, deadline_us=deadline), models)
 
+    @typed
     def remove(self, name: str) -> None:
         """Forget a job, also one that has begun: its GPUs are free from now on.
 
@@ -106,6 +109,7 @@ class Session:
         if self._plan is not None:
             self._plan = self._plan.with_jobs(tuple(job for job in self._plan.jobs if job.name != name))
 
+    @typed
     def advance(self, now_us: int) -> tuple[str, ...]:
         """Let the plan be carried out until a time; return the jobs that have ended by then.
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import jigsaw_opt as jo
-from jigsaw_opt.errors import InfeasibleError
+from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.planning.partition.result import best_partition
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
@@ -92,3 +92,19 @@ def test_options_that_do_not_go_together_are_refused(source: Any, asked: dict[st
 def test_memory_that_no_order_fits_into_is_proven(schedule: Any) -> None:
     with pytest.raises(InfeasibleError):
         jo.pipeline(replace(COSTS, static_bytes=(9, 9)), schedule=schedule, memory=8, options=OPTIONS)
+
+
+def test_numbers_too_large_to_list_are_refused_at_once() -> None:
+    layers = tuple(MeasuredLayer(f"l{k}", 10, 20, 0, 0) for k in range(2))
+    graph, costs = LayerGraph(layers, ((0, 1),)), PipelineCosts(forward_us=(10, 10), backward_us=(20, 20))
+    for call in (
+        lambda: jo.pipeline(graph, stages=2, micro_batches=2**31),
+        lambda: jo.pipeline(graph, stages=2, virtual=2**31),
+        lambda: jo.pipeline(costs, micro_batches=2**31),
+    ):
+        with pytest.raises(UsageError, match="at most 999999"):
+            call()
+    with pytest.raises(InfeasibleError, match="so many stages"):
+        jo.pipeline(graph, stages=2**31, micro_batches=4)
+    with misuse("unknown-option gap; unknown-option survivable"):
+        jo.pipeline(graph, stages=2, options=jo.Options(gap=0.3, survivable=True))

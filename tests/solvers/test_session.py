@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from jigsaw_opt import explain
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import add_job, instance_sha256, remove_job
 from jigsaw_opt.errors import InvalidInputError, UsageError
@@ -259,3 +260,23 @@ def test_time_does_not_go_on_under_power_caps() -> None:
     with pytest.raises(UsageError, match="power cap 'all'"):
         session.advance(20)
     assert session.now_us == 0
+
+
+def test_moments_of_other_types_are_refused() -> None:
+    session = Session(two_jobs())
+    for moment in (500.5, float("nan"), "5", None):
+        with misuse("wrong-type now_us"):
+            session.advance(moment)  # type: ignore[arg-type]
+    session.solve(ONE)
+    assert session.advance(10**6) == ("a", "b")
+    for call in (solve, explained, checked):
+        with refuses("empty $.jobs"):
+            call(session.instance)
+
+
+def explained(instance: Instance) -> None:
+    explain(instance, solve(two_jobs(), options=ONE).plan)  # type: ignore[arg-type]
+
+
+def checked(instance: Instance) -> None:
+    check(instance, solve(two_jobs(), options=ONE).plan)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Literal
 
 from jigsaw_opt.arguments import require_fields
-from jigsaw_opt.errors import Problem, UsageError, argument, missing_option
+from jigsaw_opt.errors import InfeasibleError, Problem, UsageError, argument, missing_option
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.workload import LARGEST
@@ -97,6 +97,9 @@ def configurations(choices: PipelineChoices, graph: LayerGraph) -> Iterator[Pipe
             "the profile does not say of how many samples its micro-batch is: say so "
             "(--profile-batch, batch in Python)",
         )
+    most = len(graph.layers) // choices.devices
+    if most < min(choices.virtual):
+        raise InfeasibleError("the model cannot be cut into so many stages: each has a layer at least")
     numbers = [
         count for count in sorted(set(choices.micro_batches)) if choices.batch is None or choices.batch % count == 0
     ]
@@ -112,14 +115,17 @@ def configurations(choices: PipelineChoices, graph: LayerGraph) -> Iterator[Pipe
         share = Fraction(1)
         if choices.batch is not None and graph.batch is not None:
             share = Fraction(choices.batch, number * graph.batch)
-        for gpu_of in _placements(choices):
+        for gpu_of in _placements(choices, most):
             yield PipelineConfiguration(PipelineLayout(gpu_of, number, split), share, modes)
 
 
-def _placements(choices: PipelineChoices) -> Iterator[tuple[int, ...]]:
-    """Yield devices of the stages."""
+def _placements(choices: PipelineChoices, most: int) -> Iterator[tuple[int, ...]]:
+    """Yield devices of the stages.
+
+    `most`: the most stages on each of which there are layers.
+    """
     there = tuple(range(choices.devices))
-    for count in sorted(set(choices.virtual)):
+    for count in sorted(number for number in set(choices.virtual) if number <= most):
         loop = there * count
         turning = tuple(gpu for turn in range(count) for gpu in (there[::-1] if turn % 2 else there))
         allowed = {"loop": (loop,), "v": (turning,), "any": (loop, turning)}[choices.placement]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor
+from math import ceil
 
 from jigsaw_opt.arguments import typed
+from jigsaw_opt.planning.limits import Limits
 from jigsaw_opt.planning.partition.costs import Variant
 from jigsaw_opt.planning.partition.result import Partition, best_partition
 from jigsaw_opt.planning.pipeline.asynchronous import asynchronous
@@ -15,6 +16,7 @@ from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.registry import require_options
 
 
 @typed
@@ -67,6 +69,7 @@ def partition(
         The search took longer than its limit.
     """
     options = options or Options()
+    require_options(Limits, options, "partition")
     with clock.limited(clock.Clock(options.time_limit, options.cancel)):
         found = best_partition(
             graph, machines, bandwidth, variant=variant, activations=activations, replicate=replicate, memory=memory
@@ -74,7 +77,7 @@ def partition(
     flow = asynchronous(async_stages(found), "partition")
     count, least_us = flow.details.minibatches, found.time_s * 1e6
     # A nanosecond less, for an error of floating point; stages are rounded up with it, too.
-    bound = max(1, floor(count * (least_us - 1e-3)))
+    bound = max(1, ceil(count * (least_us - 1e-3)))
     sentence = "no stages of the layers on these machines have a slowest one that is faster: all were compared"
-    proof = Proof(sentence, f"floor({count} * {least_us:.3f}) = {bound}", relaxation="partition")
+    proof = Proof(sentence, f"ceil({count} * {least_us:.3f}) = {bound}", relaxation="partition")
     return Planned(flow.instance, flow.plan, bound, proof, found)

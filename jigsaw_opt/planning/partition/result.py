@@ -16,6 +16,7 @@ from jigsaw_opt.planning.partition.positions import CutPositions, positions_of
 from jigsaw_opt.problem.measured.layers import LayerGraph, input_bytes_of
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.rules.structure import structure
+from jigsaw_opt.problem.workload import LARGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +110,12 @@ def best_partition(
         wrong.append(Problem("machines", told + ", and as many are needed, at least 1", code="wrong-count"))
     if (least := min(machines, default=1)) < 1:
         wrong.append(Problem("machines", f"each level has at least 1 machine, not {least}", code="out-of-range"))
-    if rates := [rate for rate in bandwidth if not 0 < rate < inf]:
-        told = f"each level has a finite bandwidth above 0, not {', '.join(f'{rate:g}' for rate in rates)}"
+    if rates := [rate for rate in bandwidth if not 1 <= rate < inf]:
+        told = f"each level has a finite bandwidth of at least 1, not {', '.join(f'{rate:g}' for rate in rates)}"
         wrong.append(Problem("bandwidth", told, code="out-of-range"))
-    if memory is not None and memory < 1:
-        wrong.append(Problem("memory", f"{argument('memory')} is at least 1, not {memory}", code="out-of-range"))
+    if memory is not None and not 1 <= memory <= LARGEST:
+        told = f"{argument('memory')} is at least 1 and at most {LARGEST}, not {memory}"
+        wrong.append(Problem("memory", told, code="out-of-range"))
     if wrong:
         raise UsageError.of(wrong)
     levels = [Level(count, rate) for count, rate in zip(machines, bandwidth, strict=True)]

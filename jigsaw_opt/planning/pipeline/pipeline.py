@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Literal
+from itertools import islice
+from numbers import Integral
+from typing import Any, Literal
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.errors import (
@@ -15,11 +17,13 @@ from jigsaw_opt.errors import (
     argument,
     missing_option,
     not_together,
+    out_of_range,
     unsupported,
 )
 from jigsaw_opt.planning.joint.choices import FirstStage, PipelineChoices, Recompute, StagePlacement
 from jigsaw_opt.planning.joint.comparison import baseline_us
 from jigsaw_opt.planning.joint.planning import CutPipeline, plan_pipeline
+from jigsaw_opt.planning.limits import Limits
 from jigsaw_opt.planning.partition.result import Partition
 from jigsaw_opt.planning.pipeline.asynchronous import AsyncSchedule, asynchronous
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts, async_stages, costs_of, stages_of
@@ -34,12 +38,15 @@ from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.registry import require_options
 from jigsaw_opt.solvers.result import Report
 
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half", "async", "search"]
 Backward = Literal["combined", "split"]
 Baseline = Literal["slowest-stage", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half"]
 PipelineDetails = CutPipeline | PipelineSchedule | AsyncSchedule | PipelineProblem
+_MOST_NUMBER, _MOST_NUMBERS = 999_999, 10_000
+"""Largest number of micro-batches and of stages a GPU, and how many such numbers there are to choose from at most."""
 _SECONDS = 20.0
 """Limit of a search that nobody limits."""
 
@@ -147,6 +154,8 @@ def pipeline(
     of_cuts: dict[str, object] = {"stages": stages, "virtual": virtual, "placement": placement, "recompute": recompute}
     of_cuts |= {"batch": batch, "bandwidth": bandwidth, "latency_us": latency_us, "baseline": baseline}
     of_plans: dict[str, object] = {"in_flight": in_flight, "horizon": horizon}
+    if isinstance(source, LayerGraph) or schedule != "search":
+        require_options(Limits, options, "the planning of a pipeline")
     if isinstance(source, LayerGraph):
         told = "of a profile that is cut, these are the profile's or are searched for"
         _leave_out(told, {"schedule": schedule, "gpus": gpus, "into": into, **of_plans})
@@ -154,9 +163,9 @@ def pipeline(
             raise missing_option("stages", f"a profile is cut: {argument('stages')} says for how many devices")
         choices = PipelineChoices(
             stages,
-            _numbers(micro_batches, 4 * stages),
+            _numbers("micro_batches", micro_batches, 4 * stages),
             memory,
-            _numbers(virtual, 1),
+            _numbers("virtual", virtual, 1),
             recompute or "none",
             placement or "any",
             first_stage or "whole",
@@ -236,10 +245,14 @@ def _leave_out(why: str, given: Mapping[str, object]) -> None:
         raise UsageError.of(Problem(name, f"{why}; leave out {argument(name)}", code="not-together") for name in names)
 
 
-def _numbers(given: int | Iterable[int] | None, default: int) -> tuple[int, ...]:
-    if given is None:
-        return (default,)
-    return (given,) if isinstance(given, int) else tuple(given)
+def _numbers(name: str, given: int | Iterable[int] | None, default: int) -> tuple[int, ...]:
+    """Return the numbers that an argument gives, none so large that listing passes takes hours."""
+    asked: Any = (default,) if given is None else (given,) if isinstance(given, Integral) else given
+    numbers = tuple(islice(map(int, asked), _MOST_NUMBERS + 1))
+    if len(numbers) > _MOST_NUMBERS or max(numbers, default=0) > _MOST_NUMBER:
+        shown = str(max(numbers)) if len(numbers) <= _MOST_NUMBERS else f"more than {_MOST_NUMBERS} of them"
+        raise out_of_range(name, f"numbers of {name} are at most {_MOST_NUMBER}, not {shown}")
+    return numbers or (0,)
 
 
 def _layout(
@@ -247,7 +260,7 @@ def _layout(
 ) -> PipelineLayout:
     """Return GPUs of the stages: in turn, or there and back for V-shaped schedules."""
     count = stages if gpus is None else gpus
-    batches, *more = _numbers(micro_batches, 4 * stages)
+    batches, *more = _numbers("micro_batches", micro_batches, 4 * stages)
     if more:
         raise unsupported("micro_batches", "only of a profile there is a choice of micro-batches; give one number")
     if batches < 1 or count < 1 or stages % count:

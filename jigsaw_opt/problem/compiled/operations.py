@@ -232,6 +232,7 @@ def compile_instance(instance: Instance) -> Operations:
     UsageError
         A depth rule of one's own gives limits that no levels keep.
     """
+    instance.require_jobs()
     workers = instance.workers
     if workers > MOST_OPERATIONS:
         raise TooLargeError(f"the jobs have {workers:,} workers; a plan is written for {MOST_OPERATIONS:,} at most")
