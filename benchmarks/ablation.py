@@ -50,7 +50,6 @@ SPECIAL_CASES = {
     "small instances without insertion": 'context:_FEW_OPERATIONS={"finite": 1000, "cyclic": 0}',
     "longer moves": "driver.longest=1",
     "chance in the order of insertion": "insertion.blur=1",
-    "chance in the fit of insertion": "cyclic.candidate_table:_FIT_BLUR=0",
     "crowds of wide jobs": "cyclic.hierarchy:_CROWD_WEIGHT=0",
 }
 """Values at which a special case of the search never applies: of parameters, as lines of TOML, or of constants."""

@@ -117,11 +117,8 @@ class CpPlacementParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertionParams:
-    """Jobs inserted modulo a shorter period (move best_fit_insertion)."""
+    """Jobs inserted modulo a shorter period after each other, with ruin and recreate."""
 
-    slice: float = parameter(
-        0.1, "share", "Share of the limits after which the move is cut off without a success, at first.", 1e-6, 1
-    )
     most_ejected: int = parameter(10, "jobs", "Jobs ejected at once, at most.", 1)
     blur: float = parameter(2.0, "factor", "By how much chance blurs the order of insertion.", 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -13,11 +14,11 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
 from jigsaw_opt.solvers.placement.layout import demands
-from jigsaw_opt.solvers.placement.state import fullest_us
+from jigsaw_opt.solvers.placement.state import PartialPlacement
 from jigsaw_opt.solvers.result import Event, StoppedBy
-from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable
+from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 from jigsaw_opt.solvers.solve_state import SolveState
 
@@ -29,11 +30,25 @@ def ground_of(instance: Instance) -> ProblemData:
     return ProblemData(operations, asked)
 
 
+class AnySet:
+    """Offers all candidate sets with room."""
+
+    def __init__(self, data: ProblemData, period: int) -> None:
+        self.table, self.period = CandidateTable(data), period
+
+    def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:
+        found = (self.table.assignment(placement, index, each, self.period) for each in self.table.of(index))
+        return (assignment for assignment in found if assignment is not None)
+
+    def target(self, index: int) -> Assignment:
+        return self.table.of(index)[0].alone
+
+
 def insert(data: ProblemData, period: int, tries: int = 60) -> Plan | None:
     rng = Random(1)
-    candidate_sets = BestFitPolicy(CandidateTable(data), period, rng)
-    weights = [float(assignment.iteration_us * assignment.job.iterations) for assignment in candidate_sets.quickest()]
-    timetable = ModuloInsertion(data, candidate_sets, period, rng).insert_all(
+    policy = AnySet(data, period)
+    weights = [policy.table.of(index)[0].length for index in range(len(data.operations.jobs))]
+    timetable = ModuloInsertion(data, policy, period, rng).insert_all(
         range(len(weights)), weights, tries, lambda: False
     )
     if timetable is None:
@@ -60,38 +75,3 @@ def test_what_is_laid_keeps_every_rule(family: str, seed: int, changes: dict[str
     assert plan.period_us <= 2 * least
     assert not check(instance, plan)
     assert insert(data, least - 1) is None
-
-
-def test_what_is_offered_is_short_enough_and_has_the_time() -> None:
-    data = ground_of(generate("cluster", 3, servers=8, load=100))
-    candidate_sets = BestFitPolicy(CandidateTable(data), 10**9, Random(0))
-    longest = max(assignment.iteration_us * assignment.job.iterations for assignment in candidate_sets.quickest())
-    schedule = ModuloInsertion(data, candidate_sets, longest, Random(0)).schedule
-    tight = BestFitPolicy(CandidateTable(data), longest, Random(0))
-    for index in range(len(data.operations.jobs)):
-        assignments = list(tight.assignments(schedule.placement, index))
-        assert assignments
-        assert all(fullest_us([assignment]) <= longest for assignment in assignments)
-        lengths = [
-            assignment.iteration_us
-            for assignment in BestFitPolicy(CandidateTable(data), 10**9, Random(0)).assignments(
-                schedule.placement, index
-            )
-        ]
-        assert min(lengths) >= tight.quickest()[index].iteration_us
-
-
-def test_slow_gpus_are_left_to_jobs_that_they_are_fast_enough_for() -> None:
-    data = ground_of(generate("cluster", 3, servers=8, load=100, widths=(8,)))
-    type_of = data.layout.type_of
-
-    def types(period: int) -> list[str]:
-        candidate_sets = BestFitPolicy(CandidateTable(data), period, Random(0))
-        placement = ModuloInsertion(data, candidate_sets, period, Random(0)).schedule.placement
-        return [type_of[assignment.gpus[0]] for assignment in candidate_sets.assignments(placement, 0)]
-
-    quickest = BestFitPolicy(CandidateTable(data), 10**9, Random(0)).quickest()[0]
-    length = quickest.iteration_us * quickest.job.iterations
-    assert types(4 * length)[0] == "a100"
-    assert types(8 * length)[0] == "v100"
-    assert set(types(length)) == {"h200"}

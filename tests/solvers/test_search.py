@@ -16,10 +16,10 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
-from jigsaw_opt.solvers.greedy.heuristic import placements, timetables
+from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.params import DriverParams, InsertionParams, OpeningParams, SearchParams
+from jigsaw_opt.solvers.params import DriverParams, OpeningParams, SearchParams
 from jigsaw_opt.solvers.placement import assignment
 from jigsaw_opt.solvers.placement.assignment import ProblemData
 from jigsaw_opt.solvers.placement.layout import Layout, demands
@@ -27,7 +27,6 @@ from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import SEARCH
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Context
-from jigsaw_opt.solvers.search.cyclic.moves import BestFitInsertion
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves import names
 from jigsaw_opt.solvers.search.moves.cp_repair import Repair
@@ -299,26 +298,6 @@ def test_a_slice_of_the_budget_ends_before_the_budget() -> None:
     assert not budget.cut()
     assert budget.spend(4.0)
     assert budget.reason() is StoppedBy.TIME
-
-
-@pytest.mark.slow
-def test_an_insertion_in_vain_is_cut_off_after_its_slice() -> None:
-    operations = compile_instance(generate("crowded", 2003, servers=4, gpus=4))
-    asked = demands(operations)
-    assert asked is not None
-    options = Options(threads=1, work_limit=4.0, params=SearchParams(insertion=InsertionParams(slice=0.1)))
-    solve_state = SolveState("test", operations, options, lambda event: None)
-    solve_state.offer(next(timetables(operations)))
-    context = Context(solve_state, asked, Random(0), Budget(solve_state), lambda candidate: None)
-    move = BestFitInsertion(context)
-    before, spent = solve_state.objective, []
-    for _ in range(3):
-        work = context.budget.work
-        assert move.run(context.incumbent, context.budget) is None
-        spent.append(context.budget.work - work)
-    assert solve_state.objective == before
-    first = context.params.insertion.slice * 4.0
-    assert [work / first for work in spent] == pytest.approx([1.0, 1.5, 2.25], rel=0.25)
 
 
 @pytest.mark.parametrize("seed", range(4))

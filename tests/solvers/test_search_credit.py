@@ -19,7 +19,7 @@ from jigsaw_opt.solvers.params import DriverParams
 from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.result import Accepted, MoveRecord, Result, StoppedBy
 from jigsaw_opt.solvers.search import Budget, Candidate, Context, Move, SearchParams, driver
-from jigsaw_opt.solvers.search.cyclic.moves import BestFitInsertion
+from jigsaw_opt.solvers.search.cyclic.moves import GroupInsertion
 from jigsaw_opt.solvers.search.cyclic.period_search import PeriodSearch
 from jigsaw_opt.solvers.search.driver import AdaptiveSelection
 from jigsaw_opt.solvers.search.moves import names
@@ -219,7 +219,7 @@ def test_an_insertion_in_vain_takes_longer_next_time_whatever_another_thread_fou
     solve_state = SolveState("test", operations, Options(threads=1, work_limit=100.0), lambda event: None)
     context = context_of(solve_state)
     plans = plans_of(context)
-    move, spent = BestFitInsertion(context), []
+    move, spent = GroupInsertion(context), []
 
     def in_vain(self: PeriodSearch) -> None:
         solve_state.offer(plans[min(1, len(spent))].timetable)
@@ -228,7 +228,7 @@ def test_an_insertion_in_vain_takes_longer_next_time_whatever_another_thread_fou
             pass
         spent.append(context.budget.work - began)
 
-    monkeypatch.setattr(PeriodSearch, "best_fit", in_vain)
+    monkeypatch.setattr(PeriodSearch, "by_groups", in_vain)
     for _ in range(3):
         assert move.run(context.incumbent, context.budget) is None
     assert plans[1].value == solve_state.objective > solve_state.bound

@@ -1,10 +1,10 @@
-"""Which server sets a job is offered: its own, or those where it fits best; and all of them as flat lists."""
+"""Which server sets a job is offered, and all of them as flat lists."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, islice
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from jigsaw_opt.problem.clock import checking_deadline
@@ -16,15 +16,6 @@ from jigsaw_opt.solvers.placement.state import PartialPlacement
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
-
-_BEST = 4
-"""Best-fit server sets that a job is offered, and half as many of the emptiest ones: each is tried at many offsets."""
-_FIT_BLUR = 0.3
-"""By how much chance blurs how well a job fits, in periods of a link, so that another try of ruin and recreate differs.
-"""
-_LENGTH_WEIGHT, _WORK_WEIGHT = 3.0, 0.1
-"""Weights of a job's length there and of the load of GPUs when fits are compared, against the load of a link. Slow
-GPUs fit well, for the fast ones stay free; loads of GPUs only decide between sets that fit alike."""
 
 
 class InsertionPolicy(Protocol):
@@ -124,69 +115,6 @@ class CandidateTable:
         if alone is None:
             return None
         return CandidateSet(servers, alone, alone.iteration_us * job.iterations, alone.exchange_us)
-
-
-class BestFitPolicy:
-    """Every job goes where it fits best: onto few links, full ones, and the slowest GPUs that are fast enough for it.
-
-    What is left then is whole: empty links, and fast GPUs for those jobs that need them. A job of many servers is
-    offered buddy-allocated blocks of them, so that jobs lie inside one another or apart.
-
-    `period`: the period in microseconds: nothing is offered that takes longer, or that is fuller.
-    """
-
-    def __init__(self, candidate_table: CandidateTable, period: int, rng: random.Random) -> None:
-        self.candidate_table, self.period, self.rng = candidate_table, period, rng
-        self._fast: dict[int, list[CandidateSet]] = {}
-
-    def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:
-        """Yield the best few assignments with room for a job, blurred by chance, then the emptiest few."""
-        link_us, blur = placement.link_us, _FIT_BLUR * self.period
-        fitting: list[tuple[float, int, CandidateSet]] = []
-        emptiest: list[tuple[float, int, CandidateSet]] = []
-        for number, candidate_set in enumerate(self._of(index)):
-            if all(link_us[link] + candidate_set.exchange <= self.period for link in candidate_set.alone.links):
-                full, work = self._full(placement, candidate_set)
-                whole = len(candidate_set.alone.links) * self.period - _LENGTH_WEIGHT * candidate_set.length
-                fitting.append((whole - full + _WORK_WEIGHT * work + blur * self.rng.random(), number, candidate_set))
-                emptiest.append((full + work, number, candidate_set))
-        yield from islice(self._admitted(placement, index, fitting), _BEST)
-        yield from islice(self._admitted(placement, index, emptiest), _BEST // 2)
-
-    def _admitted(
-        self, placement: PartialPlacement, index: int, ranked: list[tuple[float, int, CandidateSet]]
-    ) -> Iterator[Assignment]:
-        """Yield assignments at candidate sets, by rank, where there is memory and time."""
-        for *_, candidate_set in sorted(ranked):
-            assignment = self.candidate_table.assignment(placement, index, candidate_set, self.period)
-            if assignment is not None:
-                yield assignment
-
-    def target(self, index: int) -> Assignment:
-        """Return any of the assignments, as if the job were alone."""
-        return self.rng.choice(self._of(index)).alone
-
-    def quickest(self) -> list[Assignment]:
-        """Return, for every job, the assignment at which it takes least time if it is alone."""
-        jobs = range(len(self.candidate_table.data.operations.jobs))
-        return [min(self._of(index), key=lambda candidate_set: candidate_set.length).alone for index in jobs]
-
-    def _full(self, placement: PartialPlacement, candidate_set: CandidateSet) -> tuple[float, float]:
-        """Return the mean load of the links of a candidate set, and of a GPU of each of its servers."""
-        links, inside = candidate_set.alone.links, self.candidate_table.data.layout.on_server
-        full = sum(placement.link_us[link] for link in links) / max(1, len(links))
-        return full, sum(placement.gpu_us[inside[server][0]] for server in candidate_set.servers) / len(
-            candidate_set.servers
-        )
-
-    def _of(self, index: int) -> list[CandidateSet]:
-        """Return the candidate sets of a job that are fast enough, or all where none is."""
-        all_of_it = self.candidate_table.of(index)
-        if id(all_of_it) not in self._fast:
-            self._fast[id(all_of_it)] = [
-                candidate_set for candidate_set in all_of_it if candidate_set.length <= self.period
-            ] or all_of_it
-        return self._fast[id(all_of_it)]
 
 
 class Choices:

@@ -1,27 +1,26 @@
-"""Moves of the cyclic horizon: jobs inserted one by one or group by group at shorter periods."""
+"""The move of the cyclic horizon that inserts jobs group by group at shorter periods."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.cyclic.period_search import PeriodSearch
 
 
-class BestFitInsertion:
-    """Inserts jobs one by one where they fit best.
+class GroupInsertion:
+    """Inserts jobs group by group, with exchanges between groups.
 
     Whether jobs fit into a shorter period shows at once or not at all. So a call has a slice of the limits, which grows
     while it is cut off in vain.
     """
 
-    name: ClassVar[str] = "best_fit_insertion"
+    name: ClassVar[str] = "group_insertion"
 
     def __init__(self, context: Context) -> None:
         self.periods = context.shared(PeriodSearch)
-        self._slice = self._first_slice(context.params)
+        self._slice = context.params.group_insertion.slice
         self._length = Effort(1 / self._slice)
 
     @classmethod
@@ -39,25 +38,7 @@ class BestFitInsertion:
         `incumbent`: the best plan so far; not used, since the period is that of the solve state.
         """
         with budget.slice(self._slice * self._length.length):
-            found = self._shortened()
+            found = self.periods.by_groups()
             if found is not None or budget.cut():
                 self._length.spent(found is not None)
         return found
-
-    def _first_slice(self, params: SearchParams) -> float:
-        return params.insertion.slice
-
-    def _shortened(self) -> Candidate | None:
-        return self.periods.best_fit()
-
-
-class GroupInsertion(BestFitInsertion):
-    """Inserts jobs group by group, with exchanges between groups."""
-
-    name: ClassVar[str] = "group_insertion"
-
-    def _first_slice(self, params: SearchParams) -> float:
-        return params.group_insertion.slice
-
-    def _shortened(self) -> Candidate | None:
-        return self.periods.by_groups()

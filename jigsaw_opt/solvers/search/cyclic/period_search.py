@@ -1,17 +1,15 @@
-"""Plans of shorter periods: jobs inserted one by one or group by group, where they are or where they fit best."""
+"""Plans of shorter periods, of jobs that are inserted group by group."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.placement.assignment import Assignment
 from jigsaw_opt.solvers.search.context import Candidate, Context
-from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable, InsertionPolicy
+from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
-from jigsaw_opt.solvers.search.cyclic.modulo_insertion import TRIES_PER_JOB, ModuloInsertion
 
 
 class Hierarchies:
@@ -50,24 +48,10 @@ room is looked for modulo a period: about what compiled code takes for the one a
 _LEAST_STEP, _MOST_STEP = 0.01, 0.5
 """Range of the steps down, as shares of the room between bound and objective. After a least step in vain the first one
 is tried again, for chance may find room where it found none; the largest one halves what is open."""
+_FIRST_STEP, _MOST_FAILURES = 0.65, 4
+"""First step down: groups come close to the bound; and periods tried in vain until another move is made."""
 _EXCHANGES_PER_GROUP = 4
 """Fruitless exchanges for each group, after which a period is given up: each group had its turn a few times."""
-
-
-class _Descent(NamedTuple):
-    """How periods are tried in a row.
-
-    `first`: first step down, as a share of the room between bound and objective. `failures`: periods tried in vain
-    until another move is made.
-    """
-
-    first: float
-    failures: int
-
-
-_BY_GROUPS, _BEST_FIT = _Descent(0.65, 4), _Descent(0.2, 2)
-"""Groups come close to the bound, so they begin with a long step and try longer; inserted one by one, jobs seldom fit
-into a much shorter period."""
 
 
 class PeriodSearch:
@@ -84,11 +68,29 @@ class PeriodSearch:
         self.candidate_table = CandidateTable(context.data)
         self._hierarchies = Hierarchies(self._new_hierarchy, context.budget.over)
         self._no_goods: dict[NoGood, int] = {}
-        self._steps: dict[_Descent, float] = {}
+        self._step = _FIRST_STEP
 
     def by_groups(self) -> Candidate | None:
-        """Insert jobs group by group at shorter periods, with exchanges between groups; return the last plan."""
-        return self._shortened(_BY_GROUPS, self._by_groups_at)
+        """Insert jobs group by group at shorter periods, with exchanges between groups; return the last plan.
+
+        The next period is shorter still where all jobs found room, and closer to the best one where they did not.
+        """
+        found: Candidate | None = None
+        failures = 0
+        while failures < _MOST_FAILURES and not self.budget.over():
+            objective, bound = self.solve_state.objective, self.solve_state.bound
+            if objective is None:
+                break
+            plan = self._by_groups_at(objective - max(1, round(self._step * (objective - bound))))
+            if plan is None:
+                failures += 1
+                self._step = self._step / 3 if self._step > _LEAST_STEP else _FIRST_STEP
+            else:
+                found = self.context.candidate(plan)
+                self.context.propose(found)
+                self.budget.renew()
+                self._step = min(_MOST_STEP, self._step * 2)
+        return found
 
     def _new_hierarchy(self, target: int, longest: int) -> HierarchicalAssignment:
         """Return a new assignment of jobs to groups of servers and blocks in these."""
@@ -118,43 +120,6 @@ class PeriodSearch:
         )
         patience = _EXCHANGES_PER_GROUP * max(3, len(hierarchy.groups))
         return decomposed.insert_all(patience)
-
-    def best_fit(self) -> Candidate | None:
-        """Insert jobs one by one at shorter periods, each where it fits best; return the last plan."""
-        return self._shortened(_BEST_FIT, self._best_fit_at)
-
-    def _best_fit_at(self, period: int) -> Timetable | None:
-        policy = BestFitPolicy(self.candidate_table, period, self.rng)
-        return self._inserted(policy, self._weights(policy.quickest()), period)
-
-    def _shortened(self, descent: _Descent, attempt: Callable[[int], Timetable | None]) -> Candidate | None:
-        """Try shorter periods, and return the last plan.
-
-        The next period is shorter still where all jobs found room, and closer to the best one where they did not.
-        """
-        found: Candidate | None = None
-        failures = 0
-        while failures < descent.failures and not self.budget.over():
-            objective, bound = self.solve_state.objective, self.solve_state.bound
-            if objective is None:
-                break
-            step = self._steps.get(descent, descent.first)
-            plan = attempt(objective - max(1, round(step * (objective - bound))))
-            if plan is None:
-                failures += 1
-                self._steps[descent] = step / 3 if step > _LEAST_STEP else descent.first
-            else:
-                found = self.context.candidate(plan)
-                self.context.propose(found)
-                self.budget.renew()
-                self._steps[descent] = min(_MOST_STEP, step * 2)
-        return found
-
-    def _inserted(self, policy: InsertionPolicy, weights: Sequence[float], period: int) -> Timetable | None:
-        """Insert all jobs modulo a period, the heaviest first; None where some found no room."""
-        insertion = ModuloInsertion(self.data, policy, period, self.rng, self._count_insertion)
-        patience = TRIES_PER_JOB * len(weights)
-        return insertion.insert_all(range(len(weights)), weights, patience, self.budget.over)
 
     def _count_insertion(self, operations: int) -> None:
         self.budget.spend(operations * _LOOK)

@@ -15,7 +15,6 @@ _HERE = "jigsaw_opt.solvers.search"
 _OWN = {
     "rebalance": f"{_HERE}.moves.rebalance:Rebalance",
     "group_insertion": f"{_HERE}.cyclic.moves:GroupInsertion",
-    "best_fit_insertion": f"{_HERE}.cyclic.moves:BestFitInsertion",
     "order_insertion": f"{_HERE}.moves.order_insertion:AnnealOrder",
     "heuristic": f"{_HERE}.moves.heuristic:Heuristic",
     "restart": f"{_HERE}.moves.restart:Restart",
