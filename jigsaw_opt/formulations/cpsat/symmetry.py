@@ -1,9 +1,9 @@
 """Symmetry breaking: jobs, servers and GPUs that are alike stand in one order.
 
-Identical data-parallel jobs end in their order. Servers that could be swapped have falling lists of how many workers or
-slots they hold, and so have the GPUs of one server. Every plan has a twin that is so ordered: renaming jobs does not
-change which ends there are, renaming servers changes no end, and renaming GPUs of a server neither an end nor a
-server's list.
+Identical data-parallel jobs end in their order. Servers that could be swapped have falling lists of how many workers
+they hold, and the GPUs of one server of which workers and slots. Every plan has a twin that is so ordered: renaming
+jobs does not change which ends there are, renaming servers changes no end, and renaming GPUs of a server neither an end
+nor a server's list.
 """
 
 from __future__ import annotations
@@ -32,13 +32,19 @@ def add_order(
             model.add(jobs[j].ends[-1] <= jobs[k].ends[-1])
     # Who holds a GPU: each data-parallel job, and each slot of the others.
     holders = [job_vars.assigned for job_vars in jobs] + [at for graph_vars in graphs for at in graph_vars.at]
+    # Slots say nothing of the order of servers: the engine proves no sooner by that.
     for servers in identical_servers(network):
         for s, r in pairwise(servers):
-            pairs = ((_held(holder, by_server[s]), _held(holder, by_server[r])) for holder in holders)
+            pairs = ((_held(holder, by_server[s]), _held(holder, by_server[r])) for holder in holders[: len(jobs)])
             _falling(model, [pair for pair in pairs if pair[0]])
-    for gpus in by_server:
-        for g, h in pairwise(gpus):
-            _falling(model, [([holder[g]], [holder[h]]) for holder in holders if g in holder])
+    # Where each holds one GPU, the order says that no GPU is used before the one ahead of it. Clauses say it soonest.
+    single = all(job_vars.job.slots == 1 for job_vars in jobs)
+    for g, h in (pair for gpus in by_server for pair in pairwise(gpus)):
+        own = [(holder[g], holder[h]) for holder in holders if g in holder]
+        if not single:
+            _falling(model, [([first], [second]) for first, second in own])
+        for number, (_, second) in enumerate(own if single else ()):
+            model.add_bool_or([~second, *(first for first, _ in own[:number])])
 
 
 def _held(holder: Mapping[int, cp_model.IntVar], gpus: Iterable[int]) -> list[cp_model.IntVar]:
