@@ -167,6 +167,8 @@ def test_what_makes_no_sense_is_named() -> None:
         fill(CASES[0], ["front", "a", "b"], WORK)
     with misuse("out-of-range slowdown"):
         fill(CASES[0], ["front"], WORK, slowdown=0.9)
+    with misuse("out-of-range slowdown"):
+        fill(CASES[0], ["front"], WORK, slowdown=101)
     with misuse("unknown-name least", "out-of-range least"):
         fill(CASES[0], ["front"], WORK, least={"front": 1, "a": 0})
     finite = replace(CASES[0], horizon="finite", objective="makespan")

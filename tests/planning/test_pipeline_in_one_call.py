@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import jigsaw_opt as jo
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.instances.catalogue import load
-from jigsaw_opt.planning.partition.result import best_partition
+from jigsaw_opt.planning.partition.result import best_partition, decode_partition, partition_tree
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from tests.refusals import misuse
@@ -108,3 +109,14 @@ def test_numbers_too_large_to_list_are_refused_at_once() -> None:
         jo.pipeline(graph, stages=2**31, micro_batches=4)
     with misuse("unknown-option gap; unknown-option survivable"):
         jo.pipeline(graph, stages=2, options=jo.Options(gap=0.3, survivable=True))
+
+
+def test_a_partition_goes_only_where_its_times_hold() -> None:
+    layers = tuple(MeasuredLayer(f"l{k}", 10, 20, 0, 0) for k in range(2))
+    found = best_partition(LayerGraph(layers, ((0, 1),), gpu_type="h100"), (2,), (1e9,), replicate=False)
+    assert decode_partition(json.dumps(partition_tree(found))) == found
+    cluster = load("pipeline/plain")
+    with pytest.raises(UsageError, match="no GPU of type 'h100'"):
+        jo.pipeline(found, into=cluster)
+    with pytest.raises(UsageError, match="of type 'h100', not"):
+        jo.pipeline(found, into=cluster, gpu_type=cluster.cluster.servers[0].gpu_type)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import inf
 from typing import Literal, NoReturn
 
 from jigsaw_opt.arguments import typed
@@ -87,6 +86,8 @@ def busy_us(instance: Instance, plan: Plan, names: Collection[str]) -> Counter[s
 
 _MICROSECONDS = 10**6
 """Microseconds in a second."""
+_MOST_SLOWDOWN = 100
+"""Largest slowdown: a step of the search takes time by the operations of a period."""
 _FOREGROUND_SHARE = 0.2
 """Share of the limits for the plan of the foreground alone."""
 _CAPS_SHARE = 0.2
@@ -114,7 +115,7 @@ def fill(
         Time limit, work limit, seed, threads, params and cancel. Without a limit, a limit of work.
     slowdown
         The period may be so many times the least one of the foreground alone, as far as `auto` finds it within a fifth
-        of the limits; at least 1. A cycle-time limit of a foreground job is kept as well.
+        of the limits; from 1 to 100. A cycle-time limit of a foreground job is kept as well.
     least
         Iterations a second that background jobs get at least, by name. A cycle-time limit of a background job asks for
         the same.
@@ -141,8 +142,8 @@ def fill(
     instance.cluster.require_no_capacities("filling keeps none")
     background = _background(instance, foreground)
     instance = _with_rates(instance, background, least or {})
-    if not 1 <= slowdown < inf:
-        raise out_of_range("slowdown", f"slowdown is finite and at least 1, not {slowdown}")
+    if not 1 <= slowdown <= _MOST_SLOWDOWN:
+        raise out_of_range("slowdown", f"slowdown is at least 1 and at most {_MOST_SLOWDOWN}, not {slowdown}")
     limits = Limits.of(options, "filling")
     kept = {job.name: job.iterations for job in instance.jobs if job.name not in background}
     with interruptible(options):

@@ -72,7 +72,7 @@ class Partition:
     minibatches to be kept in flight (the paper's NOAM). `prefixes`: in how many ways the model can be cut.
     `latency_us`: part of sending a stage's output that does not depend on its size. `time_range_s`: `time_s` of the
     same stages where each layer takes its least time, and where each takes its greatest; None where no layer has a
-    range.
+    range. `gpu_type`: the type of GPU that the times hold for; None where that is not known.
     """
 
     variant: Variant
@@ -87,6 +87,7 @@ class Partition:
     prefixes: int
     latency_us: int = 0
     time_range_s: tuple[float, float] | None = None
+    gpu_type: str | None = None
 
 
 def best_partition(
@@ -118,7 +119,8 @@ def best_partition(
         wrong.append(Problem("memory", told, code="out-of-range"))
     if wrong:
         raise UsageError.of(wrong)
-    levels = [Level(count, rate) for count, rate in zip(machines, bandwidth, strict=True)]
+    rates_of = (int(rate) if rate == int(rate) else rate for rate in bandwidth)  # Documents have whole numbers.
+    levels = [Level(count, rate) for count, rate in zip(machines, rates_of, strict=True)]
     positions = positions_of(graph)
     tables = partition_levels(positions, levels, variant, activations, replicate, memory, keeps_own)
     last = len(positions.layers) - 1
@@ -142,6 +144,7 @@ def best_partition(
         ceil(workers / stages[0].replicas),
         last,
         time_range_s=(times[0], times[1]) if times else None,
+        gpu_type=graph.gpu_type,
     )
 
 
@@ -225,6 +228,7 @@ def decode_partition(data: bytes | str, source: str = "$") -> Partition:
         tree["prefixes"],
         tree.get("latency_us", 0),
         None if (ends := tree.get("time_range_s")) is None else (ends[0], ends[1]),
+        tree.get("gpu_type"),
     )
 
 

@@ -202,6 +202,11 @@ def pipeline(
     order = schedule or "1f1b"
     problem = _problem(source, order, micro_batches, backward, first_stage, gpus, memory)
     if into is not None:
+        of_source = source.gpu_type if isinstance(source, Partition) else None
+        if gpu_type is not None and of_source not in (None, gpu_type):
+            told = f"the times of the partition are of GPUs of type {of_source!r}, not {gpu_type!r}"
+            raise UsageError(told, code="contradiction", path="gpu_type")
+        gpu_type = gpu_type or of_source
         given = {key: value for key, value in (("iterations", iterations), ("weight", weight)) if value is not None}
         whole = add_pipeline(into, problem, name, gpu_type=gpu_type, **given)
         return Planned(whole, None, 0, Proof("nothing is proven before a solve"), problem)
