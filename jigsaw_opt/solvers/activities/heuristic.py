@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from math import inf
@@ -13,12 +12,12 @@ from jigsaw_opt.formulations.cpsat import spans_suffice
 from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable, lateness_us, objective_of_ends
+from jigsaw_opt.problem.compiled.timetable import Timetable, lateness_us, objective_of_ends
 from jigsaw_opt.solvers.activities.capacities import keeping_capacities
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, network_of
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.modulo import ModuloScheduler
-from jigsaw_opt.solvers.activities.placing import SlotPlacement, complete, placements
+from jigsaw_opt.solvers.activities.placing import GpuLoads, SlotPlacement, complete, placements
 from jigsaw_opt.solvers.activities.presence import job_orders, ordered
 from jigsaw_opt.solvers.activities.ranks import Ranks, Rule, in_order
 from jigsaw_opt.solvers.activities.repeating import repeated
@@ -41,35 +40,16 @@ class WorkerMoves:
             return None
         chosen = random.randrange(count)
         workers = list(map(PlacedWorkers, placement.gpus, placement.levels))
-        memory, load = self._taken(placement, workers, chosen)
-        found = self.placing[placement.in_time].place(random, [chosen], memory, load)
+        # Memory intervals are checked later.
+        others = GpuLoads(self.operations)
+        others.add_workers({number: own for number, own in enumerate(workers) if number != chosen})
+        for job, gpus in enumerate(placement.gpus[count:]):
+            others.add_slots(job, gpus)
+        found = self.placing[placement.in_time].place(random, [chosen], others.states, others.load)
         if found is None or found[chosen] == workers[chosen]:
             return None
         workers[chosen] = found[chosen]
         return complete(self.operations, placement.gpus[count:], workers, placement.in_time)
-
-    def _taken(
-        self, placement: SlotPlacement, workers: list[PlacedWorkers], without: int
-    ) -> tuple[Counter[Gpu], Counter[Gpu]]:
-        """Return bytes and microseconds of each GPU that other jobs take throughout.
-
-        Memory intervals are checked later.
-        """
-        operations = self.operations
-        servers = operations.cluster.servers
-        memory: Counter[Gpu] = Counter()
-        load: Counter[Gpu] = Counter()
-        for number, (job, own) in enumerate(zip(operations.jobs, workers, strict=True)):
-            for worker, gpu in enumerate(own.gpus) if number != without else ():
-                table = job.blocks[worker].duration_us[servers[gpu[0]].gpu_type]
-                memory[gpu] += job.state_bytes
-                load[gpu] += sum(table[row[worker] - 1] for row in own.levels)
-        for graph, gpus in zip(operations.task_graphs, placement.gpus[len(workers) :], strict=True):
-            for slot, gpu, blocks in zip(graph.shape.slots, gpus, graph.blocks_of, strict=True):
-                tables = (graph.shape.blocks[block].duration_us for block in blocks)
-                memory[gpu] += slot.memory
-                load[gpu] += graph.job.iterations * sum(table[servers[gpu[0]].gpu_type] for table in tables)
-        return memory, load
 
 
 _PLACEMENTS = 8

@@ -95,11 +95,11 @@ def _complete(
     operations: Operations, gpus: Sequence[tuple[Gpu, ...]], workers: Sequence[PlacedWorkers], in_time: bool
 ) -> SlotPlacement | None:
     """Return slots on GPUs beside all others, or each job as if alone where they follow one another."""
-    # Activations count once for each GPU, as only one worker runs there at a time. State is there always.
-    taken, activations = _taken_by(operations, dict(enumerate(workers)))
-    for graph, own in zip(operations.task_graphs, gpus, strict=True):
-        for slot, gpu in zip(graph.shape.slots, own, strict=True):
-            taken[gpu] += slot.memory
+    loads = GpuLoads(operations)
+    loads.add_workers(dict(enumerate(workers)))
+    for job, own in enumerate(gpus):
+        loads.add_slots(job, own)
+    taken, activations = loads.states, loads.activations
     servers, orders = operations.cluster.servers, []
     if not in_time and any(servers[gpu[0]].gpu_memory < size + activations[gpu] for gpu, size in taken.items()):
         return None
@@ -120,16 +120,42 @@ def _complete(
     )
 
 
-def _taken_by(operations: Operations, workers: Mapping[int, PlacedWorkers]) -> tuple[Counter[Gpu], Counter[Gpu]]:
-    """Return, by GPU, the bytes of state of its workers, and the most activations of one of them."""
-    states: Counter[Gpu] = Counter()
-    activations: Counter[Gpu] = Counter()
-    for number, own in workers.items():
-        job = operations.jobs[number]
-        for gpu, level in zip(own.gpus, own.deepest, strict=True):
-            states[gpu] += job.state_bytes
-            activations[gpu] = max(activations[gpu], job.activation_bytes[level - 1])
-    return states, activations
+class GpuLoads:
+    """What placed jobs take of each GPU.
+
+    `states`: bytes of state of workers and slots, always. `activations`: most bytes of a worker's activations, for only
+    one worker runs at a time. `load`: microseconds.
+    """
+
+    def __init__(self, operations: Operations) -> None:
+        self.operations = operations
+        self.states, self.activations, self.load = Counter[Gpu](), Counter[Gpu](), Counter[Gpu]()
+
+    def add_workers(self, workers: Mapping[int, PlacedWorkers]) -> None:
+        """Count data-parallel jobs, by their numbers."""
+        for number, own in workers.items():
+            job = self.operations.jobs[number]
+            for slot, (gpu, level) in enumerate(zip(own.gpus, own.deepest, strict=True)):
+                table = job.blocks[slot].duration_us[self.gpu_type(gpu)]
+                self.states[gpu] += job.state_bytes
+                self.activations[gpu] = max(self.activations[gpu], job.activation_bytes[level - 1])
+                self.load[gpu] += sum(table[row[slot] - 1] for row in own.levels)
+
+    def add_slots(self, job: int, gpus: Sequence[Gpu]) -> None:
+        """Count a job with a task graph on the GPUs of its slots."""
+        graph = self.operations.task_graphs[job]
+        for slot, gpu in enumerate(gpus):
+            self.states[gpu] += graph.shape.slots[slot].memory
+            self.load[gpu] += self.work_us(graph, slot, gpu)
+
+    def gpu_type(self, gpu: Gpu) -> str:
+        """Return the type of a GPU."""
+        return self.operations.cluster.servers[gpu[0]].gpu_type
+
+    def work_us(self, graph: CompiledTaskGraph, slot: int, gpu: Gpu) -> int:
+        """Return how long the blocks of a slot take there in all iterations."""
+        tables = (graph.shape.blocks[block].duration_us for block in graph.blocks_of[slot])
+        return graph.job.iterations * sum(table[self.gpu_type(gpu)] for table in tables)
 
 
 class _SlotPlacing:
@@ -156,7 +182,7 @@ class _SlotPlacing:
         if not plain:
             random.shuffle(jobs)
         draw = _PlacementDraw(self, random, 0.0 if plain else random.choice((0.0, 0.1, 1.0)), nearness, careful)
-        self._count(draw, self.placed.workers)
+        draw.add_workers(self.placed.workers)
         for job, gpus in slots.items():
             draw.put(job, gpus)
         ahead = self._place_workers(draw, random) if number % 4 == 3 else None
@@ -173,38 +199,30 @@ class _SlotPlacing:
         """Place data-parallel jobs beside what is placed so far, and count their memory and load."""
         known, count = self.placed.workers, len(self.operations.jobs)
         asked = [job for job in range(count) if job not in known]
-        memory = {gpu: size + draw.most_held[gpu] for gpu, size in draw.memory.items()}
+        memory = {gpu: draw.memory(gpu) + draw.most_held[gpu] for gpu in self.gpus}
         placed = self.workers.place(random, asked, memory, draw.load) if asked else {}
         if placed is None:
             return None
-        self._count(draw, placed)
+        draw.add_workers(placed)
         return tuple((known.get(job) or placed[job]) for job in range(count))
-
-    def _count(self, draw: _PlacementDraw, workers: Mapping[int, PlacedWorkers]) -> None:
-        """Count the memory and the load of placed data-parallel jobs."""
-        operations = self.operations
-        states, activations = _taken_by(operations, workers)
-        for gpu, size in () if self.in_time else states.items():
-            draw.memory[gpu] += size + activations[gpu]
-        for number, own in workers.items():
-            for slot, gpu in enumerate(own.gpus):
-                table = operations.jobs[number].blocks[slot].duration_us[operations.cluster.servers[gpu[0]].gpu_type]
-                draw.load[gpu] += sum(table[row[slot] - 1] for row in own.levels)
 
     def _work(self, job: int) -> int:
         graph = self.operations.task_graphs[job]
         return graph.job.iterations * sum(max(block.duration_us.values()) for block in graph.shape.blocks)
 
 
-class _PlacementDraw:
+class _PlacementDraw(GpuLoads):
     """One placement in the making."""
 
     def __init__(self, placing: _SlotPlacing, random: Random, blur: float, nearness: float, careful: bool) -> None:
+        super().__init__(placing.operations)
         self.placing, self.random, self.blur, self.nearness = placing, random, blur, nearness
         self.careful = careful
-        self.load = dict.fromkeys(placing.gpus, 0.0)
-        self.memory = dict.fromkeys(placing.gpus, 0)
-        self.most_held = dict.fromkeys(placing.gpus, 0)
+        self.most_held = Counter[Gpu]()
+
+    def memory(self, gpu: Gpu) -> int:
+        """Return the bytes that are taken at once beside memory intervals: none where jobs follow one another."""
+        return 0 if self.placing.in_time else self.states[gpu] + self.activations[gpu]
 
     def place(self, job: int) -> tuple[Gpu, ...] | None:
         """Return GPUs of the slots of a job, in the part of the cluster with least load; None where none has room."""
@@ -222,12 +240,9 @@ class _PlacementDraw:
 
     def put(self, job: int, gpus: Sequence[Gpu]) -> None:
         """Count the load and the memory of a job on GPUs of its slots."""
-        graph = self.placing.operations.task_graphs[job]
-        for slot, gpu in enumerate(gpus):
-            self.load[gpu] += self._load(graph, slot, gpu)
-            if not self.placing.in_time:
-                self.memory[gpu] += graph.shape.slots[slot].memory
-                self.most_held[gpu] = max(self.most_held[gpu], self._need(job, slot))
+        self.add_slots(job, gpus)
+        for slot, gpu in enumerate(() if self.placing.in_time else gpus):
+            self.most_held[gpu] = max(self.most_held[gpu], self._need(job, slot))
 
     def _in_part(self, job: int, gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:
         graph = self.placing.operations.task_graphs[job]
@@ -272,22 +287,17 @@ class _PlacementDraw:
         graph, server = self.placing.operations.task_graphs[job], self.placing.operations.cluster.servers[gpu[0]]
         if server.gpu_type not in graph.gpu_types[slot]:
             return False
-        memory = self.memory[gpu] + graph.shape.slots[slot].memory
+        memory = self.memory(gpu) + graph.shape.slots[slot].memory
         return memory + max(self.most_held[gpu], self._need(job, slot)) <= server.gpu_memory
 
     def _need(self, job: int, slot: int) -> int:
         return self.placing.needs[job][slot] if self.careful else 0
 
-    def _load(self, graph: CompiledTaskGraph, slot: int, gpu: Gpu) -> float:
-        gpu_type = self.placing.operations.cluster.servers[gpu[0]].gpu_type
-        blocks = graph.blocks_of[slot]
-        return graph.job.iterations * sum(graph.shape.blocks[block].duration_us[gpu_type] for block in blocks)
-
     def _cost(self, job: int, slot: int, gpu: Gpu, chosen: dict[int, Gpu]) -> tuple[float, int]:
         """Return the load of the GPU with the slot, and what transfers to slots that are placed take."""
         operations = self.placing.operations
         graph = operations.task_graphs[job]
-        cost = self.load[gpu] + self._load(graph, slot, gpu)
+        cost: float = self.load[gpu] + self.work_us(graph, slot, gpu)
         for other, transfers in self.placing.partners[job][slot].items():
             if other not in chosen or not self.nearness:
                 continue

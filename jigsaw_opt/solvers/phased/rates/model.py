@@ -81,8 +81,7 @@ class RateModel:
             if job is not None and other != index:
                 assignment = self._ample.assignment(other, [self._data.number[gpu] for gpu in job.gpus])
                 if assignment is not None:
-                    levels = [max(column) for column in zip(*assignment.plan.rows, strict=True)]
-                    self._ample.place(other, assignment, levels)
+                    self._ample.place(other, assignment)
         found = [self._made(index, gpus) for gpus in self._generator.of(self._ample, index)]
         # `_ample` is shared by all calls and is empty between them.
         for other, assignment in enumerate(self._ample.assignments):

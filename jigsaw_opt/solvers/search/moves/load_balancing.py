@@ -118,9 +118,7 @@ class LoadBalancer:
 
     def place(self, index: int, assignment: Assignment) -> None:
         """Put a job on an assignment."""
-        plan = assignment.plan
-        fixed = [max(column) for column in zip(*plan.rows, strict=True)] if plan.fixed else None
-        self.placement.place(index, assignment, fixed or assignment.demand.need)
+        self.placement.place(index, assignment)
 
     def _move(
         self, moves: Sequence[tuple[int, Sequence[int] | None]]
