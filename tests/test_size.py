@@ -15,7 +15,7 @@ CODE = {
     "executor": (7_840, "models, exchange, pipelines, profiles and replay with PyTorch"),
     "formulations": (4_440, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
     "instances": (2_545, "families, bundled sets and best known values"),
-    "planning": (6_165, "partition, pipelines, burst, fill and shifts, each with its bound"),
+    "planning": (6_175, "partition, pipelines, burst, fill and shifts, each with its bound"),
     "problem": (3_680, "what there is: clusters, models, jobs, plans, workloads and their exact costs"),
     "routing": (350, "routes round failures, and what they deliver"),
     "scheduling": (6_500, "policies and their placement, performance models, the live scheduler"),

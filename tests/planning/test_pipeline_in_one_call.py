@@ -111,6 +111,14 @@ def test_numbers_too_large_to_list_are_refused_at_once() -> None:
         jo.pipeline(graph, stages=2, options=jo.Options(gap=0.3, survivable=True))
 
 
+def test_a_planned_partition_is_taken_as_its_stages_are() -> None:
+    layers = tuple(MeasuredLayer(f"l{k}", 10, 20, 0, 0) for k in range(2))
+    cut = jo.partition(LayerGraph(layers, ((0, 1),)), (2,), (10**9,), replicate=False)
+    assert jo.pipeline(cut, micro_batches=4).objective == jo.pipeline(cut.details, micro_batches=4).objective
+    with misuse("wrong-type source"):
+        jo.pipeline(jo.pipeline(cut, micro_batches=4))
+
+
 def test_a_partition_goes_only_where_its_times_hold() -> None:
     layers = tuple(MeasuredLayer(f"l{k}", 10, 20, 0, 0) for k in range(2))
     found = best_partition(LayerGraph(layers, ((0, 1),), gpu_type="h100"), (2,), (1e9,), replicate=False)

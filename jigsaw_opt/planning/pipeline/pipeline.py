@@ -53,7 +53,7 @@ _SECONDS = 20.0
 
 @typed
 def pipeline(
-    source: LayerGraph | Partition | PipelineCosts,
+    source: LayerGraph | Partition | PipelineCosts | Planned[Any],
     *,
     stages: int | None = None,
     micro_batches: int | Iterable[int] | None = None,
@@ -84,7 +84,8 @@ def pipeline(
     Parameters
     ----------
     source
-        A profile, whose cuts and order are decided together; a partition; or costs of stages.
+        A profile, whose cuts and order are decided together; a partition, also as `partition` returns it; or costs of
+        stages.
     stages
         How many devices a profile is cut for.
     micro_batches
@@ -148,6 +149,7 @@ def pipeline(
     150
     """
     options = Options(time_limit=_SECONDS) if options is None else options
+    source = _stated(source)
     if into is None:
         told = "this is for a pipeline in another instance"
         _leave_out(told, {"gpu_type": gpu_type, "iterations": iterations, "weight": weight})
@@ -202,11 +204,7 @@ def pipeline(
     order = schedule or "1f1b"
     problem = _problem(source, order, micro_batches, backward, first_stage, gpus, memory)
     if into is not None:
-        of_source = source.gpu_type if isinstance(source, Partition) else None
-        if gpu_type is not None and of_source not in (None, gpu_type):
-            told = f"the times of the partition are of GPUs of type {of_source!r}, not {gpu_type!r}"
-            raise UsageError(told, code="contradiction", path="gpu_type")
-        gpu_type = gpu_type or of_source
+        gpu_type = _gpu_type(source, gpu_type)
         given = {key: value for key, value in (("iterations", iterations), ("weight", weight)) if value is not None}
         whole = add_pipeline(into, problem, name, gpu_type=gpu_type, **given)
         return Planned(whole, None, 0, Proof("nothing is proven before a solve"), problem)
@@ -217,6 +215,25 @@ def pipeline(
     timed = schedule_of(problem, orders, name, order)
     written = timed.cyclic if horizon == "cyclic" else timed.finite
     return Planned(written.instance, written.plan, written.bound, written.proof, timed)
+
+
+def _stated(source: LayerGraph | Partition | PipelineCosts | Planned[Any]) -> LayerGraph | Partition | PipelineCosts:
+    """Return the source itself; of what `partition` returns, its stages."""
+    if not isinstance(source, Planned):
+        return source
+    if not isinstance(source.details, Partition):
+        told = "the stages of a pipeline are those of a profile, a partition or costs, not of another plan"
+        raise UsageError(told, code="wrong-type", path="source")
+    return source.details
+
+
+def _gpu_type(source: Partition | PipelineCosts, wanted: str | None) -> str | None:
+    """Return the type of GPU that costs hold for, where it is known."""
+    known = source.gpu_type if isinstance(source, Partition) else None
+    if wanted is not None and known not in (None, wanted):
+        told = f"the times of the partition are of GPUs of type {known!r}, not {wanted!r}"
+        raise UsageError(told, code="contradiction", path="gpu_type")
+    return wanted or known
 
 
 def _problem(
