@@ -146,7 +146,7 @@ def test_repairs_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert first["objective"] == first["repair"]["objective"] == 18 and "repair" not in second
     assert main([*call, "--repair", "0.3"]) == 0
     assert "no place" in capsys.readouterr().out
-    assert main([*call, "--at", "-3", "--kinds", "rack"]) == 3
+    assert main([*call, "--at", "-3", "--kinds", "rack"]) == 2
     told = capsys.readouterr().err
     assert "--kinds" in told and "rack" in told and "--at" in told and "at least 0" in told
     assert main([*call, "--repair", "-1"]) == 2
