@@ -1,4 +1,4 @@
-"""The times that operations are laid down on: absolute ones, or those modulo a period (specification: cyclic-horizon)."""
+"""The times that operations are laid down on: absolute, or modulo a period (specification: cyclic-horizon)."""
 
 from __future__ import annotations
 

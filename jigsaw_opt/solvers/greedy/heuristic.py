@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import partial
 from math import inf
 
 from jigsaw_opt.errors import TooLargeError
@@ -215,10 +216,10 @@ class _LocalSearch:
         by_width = sorted(by_size, key=lambda i: -asked[i].job.slots)
         strategies = [(balanced, by_load), (balanced, by_size), (packed, by_size), (packed, by_width)]
         if len(asked) <= _EXACT_JOBS:
-            strategies.append((exact, by_width))
+            strategies.append((partial(exact, is_needed=not self.operations.has_scarce_memory), by_width))
         for strategy, order in strategies:
-            placement = strategy(self.table, order)
-            jobs = placement.resolved() if placement is not None else None
+            placement = strategy(self.layout, asked, order)
+            jobs = self.table.all_placed(placement) if placement is not None else None
             if jobs is not None:
                 return jobs
         return None

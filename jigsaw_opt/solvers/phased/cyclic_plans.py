@@ -193,7 +193,7 @@ def _inserted(
     data: ProblemData, assignments: Sequence[Assignment], most: int, rng: random.Random, stop: Callable[[], bool]
 ) -> Timetable | None:
     """Return the jobs at the shortest of some periods at which all find room; `most` is the longest of them."""
-    weights = [assignment.exchange_us for assignment in assignments]
+    weights = [sum(map(sum, assignment.exchange)) for assignment in assignments]
     # No period is shorter than the load of the fullest GPU or link, and hardly any plan reaches it: the first try is
     # already longer by the factor.
     period = fullest_us(assignments)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.params import SearchParams
-from jigsaw_opt.solvers.placement.layout import Demand, Layout, exchange_us, iteration_us, level_caps, mean_us, shapes
+from jigsaw_opt.solvers.placement.construction import Placement, level_caps, resident
+from jigsaw_opt.solvers.placement.layout import Demand, Layout, exchange_us, iteration_us, mean_us, shapes
 from jigsaw_opt.solvers.placement.levels import LevelPlan, Levels, level_plan, mean_slot_us
 
 
@@ -19,8 +21,8 @@ class Assignment:
 
     `gpus`: GPU of each slot, numbered as in `Layout`. `tables`: duration of a block by slot and level. `caps`: deepest
     level of each slot that memory admits, or None where it admits all. `exchange`: durations of the transfers by
-    iteration and bucket. `exchange_us`: their sum. `slot_us`: mean GPU time of an iteration by slot. `iteration_us`:
-    mean time of its iterations when no one is in the way.
+    iteration and bucket. `slot_us`: mean GPU time of an iteration by slot. `iteration_us`: mean time of its iterations
+    when no one is in the way.
     """
 
     demand: Demand
@@ -31,7 +33,6 @@ class Assignment:
     plan: LevelPlan
     caps: list[int] | None
     exchange: list[tuple[int, ...]]
-    exchange_us: int
     slot_us: list[int]
     iteration_us: int
 
@@ -124,13 +125,10 @@ class ProblemData:
         type_of = self.layout.type_of
         return [block.duration_us[type_of[gpu]] for block, gpu in zip(job.blocks, gpus, strict=True)]
 
-    def caps(self, places: Sequence[Sequence[int]]) -> list[list[int]]:
+    def caps(self, places: Placement) -> list[list[int]]:
         """Return the deepest level of each slot that memory admits, by job, given the GPUs of all jobs."""
-        state = [0] * len(self.layout.gpus)
-        jobs = list(zip(self.demands, places, strict=True))
-        for demand, gpus in jobs:
-            for gpu in gpus:
-                state[gpu] += demand.job.state_bytes
+        state = resident(self.layout, self.demands, places)
+        jobs = zip(self.demands, places, strict=True)
         return [level_caps(self.layout, demand, gpus, state) for demand, gpus in jobs]
 
     def assignment(self, index: int, demand: Demand, gpus: Sequence[int], caps: Sequence[int]) -> Assignment | None:
@@ -155,8 +153,7 @@ class ProblemData:
         if channel is None:
             return None
         tables = self.tables(job, gpus)
-        known = {row: self.exchange(demand, row, channel) for row in dict.fromkeys(plan.rows)}
-        exchange = [known[row] for row in plan.rows]
+        exchange = [self.exchange(demand, row, channel) for row in plan.rows]
         return Assignment(
             demand=demand,
             job=job,
@@ -166,7 +163,6 @@ class ProblemData:
             plan=plan,
             caps=None if min(caps) >= job.levels else list(caps),
             exchange=exchange,
-            exchange_us=sum(map(sum, exchange)),
             slot_us=loads_us(self.layout, demand, gpus, plan, caps, tables),
             iteration_us=mean_us(plan.rows, exchange, partial(self.iteration_us, demand, tables)),
         )
@@ -200,3 +196,13 @@ class ProblemData:
         if key not in self._lengths:
             self._lengths[key] = iteration_us(tables, levels, exchange)
         return self._lengths[key]
+
+    def all_placed(self, placement: Placement) -> list[Assignment] | None:
+        """Return all jobs on their GPUs; None where memory admits no levels for one, or no path joins its GPUs."""
+        found: list[Assignment] = []
+        for index, own in enumerate(checking_deadline(self.caps(placement))):
+            assignment = self.assignment(index, self.demands[index], placement[index], own)
+            if assignment is None:
+                return None
+            found.append(assignment)
+        return found

@@ -31,6 +31,10 @@ class CandidateGenerator:
     def __init__(self, data: ProblemData, rng: random.Random) -> None:
         self.data, self.rng, self.params = data, rng, data.params.candidates
         self.layout = data.layout
+        graph = self.layout.routes.graph
+        self._links_at: list[list[int]] = [
+            [data["link"] for _, _, data in graph.edges(server.name, data=True)] for server in self.layout.servers
+        ]
         self._blur = self.params.blur
         self._kinds: dict[int, list[list[int]]] = {}
         self._sets: dict[int, frozenset[int]] = {}
@@ -56,6 +60,8 @@ class CandidateGenerator:
 
         Within a server, other GPUs than before may be taken.
 
+        Within a server, other GPUs than before may be taken.
+
         None where the job is not placed, or where no other server has room.
         """
         assignment, rng = placement.assignments[index], self.rng
@@ -63,12 +69,12 @@ class CandidateGenerator:
             return None
         server_of = self.layout.server_of
         sources = list(dict.fromkeys([server_of[gpu] for gpu in assignment.gpus]))
-        source = max(rng.sample(sources, min(2, len(sources))), key=lambda s: placement.use(s))
+        source = max(rng.sample(sources, min(2, len(sources))), key=lambda s: self.use(placement, s))
         others = [s for s in self._neighbours(index, source) if s not in sources]
         if not others:
             return None
         sample = rng.sample(others, min(3, len(others)))
-        server = min(sample, key=lambda s: placement.use(s)) if rng.random() < 0.5 else rng.choice(sample)
+        server = min(sample, key=lambda s: self.use(placement, s)) if rng.random() < 0.5 else rng.choice(sample)
         gpus = self.replaced(placement, index, assignment.gpus, source, server)
         return None if gpus is None else (gpus, server)
 
@@ -90,6 +96,27 @@ class CandidateGenerator:
             after[slot] = gpu
         return after
 
+    def chosen(self, placement: PartialPlacement, index: int, gpus: Sequence[int]) -> list[int] | None:
+        """Return the first GPUs with memory for the levels that a job needs, None where there are too few."""
+        chosen: list[int] = []
+        skipped: list[tuple[int, int]] = []
+        coming = iter(gpus)
+        for level in placement.demands[index].need:
+            at = next((at for at, (_, cap) in enumerate(skipped) if cap >= level), None)
+            if at is not None:
+                chosen.append(skipped.pop(at)[0])
+                continue
+            for gpu in coming:
+                cap = placement.cap(index, gpu)
+                if cap >= level:
+                    chosen.append(gpu)
+                    break
+                if cap:
+                    skipped.append((gpu, cap))
+            else:
+                return None
+        return chosen
+
     def _neighbours(self, index: int, source: int) -> Sequence[int]:
         """Return the servers that may hold workers of a job: the nearest other ones, or all."""
         usable = self._by_kind(index)[-1]
@@ -106,6 +133,12 @@ class CandidateGenerator:
         if key not in self._sets:
             self._sets[key] = frozenset(self._by_kind(index)[-1])
         return self._sets[key]
+
+    def use(self, placement: PartialPlacement, server: int) -> int:
+        """Return the load of the fullest link at a server, or the mean load of its GPUs if that is more."""
+        inside = self.layout.on_server[server]
+        load = sum([placement.gpu_us[gpu] for gpu in inside]) // len(inside)
+        return max([load, *[placement.link_us[link] for link in self._links_at[server]]])
 
     def _by_kind(self, index: int) -> list[list[int]]:
         """Return the servers that may hold workers of a job: by type, and all of them where there are several types."""
@@ -128,16 +161,16 @@ class CandidateGenerator:
         alone = [s for s in (servers if thorough else sample) if len(inside[s]) >= slots]
         if alone:
             for server in self._least(alone, lambda s: sorted([placement.gpu_us[g] for g in inside[s]])[slots - 1]):
-                yield placement.chosen(index, self._sorted(placement, inside[server]))
+                yield self.chosen(placement, index, self._sorted(placement, inside[server]))
         if slots > 1 and len(servers) > 1 and (not alone or self.rng.random() < 0.2):
             blocks = self._blocks(index, servers)
-            for block in self._least(blocks, lambda block: max([placement.use(s) for s in block])):
+            for block in self._least(blocks, lambda block: max([self.use(placement, s) for s in block])):
                 gpus = [gpu for s in block for gpu in self._sorted(placement, inside[s])]
-                yield placement.chosen(index, gpus)
+                yield self.chosen(placement, index, gpus)
             if self.rng.random() < 0.3:
                 usable = set(servers)
-                anchor = min(self.rng.sample(sample, min(4, len(sample))), key=lambda s: placement.use(s))
-                yield placement.around(index, usable, anchor, self._blurred)
+                anchor = min(self.rng.sample(sample, min(4, len(sample))), key=lambda s: self.use(placement, s))
+                yield self._around(placement, index, usable, anchor)
             if len(servers) <= _SAMPLE:
                 yield self._anywhere(placement, index, servers)
 
@@ -199,11 +232,12 @@ class CandidateGenerator:
 
     def _blocks_around(self, job: OperationGraph, servers: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """Yield, around each server, the nearest ones that are joined to one another and have room for a job."""
-        usable = set(servers)
+        usable, routes = set(servers), self.layout.routes.under(job.route_policy)
         for first in servers:
+            near = (s for ring in self.layout.near(first, job.route_policy) for s in ring if s in usable)
             block: list[int] = []
             room = 0
-            for server in self.layout.around(first, job.route_policy, lambda ring: [s for s in ring if s in usable]):
+            for server in routes.mutual(near):
                 block.append(server)
                 room += len(self.layout.on_server[server])
                 if room >= job.slots:
@@ -229,13 +263,34 @@ class CandidateGenerator:
             chosen.append(self.rng.choice(ranked[self.params.best :]))
         return chosen
 
+    def _around(self, placement: PartialPlacement, index: int, usable: set[int], anchor: int) -> list[int] | None:
+        """Return GPUs of a server and, where these do not suffice, of those nearest to it.
+
+        Of servers that are as near, the least used one comes first.
+        """
+        job = self.data.operations.jobs[index]
+        routes, servers = self.layout.routes.under(job.route_policy), list[int]()
+        collected: list[int] = []
+        for ring in self.layout.near(anchor, job.route_policy):
+            near = self._blurred([s for s in ring if s in usable], lambda s: self.use(placement, s))
+            for server in near:
+                if not routes.joins(server, servers):
+                    continue
+                servers.append(server)
+                collected += self._sorted(placement, self.layout.on_server[server])
+                if len(collected) >= job.slots:
+                    gpus = self.chosen(placement, index, collected)
+                    if gpus is not None:
+                        return gpus
+        return None
+
     def _anywhere(self, placement: PartialPlacement, index: int, servers: Sequence[int]) -> list[int] | None:
         """Return the least loaded GPUs of servers that are joined to one of them, and to one another."""
         job = self.data.operations.jobs[index]
         routes, source = self.layout.routes.under(job.route_policy), self.rng.choice(servers)
         gpus = [g for s in servers if routes.joined(source, s) for g in self.layout.on_server[s]]
         ranked = self._sorted(placement, gpus)
-        return placement.chosen(index, self.layout.mutual(job, ranked) if routes.policy is not None else ranked)
+        return self.chosen(placement, index, self.layout.mutual(job, ranked) if routes.policy is not None else ranked)
 
     def _sorted(self, placement: PartialPlacement, gpus: Sequence[int]) -> list[int]:
         return self._blurred(gpus, placement.gpu_us.__getitem__)

@@ -1,19 +1,24 @@
-"""Rules that place jobs one after the other: by load where memory is ample, by memory where it is tight.
+"""Placement: a GPU for every worker, by load where memory is ample, by memory where it is tight.
 
-`balanced` puts each where the most loaded GPU, the most loaded link and the job's own critical path stay least,
-preferably inside one server. `packed` fills GPUs by memory (best fit). `exact` backtracks over both, for small
-instances only.
+Jobs are placed one after the other. `balanced` puts each where the most loaded GPU, the most
+loaded link and the job's own critical path stay least, preferably inside one server. `packed` fills
+GPUs by memory (best fit). `exact` backtracks over both, for small instances only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heapreplace
-from itertools import chain, combinations, islice
+from itertools import combinations, islice
 
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
-from jigsaw_opt.solvers.placement.state import PartialPlacement
+from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.costs import levels_within
+from jigsaw_opt.solvers.placement.layout import Demand, Layout, exchange_us, iteration_us
+from jigsaw_opt.solvers.placement.levels import level_plan
+
+Placement = list[list[int]]
+"""GPUs of each job's slots, by job."""
 
 _SMALL_CLUSTER = 16
 """Servers up to which a job may spread over any of them: each of them begins a choice that looks at all others."""
@@ -24,65 +29,86 @@ _BACKTRACK_STEPS, _FEW_STEPS = 20_000, 2_000
 where jobs that have no place at once may follow one another."""
 
 
-def balanced(data: ProblemData, order: Iterable[int]) -> PartialPlacement | None:
-    """Place the jobs in order, each where it costs least; return None where one finds no room.
+class _Board:
+    """Loads and memory that the jobs placed so far take of every GPU and link."""
 
-    `order`: indices of the jobs, in the order in which they are placed.
-    """
-    placement = PartialPlacement(data)
-    servers = _Servers(placement)
-    for index in checking_deadline(order):
-        choices = list(servers.best(index))
-        if data.operations.jobs[index].slots > 1 and (not choices or len(data.layout.servers) <= _SMALL_CLUSTER):
-            choices += _across(placement, index)
-        found = filter(None, (placement.assignment(index, gpus) for gpus in choices))
-        best = min(found, key=lambda assignment: _cost(placement, assignment), default=None)
-        if best is None:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        count = len(layout.gpus)
+        self.load = list(layout.load)
+        self.room = list(layout.memory)
+        self.activations = [0] * count
+        self.server_load = [sum(self.load[g] for g in gpus) // len(gpus) for gpus in layout.on_server]
+        self.server_traffic = [0] * len(layout.servers)
+        self.link_load = [0] * layout.links
+        self._alone: dict[tuple[int, int, int, tuple[str, ...]], tuple[int, int]] = {}
+
+    def choose(self, demand: Demand, gpus: Sequence[int]) -> list[int] | None:
+        """Return the first of `gpus` that have room for the levels in need, or None.
+
+        The deepest level takes the first GPU with room for it. GPUs with room for a deep level have room
+        for a shallow one, so this finds a choice whenever there is one.
+        """
+        activations, state = demand.job.activation_bytes, demand.job.state_bytes
+        rooms = [(gpu, self.room[gpu] - state) for gpu in gpus]
+        left = [(gpu, room) for gpu, room in rooms if room >= self.activations[gpu]]
+        if len(left) < len(demand.need):
             return None
-        placement.place(index, best)
-    return placement
+        chosen = []
+        for level in demand.need:
+            least = activations[level - 1]
+            for index, (gpu, room) in enumerate(left):
+                if room >= least:
+                    chosen.append(gpu)
+                    del left[index]
+                    break
+            else:
+                return None
+        return chosen
 
+    def use(self, server: int) -> int:
+        """Return the mean load of the server's GPUs, or the time for which its jobs use links if that is more."""
+        return max(self.server_load[server], self.server_traffic[server])
 
-def packed(data: ProblemData, order: Iterable[int]) -> PartialPlacement | None:
-    """Place the jobs in order, each on the GPUs with least room that admit it; return None where one finds none.
+    def add(self, demand: Demand, gpus: Sequence[int], channel: Channel) -> None:
+        """Place a job."""
+        layout, job = self.layout, demand.job
+        for gpu, level in zip(gpus, demand.need, strict=True):
+            slot_us = demand.slot_us[layout.type_of[gpu]]
+            self.load[gpu] += slot_us
+            self.server_load[layout.server_of[gpu]] += slot_us // len(layout.on_server[layout.server_of[gpu]])
+            if not layout.in_time:
+                self.room[gpu] -= job.state_bytes
+                self.activations[gpu] = max(self.activations[gpu], job.activation_bytes[level - 1])
+        if channel.links:
+            exchange, _ = self._alone_us(demand, gpus, channel)
+            for link in channel.links:
+                self.link_load[link] += exchange
+            for server in {layout.server_of[gpu] for gpu in gpus}:
+                self.server_traffic[server] += exchange
 
-    `order`: indices of the jobs, in the order in which they are placed.
-    """
-    placement, layout = PartialPlacement(data), data.layout
-    for index in checking_deadline(order):
-        fullest = sorted(_usable(data, index), key=lambda gpu: layout.memory[gpu] - placement.state[gpu])
-        joined = (placement.chosen(index, gpus) for gpus in layout.cliques(data.operations.jobs[index], fullest))
-        found = (placement.assignment(index, gpus) for gpus in joined if gpus is not None)
-        first = next(filter(None, found), None)
-        if first is None:
-            return None
-        placement.place(index, first)
-    return placement
+    def cost(self, demand: Demand, gpus: Sequence[int], channel: Channel) -> tuple[int, int, int]:
+        """Return the peak of GPU load, link load and critical path with the job on these GPUs.
 
+        Links used; total load.
+        """
+        slot_us, types = demand.slot_us, self.layout.type_of
+        after = [self.load[gpu] + slot_us[types[gpu]] for gpu in gpus]
+        exchange, path = self._alone_us(demand, gpus, channel)
+        peak = max(0, *after, *[self.link_load[link] + exchange for link in channel.links])
+        return peak, path + len(channel.links), sum(after)
 
-def exact(data: ProblemData, order: Iterable[int]) -> PartialPlacement | None:
-    """Backtrack over all sets of GPUs; return None where no placement is found within a limit of steps.
-
-    `order`: indices of the jobs, in the order in which they are placed.
-    """
-    placement = PartialPlacement(data, rigid=False)
-    steps = iter(range(_FEW_STEPS if data.operations.has_scarce_memory else _BACKTRACK_STEPS))
-
-    def place(left: Sequence[int]) -> bool:
-        if not left:
-            return True
-        for gpus in checking_deadline(_sets(placement, left[0])):
-            if next(steps, None) is None:
-                return False
-            assignment = placement.assignment(left[0], gpus)
-            if assignment is not None:
-                placement.place(left[0], assignment)
-                if place(left[1:]):
-                    return True
-                placement.unplace(left[0])
-        return False
-
-    return placement if place([*order]) else None
+    def _alone_us(self, demand: Demand, gpus: Sequence[int], channel: Channel) -> tuple[int, int]:
+        """Return exchange time and length of the job over the horizon without contention, from its first iteration."""
+        kinds = [self.layout.type_of[gpu] for gpu in gpus]
+        key = (id(demand), channel.rate, channel.latency_us, tuple(sorted(kinds)))
+        if key not in self._alone:
+            job, row = demand.job, demand.rows[0]
+            exchange = exchange_us(job, row, channel)
+            tables = [block.duration_us[kind] for block, kind in zip(job.blocks, kinds, strict=True)]
+            path = iteration_us(tables, row, exchange)
+            self._alone[key] = job.iterations * sum(exchange), job.iterations * path
+        return self._alone[key]
 
 
 class _Servers:
@@ -92,28 +118,32 @@ class _Servers:
     room for a demand never has room again.
     """
 
-    def __init__(self, placement: PartialPlacement) -> None:
-        self.placement, self.layout = placement, placement.data.layout
+    def __init__(self, board: _Board) -> None:
+        self.board = board
         self._heaps: dict[tuple[int, str], list[tuple[int, int]]] = {}
 
-    def best(self, index: int) -> Iterator[list[int]]:
+    def best(self, demand: Demand) -> Iterator[list[int]]:
         """Yield, for each GPU type, the GPUs of the least loaded server that holds the whole job."""
-        demand = self.placement.demands[index]
         for kind in demand.slot_us:
-            key = (id(demand), kind)
-            if key not in self._heaps:
-                servers, slots = enumerate(self.layout.servers), demand.job.slots
-                self._heaps[key] = [(0, s) for s, server in servers if server.gpu_type == kind and server.gpus >= slots]
-                heapify(self._heaps[key])
-            gpus = self._top(index, self._heaps[key])
+            gpus = self._top(demand, self._heap(demand, kind))
             if gpus is not None:
                 yield gpus
 
-    def _top(self, index: int, heap: list[tuple[int, int]]) -> list[int] | None:
-        load = self.placement.gpu_us
+    def _heap(self, demand: Demand, kind: str) -> list[tuple[int, int]]:
+        key = (id(demand), kind)
+        if key not in self._heaps:
+            servers = enumerate(self.board.layout.servers)
+            slots = demand.job.slots
+            heap = [(0, index) for index, s in servers if s.gpu_type == kind and s.gpus >= slots]
+            self._heaps[key] = heap
+            heapify(heap)
+        return self._heaps[key]
+
+    def _top(self, demand: Demand, heap: list[tuple[int, int]]) -> list[int] | None:
+        board, load = self.board, self.board.load
         while heap:
             stale, server = heap[0]
-            gpus = self.placement.chosen(index, sorted(self.layout.on_server[server], key=load.__getitem__))
+            gpus = board.choose(demand, sorted(board.layout.on_server[server], key=load.__getitem__))
             if gpus is None:
                 heappop(heap)
                 continue
@@ -124,37 +154,164 @@ class _Servers:
         return None
 
 
-def _usable(data: ProblemData, index: int) -> list[int]:
-    """Return the GPUs of the types that a job may have."""
-    kinds = data.demands[index].slot_us
-    return [gpu for gpu, kind in enumerate(data.layout.type_of) if kind in kinds]
+def balanced(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Placement | None:
+    """Place the jobs in order, each where it costs least; return None where one finds no room.
+
+    `order`: indices of the jobs, in the order in which they are placed.
+    """
+    board = _Board(layout)
+    servers = _Servers(board)
+    placement: Placement = [[] for _ in jobs]
+    for index in checking_deadline(order):
+        demand = jobs[index]
+        choices = list(servers.best(demand))
+        if demand.job.slots > 1 and (not choices or len(layout.servers) <= _SMALL_CLUSTER):
+            choices += _across(board, demand)
+        best = _cheapest(board, demand, choices)
+        if best is None:
+            return None
+        placement[index], channel = best
+        board.add(demand, placement[index], channel)
+    return placement
 
 
-def _sets(placement: PartialPlacement, index: int) -> Iterator[tuple[int, ...]]:
+def packed(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Placement | None:
+    """Place the jobs in order, each on the GPUs with least room that admit it; return None where one finds none.
+
+    `order`: indices of the jobs, in the order in which they are placed.
+    """
+    board = _Board(layout)
+    placement: Placement = [[] for _ in jobs]
+    for index in checking_deadline(order):
+        demand = jobs[index]
+        fullest = sorted(range(len(layout.gpus)), key=board.room.__getitem__)
+        best = _first_joined(board, demand, [g for g in fullest if layout.type_of[g] in demand.slot_us])
+        if best is None:
+            return None
+        placement[index], channel = best
+        board.add(demand, placement[index], channel)
+    return placement
+
+
+def exact(layout: Layout, jobs: Sequence[Demand], order: Iterable[int], is_needed: bool = True) -> Placement | None:
+    """Backtrack over all sets of GPUs; return None where no placement is found within a limit of steps.
+
+    `order`: indices of the jobs, in the order in which they are placed.
+    """
+    placement: Placement = [[] for _ in jobs]
+    state = [0] * len(layout.gpus)
+    steps = iter(range(_BACKTRACK_STEPS if is_needed else _FEW_STEPS))
+
+    def admits(placed: Sequence[int]) -> bool:
+        caps = (level_caps(layout, jobs[index], placement[index], state) for index in placed)
+        return all(
+            level_plan(jobs[index].job, jobs[index].rows, cap) is not None
+            for index, cap in zip(placed, caps, strict=True)
+        )
+
+    def place(placed: list[int], left: list[int]) -> bool:
+        if not left:
+            return True
+        index, demand = left[0], jobs[left[0]]
+        for gpus in checking_deadline(_sets(layout, demand, state)):
+            if next(steps, None) is None:
+                return False
+            placement[index] = list(gpus)
+            _shift(state, gpus, demand.job.state_bytes)
+            touched = [other for other in placed if not set(gpus).isdisjoint(placement[other])]
+            if admits([index, *touched]) and place([*placed, index], left[1:]):
+                return True
+            _shift(state, gpus, -demand.job.state_bytes)
+        return False
+
+    return placement if place([], list(order)) else None
+
+
+def level_caps(layout: Layout, demand: Demand, gpus: Sequence[int], state: Sequence[int]) -> list[int]:
+    """Return the deepest level that memory admits at each slot, 0 for none."""
+    activations, own = demand.job.activation_bytes, demand.job.state_bytes
+    taken = [own if layout.in_time else state[gpu] for gpu in gpus]
+    return [levels_within(activations, layout.memory[gpu] - size) for gpu, size in zip(gpus, taken, strict=True)]
+
+
+def resident(layout: Layout, jobs: Sequence[Demand], placement: Placement) -> list[int]:
+    """Return the bytes of weights, gradients and optimiser state on each GPU.
+
+    `placement`: GPUs of each job's slots, by job.
+    """
+    state = [0] * len(layout.gpus)
+    for demand, gpus in zip(jobs, placement, strict=True):
+        _shift(state, gpus, demand.job.state_bytes)
+    return state
+
+
+def _shift(state: list[int], gpus: Sequence[int], size: int) -> None:
+    for gpu in gpus:
+        state[gpu] += size
+
+
+def _sets(layout: Layout, demand: Demand, state: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Return all sets of GPUs of the right types that routes join, emptiest GPUs first."""
-    job, server_of = placement.data.operations.jobs[index], placement.data.layout.server_of
-    routes = placement.data.layout.routes.under(job.route_policy)
-    gpus = sorted(_usable(placement.data, index), key=placement.state.__getitem__)
-    chosen = combinations(gpus, job.slots)
-    return (own for own in chosen if routes.all_joined({server_of[gpu] for gpu in own}))
+    gpus = sorted((g for g in range(len(layout.gpus)) if layout.type_of[g] in demand.slot_us), key=state.__getitem__)
+    routes = layout.routes.under(demand.job.route_policy)
+    return (
+        chosen
+        for chosen in combinations(gpus, demand.job.slots)
+        if routes.all_joined({layout.server_of[gpu] for gpu in chosen})
+    )
 
 
-def _across(placement: PartialPlacement, index: int) -> Iterator[list[int]]:
+def _across(board: _Board, demand: Demand) -> Iterator[list[int]]:
     """Yield choices that may spread over servers: near each other, and in a small cluster the least loaded of all."""
-    data, layout = placement.data, placement.data.layout
-    gpus, small = _usable(data, index), len(layout.servers) <= _SMALL_CLUSTER
-    usable = dict.fromkeys(layout.server_of[gpu] for gpu in gpus)
-    anchors = sorted(usable, key=placement.use)
-    near = filter(None, (placement.around(index, usable, anchor) for anchor in anchors))
-    inside = sorted(gpus, key=placement.gpu_us.__getitem__) if small else ()
-    least = (placement.chosen(index, joined) for joined in layout.cliques(data.operations.jobs[index], inside))
-    return chain(near if small else islice(near, _ANCHORS), filter(None, least))
+    layout, load = board.layout, board.load
+    small = len(layout.servers) <= _SMALL_CLUSTER
+    usable = [s for s, server in enumerate(layout.servers) if server.gpu_type in demand.slot_us]
+    anchors = sorted(usable, key=board.use)
+    found = (_gather(board, demand, anchor) for anchor in anchors)
+    yield from islice((gpus for gpus in found if gpus is not None), len(anchors) if small else _ANCHORS)
+    inside = sorted((g for s in usable for g in layout.on_server[s]), key=load.__getitem__) if small else ()
+    for joined in layout.cliques(demand.job, inside):
+        gpus = board.choose(demand, joined)
+        if gpus is not None:
+            yield gpus
 
 
-def _cost(placement: PartialPlacement, assignment: Assignment) -> tuple[int, int, int]:
-    """Return the peak of GPU load, link load and critical path with the job there; links used; total load."""
-    iterations, links = assignment.job.iterations, assignment.links
-    slots = zip(assignment.gpus, assignment.slot_us, strict=True)
-    after = [placement.gpu_us[gpu] + slot_us * iterations for gpu, slot_us in slots]
-    peak = max([*after, *[placement.link_us[link] + assignment.exchange_us for link in links]])
-    return peak, assignment.iteration_us * iterations + len(links), sum(after)
+def _gather(board: _Board, demand: Demand, anchor: int) -> list[int] | None:
+    """Return GPUs of `anchor` and then of the servers nearest to it, least loaded first, until the job fits."""
+    layout, load = board.layout, board.load
+    collected: list[int] = []
+    routes, servers = layout.routes.under(demand.job.route_policy), list[int]()
+    for ring in layout.near(anchor, demand.job.route_policy):
+        for server in sorted(ring, key=board.use):
+            if layout.servers[server].gpu_type not in demand.slot_us:
+                continue
+            if not routes.joins(server, servers):
+                continue
+            servers.append(server)
+            collected += sorted(layout.on_server[server], key=load.__getitem__)
+            gpus = board.choose(demand, collected) if len(collected) >= demand.job.slots else None
+            if gpus is not None:
+                return gpus
+    return None
+
+
+def _cheapest(board: _Board, demand: Demand, choices: Iterable[list[int]]) -> tuple[list[int], Channel] | None:
+    best: tuple[tuple[int, int, int], list[int], Channel] | None = None
+    for gpus in choices:
+        channel = board.layout.channel(demand.job, gpus)
+        if channel is None:
+            continue
+        cost = board.cost(demand, gpus, channel)
+        if best is None or cost < best[0]:
+            best = cost, gpus, channel
+    return None if best is None else best[1:]
+
+
+def _first_joined(board: _Board, demand: Demand, gpus: Sequence[int]) -> tuple[list[int], Channel] | None:
+    """Return the first choice among `gpus` on servers that routes join, in the order of `gpus`."""
+    for joined in board.layout.cliques(demand.job, gpus):
+        chosen = board.choose(demand, joined)
+        channel = board.layout.channel(demand.job, chosen) if chosen is not None else None
+        if chosen is not None and channel is not None:
+            return chosen, channel
+    return None

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu
-from jigsaw_opt.problem.costs import ceil_div, levels_within
+from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.placement.levels import SHAPES, Levels, multisets
 
 
@@ -51,17 +50,6 @@ class Layout:
                 rings.setdefault(length, []).append(other)
             self._near[key] = [rings[length] for length in sorted(rings)]
         return self._near[key]
-
-    @cached_property
-    def links_at(self) -> list[list[int]]:
-        """Return the links at each server."""
-        edges = self.routes.graph.edges
-        return [[data["link"] for _, _, data in edges(server.name, data=True)] for server in self.servers]
-
-    def around(self, server: int, policy: str | None, ranked: Callable[[list[int]], Iterable[int]]) -> Iterator[int]:
-        """Yield a server and those nearest to it that are joined to all before; `ranked` orders equally near ones."""
-        rings = (ranked(ring) for ring in self.near(server, policy))
-        return self.routes.under(policy).mutual(s for ring in rings for s in ring)
 
     def mutual(self, job: OperationGraph, gpus: Iterable[int]) -> list[int]:
         """Build a clique greedily: keep a GPU if its server is joined to the servers of all GPUs kept so far."""
@@ -124,13 +112,6 @@ def shapes(demand: Demand) -> tuple[Demand, ...]:
         if rows is not None and rows not in found:
             found[rows] = _asking(demand.job, rows)
     return tuple(found.values())
-
-
-def level_caps(layout: Layout, demand: Demand, gpus: Sequence[int], state: Sequence[int]) -> list[int]:
-    """Return the deepest level that memory admits at each slot, 0 for none."""
-    activations, own = demand.job.activation_bytes, demand.job.state_bytes
-    taken = [own if layout.in_time else state[gpu] for gpu in gpus]
-    return [levels_within(activations, layout.memory[gpu] - size) for gpu, size in zip(gpus, taken, strict=True)]
 
 
 def exchange_us(job: OperationGraph, levels: Sequence[int], channel: Channel) -> tuple[int, ...]:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.problem.costs import levels_within
 from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
-from jigsaw_opt.solvers.placement.layout import level_caps
+from jigsaw_opt.solvers.placement.construction import level_caps
 from jigsaw_opt.solvers.placement.levels import LevelPlan
-
-Ranking = Callable[[Sequence[int], Callable[[int], int]], list[int]]
-"""An order of GPUs or servers by a key."""
-
-
-def ranking(items: Sequence[int], key: Callable[[int], int]) -> list[int]:
-    """Return items by a key, least first."""
-    return sorted(items, key=key)
 
 
 class PartialPlacement:
@@ -24,8 +15,7 @@ class PartialPlacement:
 
     `rigid`: whether placed jobs keep their levels; else those that one more job leaves room for will do. `demands`:
     demand of each job, with the level profile that it has at present. `assignments`: spot of each job, or None.
-    `gpu_us, link_us`: expected busy time over the horizon of every GPU and link. `state`: bytes of weights, gradients
-    and optimiser state on every GPU, of jobs that are there at once. `on_gpu, on_link`: jobs on every GPU,
+    `gpu_us, link_us`: expected busy time over the horizon of every GPU and link. `on_gpu, on_link`: jobs on every GPU,
     with the bytes of their activations, and on every link.
     """
 
@@ -34,9 +24,9 @@ class PartialPlacement:
         self.demands = list(data.demands)
         self.assignments: list[Assignment | None] = [None] * len(data.operations.jobs)
         count = len(data.layout.gpus)
-        self.gpu_us = list(data.layout.load)
+        self.gpu_us = [0] * count
         self.link_us = [0] * data.layout.links
-        self.state, self._in_time = [0] * count, data.layout.in_time
+        self._state, self._in_time = [0] * count, data.layout.in_time
         self._deepest = [job.activation_bytes[-1] for job in data.operations.jobs]
         self.on_gpu: list[dict[int, int]] = [{} for _ in range(count)]
         self.on_link: list[dict[int, None]] = [{} for _ in range(data.layout.links)]
@@ -44,7 +34,7 @@ class PartialPlacement:
     def cap(self, index: int, gpu: int) -> int:
         """Return the deepest level of one more worker of a job that the memory of a GPU admits; 0 for none."""
         job, inside = self.data.operations.jobs[index], self.on_gpu[gpu]
-        room = self.data.layout.memory[gpu] - self.state[gpu] - job.state_bytes
+        room = self.data.layout.memory[gpu] - self._state[gpu] - job.state_bytes
         if inside and not self._in_time and room < max(inside.values()):
             others = [other for other, size in inside.items() if size > room]
             if self.rigid or not self._yield(others, [gpu], job.state_bytes):
@@ -52,56 +42,13 @@ class PartialPlacement:
         sizes = job.activation_bytes
         return job.levels if room >= sizes[-1] else levels_within(sizes, room)
 
-    def chosen(self, index: int, gpus: Iterable[int]) -> list[int] | None:
-        """Return the first GPUs with memory for the levels that a job needs, None where there are too few.
-
-        GPUs with room for a deep level have room for a shallow one, so this finds a choice whenever there is one.
-        """
-        chosen: list[int] = []
-        skipped: list[tuple[int, int]] = []
-        coming = iter(gpus)
-        for level in self.demands[index].need:
-            at = next((at for at, (_, cap) in enumerate(skipped) if cap >= level), None)
-            if at is not None:
-                chosen.append(skipped.pop(at)[0])
-                continue
-            for gpu in coming:
-                cap = self.cap(index, gpu)
-                if cap >= level:
-                    chosen.append(gpu)
-                    break
-                if cap:
-                    skipped.append((gpu, cap))
-            else:
-                return None
-        return chosen
-
-    def around(self, index: int, usable: Container[int], anchor: int, ranked: Ranking = ranking) -> list[int] | None:
-        """Return GPUs of a server and, where these do not suffice, of those nearest to it, least used ones first."""
-        job, layout = self.data.operations.jobs[index], self.data.layout
-        collected: list[int] = []
-        for server in layout.around(
-            anchor, job.route_policy, lambda ring: ranked([s for s in ring if s in usable], self.use)
-        ):
-            collected += ranked(layout.on_server[server], self.gpu_us.__getitem__)
-            gpus = self.chosen(index, collected) if len(collected) >= job.slots else None
-            if gpus is not None:
-                return gpus
-        return None
-
-    def use(self, server: int) -> int:
-        """Return the load of the fullest link at a server, or the mean load of its GPUs if that is more."""
-        inside, links = self.data.layout.on_server[server], self.data.layout.links_at[server]
-        load = sum([self.gpu_us[gpu] for gpu in inside]) // len(inside)
-        return max([load, *[self.link_us[link] for link in links]])
-
     def _yield(self, others: Iterable[int], gpus: Sequence[int], taken: int) -> bool:
         """Return whether placed jobs find levels once so many more bytes of each of some GPUs are taken."""
         for gpu in gpus:
-            self.state[gpu] += taken
+            self._state[gpu] += taken
         found = all(self._level_plan(other) is not None for other in others)
         for gpu in gpus:
-            self.state[gpu] -= taken
+            self._state[gpu] -= taken
         return found
 
     def _level_plan(self, index: int) -> LevelPlan | None:
@@ -109,7 +56,7 @@ class PartialPlacement:
         assignment = self.assignments[index]
         if assignment is None:
             raise ValueError(f"job {index} is not placed")
-        caps = level_caps(self.data.layout, assignment.demand, assignment.gpus, self.state)
+        caps = level_caps(self.data.layout, assignment.demand, assignment.gpus, self._state)
         return self.data.levels(assignment.demand, caps)
 
     def assignment(self, index: int, gpus: Sequence[int]) -> Assignment | None:
@@ -122,7 +69,7 @@ class PartialPlacement:
         if assignment is None or self.rigid or self._in_time:
             return assignment
         # A job that yields on each of these GPUs may not do so on all of them.
-        taken, memory, state, deepest = demand.job.state_bytes, self.data.layout.memory, self.state, self._deepest
+        taken, memory, state, deepest = demand.job.state_bytes, self.data.layout.memory, self._state, self._deepest
         room = {gpu: memory[gpu] - state[gpu] - taken for gpu in gpus}
         others = {other for gpu in gpus for other in self.on_gpu[gpu] if deepest[other] > room[gpu]}
         return assignment if not others or self._yield(others, gpus, taken) else None
@@ -132,19 +79,13 @@ class PartialPlacement:
         deepest = [max(column) for column in zip(*assignment.plan.rows, strict=True)]
         return all(self.cap(index, gpu) >= level for gpu, level in zip(assignment.gpus, deepest, strict=True))
 
-    def place(self, index: int, assignment: Assignment, deepest: Sequence[int] | None = None) -> None:
-        """Put a job on its assignment.
-
-        `deepest`: deepest level of each slot; if not given, that of a fixed plan, or else what the job needs.
-        """
-        plan = assignment.plan
-        if deepest is None:
-            deepest = [max(column) for column in zip(*plan.rows, strict=True)] if plan.fixed else assignment.demand.need
+    def place(self, index: int, assignment: Assignment, deepest: Sequence[int]) -> None:
+        """Put a job on its assignment."""
         self.assignments[index] = assignment
         self.demands[index] = assignment.demand
         job = self.data.operations.jobs[index]
         for gpu, level in zip(assignment.gpus, deepest, strict=True):
-            self.state[gpu] += 0 if self._in_time else job.state_bytes
+            self._state[gpu] += 0 if self._in_time else job.state_bytes
             self.on_gpu[gpu][index] = job.activation_bytes[level - 1]
         self._weigh(index, assignment, 1)
 
@@ -156,21 +97,20 @@ class PartialPlacement:
         self.assignments[index] = None
         size = 0 if self._in_time else self.data.operations.jobs[index].state_bytes
         for gpu in assignment.gpus:
-            self.state[gpu] -= size
+            self._state[gpu] -= size
             del self.on_gpu[gpu][index]
         self._weigh(index, assignment, -1)
 
-    def resolved(self, jobs: Iterable[int] | None = None) -> list[Assignment] | None:
-        """Return all jobs, or some, with levels that memory admits now that all are placed; None where one has none."""
-        room = [memory - state for memory, state in zip(self.data.layout.memory, self.state, strict=True)]
+    def resolved(self) -> list[Assignment] | None:
+        """Return all jobs with levels that memory admits now that all are placed; None where one finds none."""
+        room = [memory - state for memory, state in zip(self.data.layout.memory, self._state, strict=True)]
         resolved = []
-        for index in range(len(self.assignments)) if jobs is None else jobs:
-            assignment = self.assignments[index]
+        for index, assignment in enumerate(self.assignments):
             if assignment is None:
                 return None
             tight = min(map(room.__getitem__, assignment.gpus)) < assignment.job.activation_bytes[-1]
             if tight or assignment.caps is not None:
-                caps = level_caps(self.data.layout, assignment.demand, assignment.gpus, self.state)
+                caps = level_caps(self.data.layout, assignment.demand, assignment.gpus, self._state)
                 anew = self.data.assignment(index, assignment.demand, assignment.gpus, caps)
                 if anew is None:
                     return None
@@ -196,8 +136,9 @@ class PartialPlacement:
         for gpu, slot_us in zip(assignment.gpus, assignment.slot_us, strict=True):
             self.gpu_us[gpu] += times * slot_us
         if assignment.links:
+            exchange = sign * sum(map(sum, assignment.exchange))
             for link in assignment.links:
-                self.link_us[link] += sign * assignment.exchange_us
+                self.link_us[link] += exchange
                 if sign > 0:
                     self.on_link[link][index] = None
                 else:
@@ -209,9 +150,14 @@ def fullest_us(assignments: Sequence[Assignment]) -> int:
 
     No order of operations beats that by much.
     """
-    gpus, links = Counter[int](), Counter[int]()
-    for own in assignments:
-        for gpu, slot_us in zip(own.gpus, own.slot_us, strict=True):
-            gpus[gpu] += slot_us * own.job.iterations
-        links.update(dict.fromkeys(own.links, own.exchange_us))
-    return max(1, *gpus.values(), *links.values(), *(own.iteration_us * own.job.iterations for own in assignments))
+    gpus: dict[int, int] = {}
+    links: dict[int, int] = {}
+    longest = 1
+    for assignment in assignments:
+        longest = max(longest, assignment.iteration_us * assignment.job.iterations)
+        for gpu, slot_us in zip(assignment.gpus, assignment.slot_us, strict=True):
+            gpus[gpu] = gpus.get(gpu, 0) + slot_us * assignment.job.iterations
+        exchange = sum(map(sum, assignment.exchange))
+        for link in assignment.links:
+            links[link] = links.get(link, 0) + exchange
+    return max(longest, *gpus.values(), *links.values())

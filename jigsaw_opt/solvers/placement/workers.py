@@ -10,10 +10,9 @@ from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
-from jigsaw_opt.solvers.placement.construction import balanced, packed
+from jigsaw_opt.solvers.placement.construction import balanced, level_caps, packed
 from jigsaw_opt.solvers.placement.layout import Layout, demands, shapes
 from jigsaw_opt.solvers.placement.levels import by_caps
-from jigsaw_opt.solvers.placement.state import PartialPlacement
 
 
 class PlacedWorkers(NamedTuple):
@@ -39,7 +38,7 @@ class WorkerPlacing:
         self.forms = [shapes(demand) for demand in demands(operations) or ()]
         self.layout = Layout(operations, in_time)
         self._number = {gpu: g for g, gpu in enumerate(self.layout.gpus)}
-        self._data = ProblemData(operations, [forms[0] for forms in self.forms], self.layout)
+        self._table = ProblemData(operations, [forms[0] for forms in self.forms], self.layout)
 
     def place(
         self, random: Random | None, jobs: Iterable[int], memory: Mapping[Gpu, int], load: Mapping[Gpu, float]
@@ -59,21 +58,35 @@ class WorkerPlacing:
         order = sorted(jobs, key=lambda job: -max(asked[job].slot_us.values()))
         if random:
             random.shuffle(order)
-        data = ProblemData(self.operations, asked, layout)
+        table = ProblemData(self.operations, asked, layout)
         # Balanced loads make shorter periods; packing finds room where balance leaves too little in one place.
         for strategy in (balanced, packed):
-            placement = strategy(data, order)
-            found = None if placement is None else placement.resolved(order)
+            placement = strategy(layout, asked, order)
+            found = None if placement is None else self._assigned(table, placement, order)
             if found is not None:
-                return self._with_levels(random, layout, dict(zip(order, found, strict=True)))
+                return self._with_levels(random, layout, found)
         return None
 
     def on(self, job: int, gpus: Sequence[Gpu]) -> PlacedWorkers | None:
         """Return a job alone on given GPUs; None where memory or routes do not admit it."""
         if not self.forms:
             return None
-        found = PartialPlacement(self._data).assignment(job, [self._number[gpu] for gpu in gpus])
+        demand, numbers = self.forms[job][0], [self._number[gpu] for gpu in gpus]
+        state = [demand.job.state_bytes] * len(self.layout.gpus)
+        caps = level_caps(self.layout, demand, numbers, state)
+        found = self._table.assignment(job, demand, numbers, caps)
         return None if found is None else self._with_levels(None, self.layout, {job: found})[job]
+
+    def _assigned(
+        self, table: ProblemData, placement: list[list[int]], order: Sequence[int]
+    ) -> dict[int, Assignment] | None:
+        caps, found = table.caps(placement), dict[int, Assignment]()
+        for job in order:
+            assignment = table.assignment(job, table.demands[job], placement[job], caps[job])
+            if assignment is None:
+                return None
+            found[job] = assignment
+        return found
 
     def _with_levels(
         self, random: Random | None, layout: Layout, found: Mapping[int, Assignment]

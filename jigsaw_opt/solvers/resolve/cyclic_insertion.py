@@ -66,7 +66,7 @@ def repaired(
     if assignments is None:
         return
     free = frozenset(range(len(assignments))).difference(kept, fixed)
-    weights = [assignment.exchange_us for assignment in assignments]
+    weights = [sum(map(sum, assignment.exchange)) for assignment in assignments]
     unassigned = [index for index in range(len(assignments)) if index not in kept]
 
     def attempt(stretch: int) -> Timetable | None:
@@ -112,7 +112,7 @@ def reinserted(
     data: ProblemData, assignments: Sequence[Assignment], best: int, rng: random.Random, stop: Callable[[], bool]
 ) -> Iterator[Timetable]:
     """Yield plans of a whole placement with shorter periods than `best`, each better than the last one."""
-    weights = [assignment.exchange_us for assignment in assignments]
+    weights = [sum(map(sum, assignment.exchange)) for assignment in assignments]
     low, high = min(best, fullest_us(assignments)) - 1, best
     for _ in range(_HALVINGS):
         period = (low + high) // 2

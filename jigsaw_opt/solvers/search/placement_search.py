@@ -19,7 +19,7 @@ from jigsaw_opt.solvers.kernels.placement_state import (
 )
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
 from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
-from jigsaw_opt.solvers.placement.layout import level_caps
+from jigsaw_opt.solvers.placement.construction import level_caps
 from jigsaw_opt.solvers.placement.levels import LevelPlan
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule
 
@@ -145,7 +145,7 @@ class PlacementSearch:
             iterations=[job.iterations for job in jobs],
             base=self._base,
             stride=self._stride,
-            exchange=[each.exchange_us if each.links else 0 for each in assignments],
+            exchange=[sum(map(sum, each.exchange)) if each.links else 0 for each in assignments],
             state_bytes=[job.state_bytes for job in jobs],
             activation_bytes=[size for job in jobs for size in _padded(job.activation_bytes, self._depth)],
             type_of=[number[gpu_type] for gpu_type in layout.type_of],
@@ -204,7 +204,7 @@ def _alone(assignment: Assignment, gpu_type: str) -> int:
     if gpu_type not in assignment.demand.slot_us:
         return -1
     table = job.blocks[0].duration_us[gpu_type]
-    exchange = assignment.exchange_us
+    exchange = sum(map(sum, assignment.exchange))
     return job.release_us + max(job.iterations * table[-1], job.iterations * table[0] + exchange)
 
 

@@ -81,7 +81,8 @@ class RateModel:
             if job is not None and other != index:
                 assignment = self._ample.assignment(other, [self._data.number[gpu] for gpu in job.gpus])
                 if assignment is not None:
-                    self._ample.place(other, assignment)
+                    levels = [max(column) for column in zip(*assignment.plan.rows, strict=True)]
+                    self._ample.place(other, assignment, levels)
         found = [self._made(index, gpus) for gpus in self._generator.of(self._ample, index)]
         # `_ample` is shared by all calls and is empty between them.
         for other, assignment in enumerate(self._ample.assignments):
@@ -118,7 +119,7 @@ class RateModel:
             return None
         graph, layout = assignment.job, self._data.layout
         # `exchange` lists a period of several iterations; loads are those of the mean iteration.
-        exchange_us = assignment.exchange_us / graph.iterations
+        exchange_us = sum(map(sum, assignment.exchange)) / graph.iterations
         loads = [*zip(assignment.gpus, map(float, assignment.slot_us), strict=True)]
         loads += [(len(layout.gpus) + link, exchange_us) for link in assignment.links if exchange_us]
         sizes = graph.state_bytes, graph.activation_bytes[-1]

@@ -99,7 +99,7 @@ class CandidateTable:
         """
         inside, load = self.data.layout.on_server, placement.gpu_us
         gpus = [gpu for server in candidate_set.servers for gpu in sorted(inside[server], key=load.__getitem__)]
-        chosen = placement.chosen(index, gpus)
+        chosen = self._generator.chosen(placement, index, gpus)
         assignment = None if chosen is None else placement.assignment(index, chosen)
         if assignment is None:
             return None
@@ -114,7 +114,7 @@ class CandidateTable:
         alone = data.assignment(index, data.demands[index], gpus, [job.levels] * job.slots)
         if alone is None:
             return None
-        return CandidateSet(servers, alone, alone.iteration_us * job.iterations, alone.exchange_us)
+        return CandidateSet(servers, alone, alone.iteration_us * job.iterations, sum(map(sum, alone.exchange)))
 
 
 class Choices:

@@ -118,7 +118,9 @@ class LoadBalancer:
 
     def place(self, index: int, assignment: Assignment) -> None:
         """Put a job on an assignment."""
-        self.placement.place(index, assignment)
+        plan = assignment.plan
+        fixed = [max(column) for column in zip(*plan.rows, strict=True)] if plan.fixed else None
+        self.placement.place(index, assignment, fixed or assignment.demand.need)
 
     def _move(
         self, moves: Sequence[tuple[int, Sequence[int] | None]]
@@ -232,7 +234,7 @@ class LoadBalancer:
             load = placement.gpu_us[gpu]
             total += _excess(load + slot_us * iterations, target) - _excess(load, target)
         if assignment.links:
-            exchange = assignment.exchange_us
+            exchange = sum(map(sum, assignment.exchange))
             for link in assignment.links:
                 load = placement.link_us[link]
                 total += _excess(load + exchange, target) - _excess(load, target)
