@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, zip_longest
-from typing import TypeVar
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import UsageError, argument
@@ -25,18 +24,13 @@ from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.replay import Policy
 from jigsaw_opt.problem.plan import (
-    Block,
-    Execution,
     JobPlan,
     Plan,
     TaskGraphJobPlan,
-    Transfer,
     retimed,
 )
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.activities.flat import Arc
-
-_Timed = TypeVar("_Timed", Block, Transfer, Execution)
 
 
 def alone_part(instance: Instance, plan: Plan, names: Collection[str]) -> PhasePart:
@@ -120,15 +114,6 @@ def _starts(network: ActivityNetwork, arcs: Sequence[Arc], period: int) -> list[
 def _moved(job: JobPlan | TaskGraphJobPlan, starts: Iterator[int]) -> JobPlan | TaskGraphJobPlan:
     """Return a job whose operations start at the next moments."""
     return retimed(job, lambda _: next(starts))
-
-
-def _all_at(operations: Sequence[_Timed], starts: Iterator[int]) -> tuple[_Timed, ...]:
-    """Return operations that start at the next moments."""
-    found = []
-    for operation in operations:
-        start = next(starts)
-        found.append(replace(operation, start_us=start, end_us=start + operation.end_us - operation.start_us))
-    return tuple(found)
 
 
 def at_full_depth(instance: Instance) -> Instance:
