@@ -13,7 +13,7 @@ from sys import maxsize
 
 from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
+from jigsaw_opt.solvers.activities.flat import FlatActivities
 
 
 def repeated(flat: FlatActivities, order: Sequence[int], limit: int) -> tuple[int, list[int]] | None:
@@ -21,9 +21,7 @@ def repeated(flat: FlatActivities, order: Sequence[int], limit: int) -> tuple[in
 
     `limit`: the largest period of interest, in microseconds.
     """
-    arcs: list[list[tuple[int, int, int]]] = [[] for _ in order]
-    for before, after, length, periods in (*flat.arcs, *_neighbours(flat, order)):
-        arcs[after].append((before, length, periods))
+    arcs = waits_in_order(flat, order)
     period = max(1, *flat.duration_us)
     while period <= limit:
         found = _starts(arcs, order, period)
@@ -34,19 +32,26 @@ def repeated(flat: FlatActivities, order: Sequence[int], limit: int) -> tuple[in
     return None
 
 
-def _neighbours(flat: FlatActivities, order: Sequence[int]) -> list[Arc]:
-    """Let each activity wait for the one before it on each GPU and link, the first one for the last a period before."""
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    arcs = []
+def waits_in_order(
+    flat: FlatActivities, order: Sequence[int], repeats: bool = True
+) -> list[list[tuple[int, int, int]]]:
+    """Return, by activity, its waits as (before, length, periods): its own, and for the one before it on each resource.
+
+    `repeats`: whether the first one on each GPU and link waits for the last of the period before, too.
+    """
+    waits: list[list[tuple[int, int, int]]] = [[] for _ in order]
+    for before, after, length, periods in flat.arcs:
+        waits[after].append((before, length, periods))
+    first, last = dict[int, int](), dict[int, int]()
     for activity in order:
         for resource in flat.resources[activity]:
             if resource in last:
-                arcs.append(Arc(last[resource], activity, flat.duration_us[last[resource]], 0))
+                waits[activity].append((last[resource], flat.duration_us[last[resource]], 0))
             first.setdefault(resource, activity)
             last[resource] = activity
-    arcs += [Arc(a, first[resource], flat.duration_us[a], 1) for resource, a in last.items()]
-    return arcs
+    for resource, activity in last.items() if repeats else ():
+        waits[first[resource]].append((activity, flat.duration_us[activity], 1))
+    return waits
 
 
 def _starts(arcs: Sequence[Sequence[tuple[int, int, int]]], order: Sequence[int], period: int) -> list[int] | int:

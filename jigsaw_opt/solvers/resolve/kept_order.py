@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from heapq import heapify, heappop, heappush
 
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
@@ -19,7 +18,8 @@ from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.activities.capacities import capacity_arcs
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, JobLevels, flatten, network_of
 from jigsaw_opt.solvers.activities.presence import in_memory_order, most_present
-from jigsaw_opt.solvers.activities.repeating import repeated
+from jigsaw_opt.solvers.activities.ranks import in_order
+from jigsaw_opt.solvers.activities.repeating import repeated, waits_in_order
 from jigsaw_opt.solvers.activities.timetables import levels_of, starts_of, timetable_of
 
 
@@ -106,7 +106,7 @@ class KeptOrder:
 
     @cached_property
     def _order(self) -> list[int]:
-        return _in_order(self._in_job_order(self.flat, ()), self.starts)
+        return in_order(self._in_job_order(self.flat, ()), self.starts)
 
     def _in_job_order(self, flat: FlatActivities, stopped: Collection[int]) -> FlatActivities:
         """Return activities with the waits between jobs that keep memory, but for jobs that stopped."""
@@ -245,43 +245,7 @@ def timetable_in(plan: Plan) -> Timetable:
 
 def _earliest(flat: FlatActivities, order: Sequence[int]) -> list[int]:
     """Return the earliest starts on the finite horizon where GPUs and links take activities in an order."""
-    waits: list[list[tuple[int, int]]] = [[] for _ in order]
-    for before, after, length, _ in flat.arcs:
-        waits[after].append((before, length))
-    start, free = list(flat.release_us), dict[int, int]()
+    start, waits = list(flat.release_us), waits_in_order(flat, order, repeats=False)
     for number in order:
-        moment = start[number]
-        for before, length in waits[number]:
-            if start[before] + length > moment:
-                moment = start[before] + length
-        used = flat.resources[number]
-        for resource in used:
-            moment = max(moment, free.get(resource, 0))
-        start[number], end = moment, moment + flat.duration_us[number]
-        for resource in used:
-            free[resource] = end
+        start[number] = max([start[number], *(start[before] + length for before, length, _ in waits[number])])
     return start
-
-
-def _in_order(flat: FlatActivities, starts: Sequence[int]) -> list[int]:
-    """Return all activities by their starts, each behind those that it waits for within one period."""
-    waiting, after = [0] * len(starts), [list[int]() for _ in starts]
-    for arc in flat.arcs:
-        if arc.periods == 0:
-            waiting[arc.after] += 1
-            after[arc.before].append(arc.after)
-    ready = [(start, number) for number, start in enumerate(starts) if not waiting[number]]
-    heapify(ready)
-    return list(_released(ready, waiting, after, starts))
-
-
-def _released(
-    ready: list[tuple[int, int]], waiting: list[int], after: Sequence[Sequence[int]], starts: Sequence[int]
-) -> Iterator[int]:
-    while ready:
-        number = heappop(ready)[1]
-        yield number
-        for later in after[number]:
-            waiting[later] -= 1
-            if not waiting[later]:
-                heappush(ready, (starts[later], later))

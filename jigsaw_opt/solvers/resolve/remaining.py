@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Any, TypeVar
+from functools import partial
+from operator import add
+from typing import Any
 
 from jigsaw_opt.errors import InvalidInputError, Problem, TooLargeError, argument
 from jigsaw_opt.problem.clock import checking_deadline
@@ -17,12 +18,9 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.plan import Iteration as WorkerIteration
-from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphIteration, TaskGraphJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphIteration, TaskGraphJobPlan, retimed
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-
-_Iteration = TypeVar("_Iteration", WorkerIteration, TaskGraphIteration)
-_JobPlan = TypeVar("_JobPlan", JobPlan, TaskGraphJobPlan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +86,16 @@ def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
 
 def listed(plan: Plan) -> Plan:
     """Return a phased plan with its iterations listed one by one."""
-    found: list[JobPlan | TaskGraphJobPlan] = [*_listed(plan, JobPlan), *_listed(plan, TaskGraphJobPlan)]
-    return Plan.of_jobs(
-        plan.instance, plan.instance_sha256, plan.status, plan.objective, plan.bound, None, tuple(found)
-    )
-
-
-def _listed(plan: Plan, kind: type[_JobPlan]) -> Iterator[_JobPlan]:
-    """Yield the jobs of a kind with the iterations of all their phases."""
-    parts: dict[str, list[_JobPlan]] = {}
+    found: dict[str, Any] = {}
     for _, _, phase in plan.all_phases():
+        turns = checking_deadline(range(phase.count))
+        moves = [partial(add, phase.start_us + turn * phase.cycle_us) for turn in turns]
         for job in phase.jobs:
-            if isinstance(job, kind):
-                starts = (phase.start_us + turn * phase.cycle_us for turn in checking_deadline(range(phase.count)))
-                parts.setdefault(job.name, []).extend(_plan_from(job, -start_us) for start_us in starts)
-    for found in parts.values():
-        yield replace(found[0], iterations=tuple(chain.from_iterable(part.iterations for part in found)))
+            own: Any = retimed(job, *moves)
+            before = found[job.name].iterations if job.name in found else ()
+            found[job.name] = replace(own, iterations=before + own.iterations)
+    jobs = tuple(found.values())
+    return Plan.of_jobs(plan.instance, plan.instance_sha256, plan.status, plan.objective, plan.bound, None, jobs)
 
 
 def _rest_of(phases: Sequence[Phase], moment: int) -> Iterator[Phase]:
@@ -117,7 +109,7 @@ def _rest_of(phases: Sequence[Phase], moment: int) -> Iterator[Phase]:
                 f"jobs of a phase are {count:,} iterations apart; {MOST_OPERATIONS:,} are listed at most"
             )
         begun = tuple(
-            _between(phase, job, ended, turns * len(job.iterations))
+            _between(phase, job, ended, turns)
             for ended, job in zip(done, phase.jobs, strict=True)
             if ended < turns * len(job.iterations)
         )
@@ -135,25 +127,12 @@ def _ended(phase: Phase, job: JobPlan | TaskGraphJobPlan, moment: int) -> int:
     return sum(min(phase.count, max(0, ended)) for ended in each)
 
 
-def _between(phase: Phase, job: JobPlan | TaskGraphJobPlan, first: int, end: int) -> JobPlan | TaskGraphJobPlan:
-    """Return the iterations of a job from one up to another, counted over all repetitions of a phase."""
-    numbers = [divmod(number, len(job.iterations)) for number in range(first, end)]
-    period_us = phase.period_us or 0
-    whole: Any = job
-    found: JobPlan | TaskGraphJobPlan = replace(
-        whole, iterations=tuple(_later(whole.iterations[number], turn * period_us) for turn, number in numbers)
-    )
+def _between(phase: Phase, job: JobPlan | TaskGraphJobPlan, first: int, turns: int) -> JobPlan | TaskGraphJobPlan:
+    """Return the iterations of a job from one, counted over all repetitions of a phase, to the end of some of these."""
+    turn, at = divmod(first, len(job.iterations))
+    rows: Any = retimed(job, *(partial(add, turn * (phase.period_us or 0)) for turn in range(turn, turns)))
+    found: JobPlan | TaskGraphJobPlan = replace(rows, iterations=rows.iterations[at:])
     return found
-
-
-def _later(iteration: _Iteration, us: int) -> _Iteration:
-    """Return an iteration so many microseconds later."""
-    blocks = (replace(block, start_us=block.start_us + us, end_us=block.end_us + us) for block in iteration.blocks)
-    transfers = (
-        replace(transfer, start_us=transfer.start_us + us, end_us=transfer.end_us + us)
-        for transfer in iteration.transfers
-    )
-    return replace(iteration, blocks=tuple(blocks), transfers=tuple(transfers))
 
 
 def _span_us(jobs: Iterable[JobPlan | TaskGraphJobPlan]) -> int:
@@ -193,7 +172,7 @@ def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instanc
 
 def _remembered(job: Job, old: JobPlan, moment: int, model: Model) -> list[WorkerIteration]:
     """Return the iterations of a job that has not ended but for those that ended by a moment and count for nothing."""
-    ended = _done(old.iterations, moment)
+    ended = sum(_end_us(iteration) <= moment for iteration in old.iterations)  # They end in their order.
     rest = altered(job, iterations=job.iterations - ended)
     whole, left = (each.depth.limits(each.workers, model.depth, each.iterations) for each in (job, rest))
     if whole.multiset is None or whole.multiset != left.multiset:
@@ -211,19 +190,10 @@ def _remembered(job: Job, old: JobPlan, moment: int, model: Model) -> list[Worke
 def shifted_jobs(instance: Instance, plan: Plan, origin: int) -> tuple[Instance, Plan]:
     """Return the instance and the plan on a finite horizon with time counted from `origin`."""
     jobs = tuple(_job_from(job, origin) for job in instance.jobs)
-    plans = tuple(_plan_from(job, origin) for job in plan.data_parallel)
+    plans = tuple(retimed(job, partial(add, -origin)) for job in plan.data_parallel)
     return altered(instance, jobs=jobs), plan.with_jobs(plans)
 
 
 def _job_from(job: Job | TaskGraphJob, origin: int) -> Job | TaskGraphJob:
     deadline = None if job.deadline_us is None else job.deadline_us - origin
     return altered(job, release_us=max(0, job.release_us - origin), deadline_us=deadline)
-
-
-def _plan_from(job: _JobPlan, origin: int) -> _JobPlan:
-    return replace(job, iterations=tuple(_later(iteration, -origin) for iteration in job.iterations))
-
-
-def _done(iterations: tuple[WorkerIteration, ...], moment: int) -> int:
-    """Return how many iterations have ended; they end in their order."""
-    return sum(_end_us(iteration) <= moment for iteration in iterations)
