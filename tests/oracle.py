@@ -1,13 +1,14 @@
 """The optimum by brute force, for instances of a handful of operations.
 
 Finite: over every placement and every choice of levels, all orders in which operations can start, each as early as the
-ones before it, power caps and the memory of the jobs present allow. Of the best plans, take the one with the least sum
-of starts, its operations by start and those that take no time first. None could start earlier: before its start no job
-begins but those of the operations before it, and from its start on it runs there already, so the later ones are not
-touched. What keeps it from the moment before ends at its start: something that it waits for, what runs on its resource
-or under its power cap, or, if it is the first of its job, a job that leaves memory. So this plan is visited. Where
-all jobs fit at once, operations are appended in any order, each as early as it can. That visits every active schedule,
-and one of them is best, for both objectives are regular. Jobs stay where they are: plans with moves are not looked at.
+ones before it, power caps, and memory and licences of the jobs present allow. Of the best plans, take the one with the
+least sum of starts, its operations by start and those that take no time first. None could start earlier: before its
+start no job begins but those of the operations before it, and from its start on it runs there already, so the later
+ones are not touched. What keeps it from the moment before ends at its start: something that it waits for, what runs on
+its resource or under its power cap, or, if it is the first of its job, a job that leaves memory or a licence. So this
+plan is visited. Where all jobs fit at once, operations are appended in any order, each as early as it can. That visits
+every active schedule, and one of them is best, for both objectives are regular. Jobs stay where they are: plans with
+moves are not looked at.
 Cyclic: the same for each period from 1 upward, with every start inside the job's window tried.
 """
 
@@ -25,6 +26,8 @@ from jigsaw_opt.problem.costs import contributors
 
 MOST_OPERATIONS = 12
 Levels = tuple[tuple[int, ...], ...]
+Place = Gpu | str
+"""A GPU, or the name of a licence."""
 
 
 @dataclass(slots=True)
@@ -88,22 +91,25 @@ def _level_choices(job: OperationGraph) -> list[Levels]:
 
 def _needs(
     operations: Operations, placement: Sequence[Sequence[Gpu]], levels: Sequence[Levels]
-) -> list[dict[Gpu, tuple[int, int]]]:
-    """Bytes of state and of activations by GPU, of every job."""
+) -> list[dict[Place, tuple[int, int]]]:
+    """Bytes of state and of activations by GPU, and one by licence, of every job."""
+    licences = {job.name: job.licences or () for job in operations.instance.jobs}
     return [
         {
             gpu: (job.state_bytes, job.activation_bytes[max(row[slot] for row in rows) - 1])
             for slot, gpu in enumerate(gpus)
         }
+        | dict.fromkeys(licences[job.name], (1, 0))
         for job, gpus, rows in zip(operations.jobs, placement, levels, strict=True)
     ]
 
 
-def _fits(cluster: Cluster, present: Sequence[Mapping[Gpu, tuple[int, int]]]) -> bool:
-    """Whether GPUs have the memory for jobs with these needs at once."""
-    for gpu in {gpu for need in present for gpu in need}:
-        workers = [need[gpu] for need in present if gpu in need]
-        if sum(state for state, _ in workers) + max(most for _, most in workers) > cluster.servers[gpu[0]].gpu_memory:
+def _fits(cluster: Cluster, present: Sequence[Mapping[Place, tuple[int, int]]]) -> bool:
+    """Whether there are the memory and the licences for jobs with these needs at once."""
+    for place in {place for need in present for place in need}:
+        needs = [need[place] for need in present if place in need]
+        there = (cluster.licences or {})[place] if isinstance(place, str) else cluster.servers[place[0]].gpu_memory
+        if sum(state for state, _ in needs) + max(most for _, most in needs) > there:
             return False
     return True
 
@@ -170,7 +176,7 @@ class _FiniteSearch:
         self,
         operations: Operations,
         parts: list[Operation],
-        needs: Sequence[Mapping[Gpu, tuple[int, int]]],
+        needs: Sequence[Mapping[Place, tuple[int, int]]],
         best: int | None,
     ) -> None:
         self.operations, self.parts, self.needs, self.best = operations, parts, needs, best

@@ -144,10 +144,13 @@ def _links(instance: Instance, job: AnyJobPlan) -> list[int]:
 
 def _groups(instance: Instance, plan: Plan) -> Iterator[str]:
     held: list[set[str]] = []
+    named = {job.name: job.licences or () for job in instance.jobs}
+    holders, counts = Counter(name for names in named.values() for name in names), instance.cluster.licences or {}
     for group in plan.groups:
         own: set[str] = set()
         for job in (job for phase in group.phases for job in phase.jobs):
             own |= {f"job {job.name}", *job.gpus, *(f"link {link}" for link in _links(instance, job))}
+            own |= {f"licence {name}" for name in named.get(job.name, ()) if holders[name] > counts[name]}
         held.append(own)
     if any(one & other for k, one in enumerate(held) for other in held[:k]):
         yield "groups"
@@ -231,10 +234,13 @@ def _memory(instance: Instance, plan: Plan) -> Iterator[str]:
             before = {job.name for other in group.phases[:p] for job in other.jobs}
             after = {job.name for other in group.phases[p + 1 :] for job in other.jobs}
             active = {job.name: job for job in phase.jobs}
+            present = [*active, *((before & after & stay) - set(active))]
+            held = Counter(name for job in instance.jobs if job.name in present for name in job.licences or ())
+            if any(held[name] > count for name, count in (instance.cluster.licences or {}).items()):
+                yield "licences"
             for server in instance.cluster.servers:
                 for gpu in (f"{server.name}/{k}" for k in range(server.gpus)):
-                    here = [*active, *((before & after & stay) - set(active))]
-                    if _need(instance, group.phases, phase, active, here, gpu) > server.gpu_memory:
+                    if _need(instance, group.phases, phase, active, present, gpu) > server.gpu_memory:
                         yield "memory"
 
 

@@ -148,6 +148,14 @@ def with_power_caps(instance: Instance, random: Random) -> Instance:
     return replace(instance, cluster=replace(instance.cluster, power_caps=caps), models=models, jobs=jobs)
 
 
+def with_licences(instance: Instance, random: Random) -> Instance:
+    """The instance with two licences, of one of which there is one and of the other mostly enough, and their jobs."""
+    some = (None, (), ("x",), ("x",), ("x", "y"), ("y",))
+    cluster = replace(instance.cluster, licences={"x": 1, "y": random.choice((0, 1, 2, 2, 2, 3))})
+    jobs = tuple(replace(job, licences=random.choice(some)) for job in instance.jobs)
+    return replace(instance, cluster=cluster, jobs=jobs)
+
+
 def _drawing(job: TaskGraphJob, random: Random) -> TaskGraphJob:
     blocks = tuple(replace(block, power_w=_watts(random)) for block in job.shape.blocks)
     return replace(job, shape=replace(job.shape, blocks=blocks))

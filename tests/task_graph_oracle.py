@@ -36,6 +36,8 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.problem.cluster import Routes
 
 Gpu = tuple[int, int]
+Place = Gpu | str
+"""A GPU, or the name of a licence."""
 Key = tuple[int, int, str]
 """Job, iteration and name of an operation."""
 Rows = tuple[tuple[int, ...], ...]
@@ -49,13 +51,13 @@ class Placed:
     lasts: dict[Key, int] = field(default_factory=dict)
     uses: dict[object, list[Key]] = field(default_factory=lambda: defaultdict(list))
     waits: set[tuple[Key, Key, int, int]] = field(default_factory=set)  # before, after, periods, from start to start
-    holds: dict[Gpu, list[tuple[Key, Key, int]]] = field(default_factory=lambda: defaultdict(list))
-    memory: dict[Gpu, int] = field(default_factory=dict)
-    kept: dict[Gpu, list[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(list))
-    """Job, bytes of state or of a slot, and bytes of activations, of which only the most counts."""
+    holds: dict[Place, list[tuple[Key, Key, int]]] = field(default_factory=lambda: defaultdict(list))
+    memory: dict[Place, int] = field(default_factory=dict)
+    kept: dict[Place, list[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(list))
+    """Job, bytes of state or of a slot, bytes of activations, of which only the most counts; 1 of a licence, and 0."""
 
-    def left(self, gpu: Gpu, jobs: Container[int]) -> int:
-        """Memory that slots and workers of these jobs leave on a GPU."""
+    def left(self, gpu: Place, jobs: Container[int]) -> int:
+        """Memory that slots and workers of these jobs leave on a GPU, or how many of a licence."""
         own = [(state, most) for job, state, most in self.kept[gpu] if job in jobs]
         return self.memory[gpu] - sum(state for state, _ in own) - max((most for _, most in own), default=0)
 
@@ -174,7 +176,10 @@ def _placed(instance: Instance, placement: Sequence[Sequence[Gpu]], levels: Sequ
                 keys = (number, iteration, hold.start), (number, iteration, hold.end)
                 placed.holds[at[hold.slot or slots[0]]].append((*keys, hold.bytes))
         _add_waits(placed, number, job, instance.horizon == "cyclic")
-    placed.memory = {gpu: servers[gpu[0]].gpu_memory for gpu in placed.kept}
+    placed.memory = {place: servers[place[0]].gpu_memory for place in placed.kept}
+    for name, count in (instance.cluster.licences or {}).items():
+        placed.memory[name] = count
+        placed.kept[name] = [(k, 1, 0) for k, job in enumerate(instance.jobs) if name in (job.licences or ())]
     return placed
 
 
@@ -312,7 +317,7 @@ def _finite(instance: Instance, placed: Placed, best: int | None) -> int | None:
 def _add_memory(
     model: cp_model.CpModel, placed: Placed, starts: Mapping[Key, Mapping[int, cp_model.IntVar]], latest: int
 ) -> None:
-    """What jobs need on each GPU at each time from their first start up to their last end, with what they hold."""
+    """What jobs need of each GPU and licence at each time from their first start to their last end, with holds."""
 
     def begun(key: Key, t: int) -> cp_model.LinearExprT:
         return sum(x for s, x in starts[key].items() if s <= t)

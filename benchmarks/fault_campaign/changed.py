@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from jigsaw_opt.documents import decode_instance
-from tests.random_instances import with_power_caps
+from tests.random_instances import with_licences, with_power_caps
 
 from . import documents
 from .contract import Campaign, Count, Part, Trial
@@ -85,11 +85,12 @@ def _other_instances(helper: Servant, instance: Json, plan: Json, random: Random
 
 
 def _under_caps(helper: Servant, instance: Json, plan: Json, random: Random, how: str) -> Iterator[Trial]:
-    """The plan, as it is and changed, judged under power caps that it may exceed."""
+    """The plan, as it is and changed, judged under power caps, and with licences, that it may exceed."""
     for place in range(_CHANGES // 8):
-        other = tree(with_power_caps(decode_instance(json.dumps(instance)), random))
-        stated, where = {**plan, "instance_sha256": sha256(other)}, f"{how}, caps {place}"
-        yield from compared(helper, "a plan under power caps", other, [stated, changed(stated, random)], where)
+        for added, what in ((with_power_caps, "under power caps"), (with_licences, "with licences")):
+            other = tree(added(decode_instance(json.dumps(instance)), random))
+            stated, where = {**plan, "instance_sha256": sha256(other)}, f"{how}, {what} {place}"
+            yield from compared(helper, f"a plan {what}", other, [stated, changed(stated, random)], where)
 
 
 def _change_number(instance: Json, random: Random) -> None:

@@ -64,7 +64,11 @@ def canonical(instance: Json) -> bytes:
             "servers": [{"fabric_latency_us": 0, **server} for server in instance["cluster"]["servers"]],
             "switches": instance["cluster"].get("switches", []),
             "links": [{"latency_us": 0, **link} for link in instance["cluster"].get("links", [])],
-            **{key: value for key, value in instance["cluster"].items() if key in ("route_policies", "power_caps")},
+            **{
+                key: value
+                for key, value in instance["cluster"].items()
+                if key in ("route_policies", "power_caps", "licences")
+            },
         },
         "models": {
             name: {"levels": _levels(model), "state_factor": 4, **model} for name, model in instance["models"].items()
@@ -90,6 +94,7 @@ def _broken(instance: Json, plan: Json) -> Iterator[str]:
         yield from _guarantees(given, job, period)
     yield from _lanes(instance, plan, period)
     yield from _memory(instance, plan, period)
+    yield from _licences(instance, plan, period)
     yield from _power(instance, plan, period)
     value = objective(instance, plan)
     if plan["objective"] != value:
@@ -282,8 +287,7 @@ def _memory(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
     stays: dict[str, list[tuple[int, int, int, int]]] = {}
     holds: dict[str, list[tuple[int, int, int]]] = {}
     for given, job in zip(instance["jobs"], plan["jobs"]):
-        times = [x for iteration in job["iterations"] for x in (*iteration["blocks"], *iteration["transfers"])]
-        stay = min(x["start_us"] for x in times), max(x["end_us"] for x in times)
+        stay = _stay(job)
         for gpu, (kept, activations) in zip(job["gpus"], _taken(instance, given, job)):
             stays.setdefault(gpu, []).append((*stay, kept, activations))
         for gpu, *hold in held_bytes(given["shape"], job) if "shape" in given else ():
@@ -298,6 +302,22 @@ def _memory(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
             need += sum(size * copies_at(start, end, moment, period) for start, end, size in here)
             if need > memory[gpu.rpartition("/")[0]]:
                 yield f"memory: {gpu}"
+
+
+def _stay(job: Json) -> tuple[int, int]:
+    """From when up to when a job is present on the finite horizon."""
+    times = [x for iteration in job["iterations"] for x in (*iteration["blocks"], *iteration["transfers"])]
+    return min(x["start_us"] for x in times), max(x["end_us"] for x in times)
+
+
+def _licences(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
+    """How many jobs are present that name a licence (specification: licences)."""
+    for name, count in instance["cluster"].get("licences", {}).items():
+        pairs = zip(instance["jobs"], plan["jobs"])
+        stays = [_stay(job) for given, job in pairs if name in given.get("licences", [])]
+        at = [sum(period is not None or start <= moment < end for start, end in stays) for moment, _ in stays]
+        if max(at, default=0) > count:
+            yield f"licences: {name}"
 
 
 def _taken(instance: Json, given: Json, job: Json) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The memory that workers and slots need on their GPUs (specification: memory, holds)."""
+"""The memory and the licences that present jobs take (specification: memory, holds, licences)."""
 
 from __future__ import annotations
 
@@ -52,6 +52,18 @@ def memory(
         if need > limit:
             message = f"the jobs on GPU {gpu} need {need} bytes at {moment}, but it has {limit}"
             yield Violation("memory", path, message)
+
+
+def licences(jobs: Sequence[_Job], cluster: Cluster, period_us: int | None) -> Iterator[Violation]:
+    """Check how many of the jobs that name a licence are present at once (specification: licences)."""
+    spans = [(0, period_us) if period_us else _presence(job) for job in jobs]
+    for name, count in (cluster.licences or {}).items():
+        named = (job.path if name in (job.job.licences or ()) else None for job in jobs)
+        held = [(*span, path) for span, path in zip(spans, named, strict=True) if path and span[0] < span[1]]
+        most, moment = most_at_once(((start, end, 1) for start, end, _ in held), period_us)
+        if most > count:
+            last = next(path for start, end, path in reversed(held) if start <= moment < end)
+            yield Violation("licences", last, f"{most} jobs hold licence {name!r} at {moment}, but there are {count}")
 
 
 def most_at_once(amounts: Iterable[_Amount], period_us: int | None, largest: Iterable[_Amount] = ()) -> tuple[int, int]:

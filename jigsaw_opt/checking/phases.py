@@ -6,7 +6,7 @@ plan is checked as a cyclic plan. Nothing is expanded: the cost does not depend 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,7 +16,7 @@ import jigsaw_opt.checking.document as document
 from jigsaw_opt.checking.depth import balance
 from jigsaw_opt.checking.job_rules import of_jobs
 from jigsaw_opt.checking.jobs import CheckedJob, Pairing
-from jigsaw_opt.checking.memory import activation_bytes, memory
+from jigsaw_opt.checking.memory import activation_bytes, licences, memory
 from jigsaw_opt.checking.power import caps_of
 from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob
 from jigsaw_opt.checking.violation import Violation
@@ -103,6 +103,7 @@ def of_phases(instance: Instance, plan: Plan) -> Iterator[Violation]:
         yield from of_jobs(phase.jobs, instance.cluster, phase.period_us)
         paused = list(_paused(phase, staying))
         yield from memory([*paused, *phase.jobs], instance.cluster, phase.period_us, activations)
+        yield from licences([*paused, *phase.jobs], instance.cluster, phase.period_us)
     yield from _balanced(asked, parts)
     yield from _guaranteed(asked, parts)
     yield from document.objective(instance, plan, _ends_us(asked, parts))
@@ -187,14 +188,17 @@ def _seams(phases: Sequence[CheckedPhase]) -> Iterator[Violation]:
 
 
 def _shared(instance: Instance, phases: Sequence[CheckedPhase]) -> Iterator[Violation]:
-    """Report jobs, GPUs, links and power caps that an earlier group has, too (specification: groups)."""
+    """Report what an earlier group has, too: a job, GPU, link, power cap or scarce licence (specification: groups)."""
     owner: dict[tuple[str, str], int] = {}
+    named = Counter(name for job in instance.jobs for name in job.licences or ())
+    scarce = {name for name, count in (instance.cluster.licences or {}).items() if named[name] > count}
     for checked in phases:
         for job in checked.jobs:
             gpus = [gpu for gpu, server in zip(job.plan.gpus, job.servers, strict=True) if server is not None]
             links = [instance.cluster.links[link].name for link in sorted(_links(job))]
             used = [("job", job.job.name), *(("GPU", gpu) for gpu in gpus), *(("link", link) for link in links)]
             used += [("power cap", name) for name in caps_of(job, instance.cluster)]
+            used += [("licence", name) for name in job.job.licences or () if name in scarce]
             for kind, name in used:
                 # The first group that has it is its owner. Phases come in the order of their groups.
                 group = owner.setdefault((kind, name), checked.group)

@@ -25,6 +25,7 @@ Rule = Literal[
     "groups",
     "moves",
     "memory",
+    "licences",
     "objective",
     "bound",
     "period",

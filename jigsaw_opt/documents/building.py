@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from jigsaw_opt.documents.instance_decoding import decode_instance_tree
-from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Model, Segment, TaskGraph
+from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Job, Model, Segment, TaskGraph
 from jigsaw_opt.problem.instance import FORMAT, Horizon, Objective
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.keyed import plain
 
 Json = dict[str, Any]
+_OPTIONAL = {field.name for field in fields(Job) if field.default is None}
+"""Keys of a job that are not written where None is given."""
 
 
 class InstanceBuilder:
@@ -35,11 +38,7 @@ class InstanceBuilder:
     def __init__(self, name: str, *, horizon: Horizon = "finite", objective: Objective | None = None) -> None:
         self._name, self._horizon = name, horizon
         self._objective = objective or ("period" if horizon == "cyclic" else "makespan")
-        self._servers: list[object] = []
-        self._switches: list[object] = []
-        self._links: list[object] = []
-        self._route_policies: dict[str, object] | None = None
-        self._power_caps: list[object] | None = None
+        self._cluster: Json = {"servers": [], "switches": [], "links": []}
         self._models: list[tuple[str, object]] = []
         self._jobs: list[object] = []
 
@@ -66,7 +65,7 @@ class InstanceBuilder:
         fabric_bandwidth, fabric_latency_us
             Bytes per second and latency in microseconds between two of its GPUs.
         """
-        self._servers.append(
+        self._cluster["servers"].append(
             {
                 "name": name,
                 "gpu_type": gpu_type,
@@ -79,7 +78,7 @@ class InstanceBuilder:
 
     def add_switch(self, name: str) -> None:
         """Add a switch."""
-        self._switches.append(name)
+        self._cluster["switches"].append(name)
 
     def add_link(self, name: str, ends: tuple[str, str], *, bandwidth: int, latency_us: int = 0) -> None:
         """Add a link between two servers or switches.
@@ -95,7 +94,7 @@ class InstanceBuilder:
         latency_us
             Latency of one step over it, in microseconds.
         """
-        self._links.append({"name": name, "ends": ends, "bandwidth": bandwidth, "latency_us": latency_us})
+        self._cluster["links"].append({"name": name, "ends": ends, "bandwidth": bandwidth, "latency_us": latency_us})
 
     def add_route_policy(self, name: str, policy: RoutePolicy) -> None:
         """Add a policy that the routes of jobs which name it must keep.
@@ -107,7 +106,7 @@ class InstanceBuilder:
         policy
             What the routes must keep.
         """
-        self._route_policies = {**(self._route_policies or {}), name: plain(policy, flat=True)}
+        self._cluster.setdefault("route_policies", {})[name] = plain(policy, flat=True)
 
     def add_power_cap(self, name: str, servers: Sequence[str], *, watts: int) -> None:
         """Add a limit on the watts that blocks draw at once on the GPUs of some servers.
@@ -121,18 +120,27 @@ class InstanceBuilder:
         watts
             The most that blocks on their GPUs draw together at any moment.
         """
-        self._power_caps = [*(self._power_caps or ()), {"name": name, "servers": servers, "watts": watts}]
+        self._cluster.setdefault("power_caps", []).append({"name": name, "servers": servers, "watts": watts})
+
+    def add_licence(self, name: str, count: int) -> None:
+        """Add a licence, which jobs hold while they are present.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        count
+            How many jobs may hold one at once.
+        """
+        self._cluster.setdefault("licences", {})[name] = count
 
     def add_cluster(self, cluster: Cluster) -> None:
-        """Add all servers, switches, links, route policies and power caps of a cluster."""
-        added = plain(cluster, flat=True)
-        self._servers.extend(added["servers"])
-        self._switches.extend(added["switches"])
-        self._links.extend(added["links"])
-        if "route_policies" in added:
-            self._route_policies = {**(self._route_policies or {}), **added["route_policies"]}
-        if "power_caps" in added:
-            self._power_caps = [*(self._power_caps or ()), *added["power_caps"]]
+        """Add all servers, switches, links, route policies, power caps and licences of a cluster."""
+        for key, parts in plain(cluster, flat=True).items():
+            if isinstance(parts, dict):
+                self._cluster[key] = self._cluster.get(key, {}) | parts
+            else:
+                self._cluster[key] = self._cluster.get(key, []) + parts
 
     def add_model(
         self,
@@ -188,6 +196,7 @@ class InstanceBuilder:
         pace_us: int | None = None,
         route_policy: str | None = None,
         restart_us: int | None = None,
+        licences: Sequence[str] | None = None,
     ) -> None:
         """Add a job.
 
@@ -212,8 +221,10 @@ class InstanceBuilder:
         restart_us
             On the finite horizon, what a pause or a move in a phased plan costs, in microseconds; None for a job that
             does neither.
+        licences
+            Names of licences, of each of which it holds one while it is present; None for none.
         """
-        self._jobs.append(
+        self._add_job(
             {
                 "name": name,
                 "model": model,
@@ -222,7 +233,11 @@ class InstanceBuilder:
                 "release_us": release_us,
                 "weight": weight,
                 "depth": FullDepth() if depth is None else depth,
-                **_given(deadline_us=deadline_us, pace_us=pace_us, route_policy=route_policy, restart_us=restart_us),
+                "deadline_us": deadline_us,
+                "pace_us": pace_us,
+                "route_policy": route_policy,
+                "restart_us": restart_us,
+                "licences": licences,
             }
         )
 
@@ -238,6 +253,7 @@ class InstanceBuilder:
         pace_us: int | None = None,
         route_policy: str | None = None,
         restart_us: int | None = None,
+        licences: Sequence[str] | None = None,
     ) -> None:
         """Add a job that states its own operations.
 
@@ -251,19 +267,26 @@ class InstanceBuilder:
             None of its operations starts earlier, in microseconds.
         weight
             Its weight in ``weighted_completion``.
-        deadline_us, pace_us, route_policy, restart_us
+        deadline_us, pace_us, route_policy, restart_us, licences
             As of `add_job`.
         """
-        self._jobs.append(
+        self._add_job(
             {
                 "name": name,
                 "shape": plain(shape, flat=True),
                 "iterations": iterations,
                 "release_us": release_us,
                 "weight": weight,
-                **_given(deadline_us=deadline_us, pace_us=pace_us, route_policy=route_policy, restart_us=restart_us),
+                "deadline_us": deadline_us,
+                "pace_us": pace_us,
+                "route_policy": route_policy,
+                "restart_us": restart_us,
+                "licences": licences,
             }
         )
+
+    def _add_job(self, job: Json) -> None:
+        self._jobs.append({key: value for key, value in job.items() if value is not None or key not in _OPTIONAL})
 
     def build(self) -> Instance:
         """Build the instance of all that was added so far.
@@ -278,13 +301,7 @@ class InstanceBuilder:
             {
                 "format": FORMAT,
                 "name": self._name,
-                "cluster": {
-                    "servers": self._servers,
-                    "switches": self._switches,
-                    "links": self._links,
-                    **({} if self._route_policies is None else {"route_policies": self._route_policies}),
-                    **({} if self._power_caps is None else {"power_caps": self._power_caps}),
-                },
+                "cluster": self._cluster,
                 "models": dict(self._models),
                 "jobs": self._jobs,
                 "horizon": self._horizon,
@@ -301,8 +318,3 @@ def _whole(model: Iterable[Segment] | Model | Mapping[str, Any]) -> Json:
     whole: Json = plain(model, flat=True)
     report = whole.get("model")  # what `jigsaw profile --json` prints has the model beside what was measured
     return report if "segments" not in whole and isinstance(report, dict) else whole
-
-
-def _given(**values: int | str | None) -> Json:
-    """Return those keys that have a value."""
-    return {key: value for key, value in values.items() if value is not None}

@@ -144,6 +144,7 @@ def _cluster(tree: Json) -> Cluster:
         links=tuple(trusted(Link, **{**link, "ends": tuple(link["ends"])}) for link in tree.get("links", ())),
         route_policies=None if policies is None else {name: _policy(policy) for name, policy in policies.items()},
         power_caps=None if caps is None else tuple(_cap(**cap) for cap in caps),
+        licences=tree.get("licences"),
     )
 
 
@@ -165,6 +166,8 @@ def _model(tree: Json) -> Model:
 
 
 def _job(tree: Json) -> Job | TaskGraphJob:
+    if "licences" in tree:
+        tree["licences"] = tuple(tree["licences"])
     if "shape" in tree:
         return trusted(TaskGraphJob, **{**tree, "shape": decode_task_graph(tree["shape"])})
     if isinstance(tree.get("depth"), dict):

@@ -119,6 +119,8 @@ class Cluster(CheckedPart, definition="cluster"):
         Conditions on the routes of the jobs that name them, by name; None where none are stated.
     power_caps
         Limits on what running blocks draw; None where none are stated.
+    licences
+        How many there are of each licence, by name; None where none are stated.
     """
 
     servers: tuple[Server, ...]
@@ -126,6 +128,7 @@ class Cluster(CheckedPart, definition="cluster"):
     links: tuple[Link, ...] = ()
     route_policies: Mapping[str, RoutePolicy] | None = None
     power_caps: tuple[PowerCap, ...] | None = None
+    licences: Mapping[str, int] | None = None
 
     @property
     def capacities(self) -> tuple[PowerCap, ...]:
@@ -133,7 +136,7 @@ class Cluster(CheckedPart, definition="cluster"):
         return self.power_caps or ()
 
     def require_no_capacities(self, why: str) -> None:
-        """Refuse power caps, for whoever keeps none.
+        """Refuse power caps and licences, for whoever keeps none.
 
         Parameters
         ----------
@@ -145,8 +148,10 @@ class Cluster(CheckedPart, definition="cluster"):
         UsageError
             It has some.
         """
-        if self.capacities:
-            raise unsupported("power_caps", f"the cluster has power cap {self.capacities[0].name!r}; {why}")
+        for cap in self.capacities:
+            raise unsupported("power_caps", f"the cluster has power cap {cap.name!r}; {why}")
+        for name in self.licences or ():
+            raise unsupported("licences", f"the cluster has licence {name!r}; {why}")
 
     @cached_property
     def gpus(self) -> GpuIndex:

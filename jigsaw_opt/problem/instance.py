@@ -98,21 +98,24 @@ class Instance(_Noting, CheckedPart, definition="#"):
         """Blocks of all jobs in all iterations."""
         return sum(job.iterations * job.blocks for job in self.jobs)
 
-    def beyond(self, lacks: Collection[str]) -> str | None:
+    def beyond(self, lacks: Collection[str] | None) -> str | None:
         """Return why whoever lacks some abilities does not take the instance; None where it needs none of them.
 
         Parameters
         ----------
         lacks
-            Some of ``task_graphs``, ``guarantees``, ``route_policies`` and ``power_caps``.
+            Some of ``task_graphs``, ``guarantees``, ``route_policies``, ``power_caps`` and ``licences``; None for all
+            of them.
         """
         needs = (
             ("task_graphs", self.task_graph_jobs, "job {!r} has a task graph"),
             ("guarantees", self.guaranteed_jobs, "job {!r} has a deadline or a cycle-time limit"),
             ("route_policies", self.policed, "job {!r} has a route policy"),
             ("power_caps", self.cluster.capacities, "its cluster has power cap {!r}"),
+            ("licences", [job for job in self.jobs if job.licences], "job {!r} holds a licence"),
         )
-        return next((told.format(of[0].name) for name, of, told in needs if of and name in lacks), None)
+        met = (told.format(of[0].name) for name, of, told in needs if of and (lacks is None or name in lacks))
+        return next(met, None)
 
     def require_jobs(self) -> None:
         """Refuse what is left once all jobs have ended.

@@ -35,6 +35,8 @@ class Job(CheckedPart, definition="job"):
     restart_us
         In a phased plan it may pause, or go on on other GPUs, so many microseconds later; None for a job that keeps its
         GPUs and its memory (specification: moves).
+    licences
+        Licences, of each of which it holds one while it is present; None for none (specification: licences).
     """
 
     name: str
@@ -48,6 +50,7 @@ class Job(CheckedPart, definition="job"):
     pace_us: int | None = None
     route_policy: str | None = None
     restart_us: int | None = None
+    licences: tuple[str, ...] | None = None
 
     @property
     def blocks(self) -> int:

@@ -211,7 +211,7 @@ class TaskGraphJob(CheckedPart, definition="job"):
         Which policy of the cluster its routes keep; None for none.
     executor
         Description from which the executor builds the stages of a pipeline; solvers ignore it.
-    restart_us
+    restart_us, licences
         As for other jobs.
     """
 
@@ -225,6 +225,7 @@ class TaskGraphJob(CheckedPart, definition="job"):
     route_policy: str | None = None
     executor: Mapping[str, Any] | None = None
     restart_us: int | None = None
+    licences: tuple[str, ...] | None = None
 
     model: ClassVar[None] = None
     depth: ClassVar[Depth] = FullDepth()

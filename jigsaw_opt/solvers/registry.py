@@ -13,7 +13,6 @@ from jigsaw_opt.system.plugins import load, loadable, registered, require_member
 from jigsaw_opt.text import agreeing
 
 GROUP = "jigsaw_opt.solvers"
-_ABILITIES = ("task_graphs", "guarantees", "route_policies", "power_caps")
 
 
 def names() -> tuple[str, ...]:
@@ -34,7 +33,7 @@ def refusal(method: Solver, instance: Instance) -> str | None:
 
     One that does not say what it lacks may lack everything.
     """
-    return method.unsupported(instance) or instance.beyond(getattr(method, "lacks", _ABILITIES))
+    return method.unsupported(instance) or instance.beyond(getattr(method, "lacks", None))
 
 
 def require_taken(method: Solver, instance: Instance) -> None:

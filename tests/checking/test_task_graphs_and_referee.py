@@ -20,7 +20,14 @@ from jigsaw_opt.documents import decode_instance, decode_plan, encode_instance, 
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.instance import Horizon, Objective
 from tests.pages import SPECIFICATION, section
-from tests.random_instances import GOALS, tight_instance, with_guarantees, with_power_caps, with_route_policies
+from tests.random_instances import (
+    GOALS,
+    tight_instance,
+    with_guarantees,
+    with_licences,
+    with_power_caps,
+    with_route_policies,
+)
 from tests.random_task_graphs import changed_plan, one_after_another, random_task_graph_instance
 from tests.refusals import carries
 
@@ -208,6 +215,8 @@ def test_both_judge_random_plans_alike(horizon: Horizon, objective: Objective) -
             instance = with_route_policies(instance, random)
         if seed % 5 > 2:
             instance = with_power_caps(instance, random)
+        if seed % 7 > 3:
+            instance = with_licences(instance, random)
         document = json.loads(encode_instance(instance))
         plan = one_after_another(instance, random)
         for step in range(_CHANGES if plan is not None else 0):
@@ -217,7 +226,18 @@ def test_both_judge_random_plans_alike(horizon: Horizon, objective: Objective) -
             assert bool(found) == bool(own), f"{seed} {step}: {found} or {own!r}"
             rules.update({violation.rule for violation in found} or {"correct"})
             plan = plan if found else tried
-    expected = {"placement", "duration", "release", "barrier", "edges", "exclusive", "power", "memory", "correct"}
+    expected = {
+        "placement",
+        "duration",
+        "release",
+        "barrier",
+        "edges",
+        "exclusive",
+        "power",
+        "memory",
+        "licences",
+        "correct",
+    }
     expected |= {"deadline" if horizon == "finite" else "pace"}
     assert rules.keys() >= (expected if horizon == "finite" else expected - {"release"})
     assert rules["correct"] > 100 and rules["memory"] > 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -20,7 +21,7 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     Transfer,
 )
-from tests.random_instances import with_guarantees, with_power_caps, with_route_policies
+from tests.random_instances import with_guarantees, with_licences, with_power_caps, with_route_policies
 from tests.random_task_graphs import random_mixed_instance
 
 LARGEST = 2**53 - 1
@@ -42,7 +43,8 @@ depths = st.just(FullDepth()) | st.just(StaircaseDepth()) | st.builds(FreeDepth,
 def instances(draw: st.DrawFn) -> Instance:
     seed, horizon = draw(st.integers(0, LARGEST)), draw(st.sampled_from(["finite", "cyclic"]))
     made, random = random_mixed_instance(seed, horizon), Random(seed)
-    for vary in (with_route_policies, with_power_caps, lambda made, random: with_guarantees(made, random, 60)):
+    guaranteed = partial(with_guarantees, about=60)
+    for vary in (with_route_policies, with_power_caps, with_licences, guaranteed):
         made = vary(made, random) if draw(st.booleans()) else made
     models = {name: replace(model, executor=draw(st.none() | executors)) for name, model in made.models.items()}
     titles = draw(st.lists(names, min_size=len(made.jobs), max_size=len(made.jobs), unique=True))

@@ -28,23 +28,26 @@ def check_instance(tree: Json, place: Place, report: Report) -> None:
             check_model(model, ((place, "models"), name), report)
     check_unique(names_of(jobs, at), report)
     cluster = dict_at(tree, "cluster")
-    policies = dict_at(cluster, "route_policies") if isinstance(cluster.get("route_policies", {}), dict) else None
-    known = models if isinstance(tree.get("models"), dict) else None
+    policies, licences = (cluster.get(key, {}) for key in ("route_policies", "licences"))
     for index, job in enumerate(jobs):
         if not isinstance(job, dict):
             continue
         if "shape" not in job:
-            _check_named(job.get("model"), known, "model", ((at, index), "model"), report)
+            _check_named(job.get("model"), tree.get("models"), "model", ((at, index), "model"), report)
         elif isinstance(job["shape"], dict):
             check_task_graph(job["shape"], ((at, index), "shape"), report)
         if "route_policy" in job:
             _check_named(job["route_policy"], policies, "route policy", ((at, index), "route_policy"), report)
+        held = [((((at, index), "licences"), k), name) for k, name in enumerate(list_at(job, "licences"))]
+        check_unique(((where, name) for where, name in held if isinstance(name, str)), report)
+        for where, name in held:
+            _check_named(name, licences, "licence", where, report)
     _check_horizon(tree, jobs, at, report)
 
 
-def _check_named(name: Any, known: Json | None, what: str, place: Place, report: Report) -> None:
-    """Report a name in a job that means nothing; `known` is None where it is not known what names mean."""
-    if known is not None and isinstance(name, str) and name and name not in known:
+def _check_named(name: Any, known: Any, what: str, place: Place, report: Report) -> None:
+    """Report a name in a job that means nothing; `known` is no object where it is not known what names mean."""
+    if isinstance(known, dict) and isinstance(name, str) and name and name not in known:
         report.add_misspelt(place, f"no {what} is called {quoted(name)}", name, known)
 
 

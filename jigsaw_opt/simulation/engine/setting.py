@@ -26,7 +26,7 @@ from jigsaw_opt.simulation.engine.outages import Failures
 from jigsaw_opt.text import counted, readable
 
 _LONGEST = 60
-_LATER = (", power_caps=None", ", power_w=None", *(f", {name}=None" for name in STATED))
+_LATER = (", power_caps=None", ", power_w=None", ", licences=None", *(f", {name}=None" for name in STATED))
 """Fields that came later and say nothing here: snapshots of before know inputs without them."""
 
 

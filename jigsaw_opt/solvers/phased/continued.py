@@ -47,7 +47,7 @@ class Continued:
     fix: Fix
     phased: ClassVar[bool | None] = True
     from_phases: ClassVar[bool] = True
-    lacks: ClassVar[tuple[str, ...]] = ("task_graphs",)
+    lacks: ClassVar[tuple[str, ...]] = ("task_graphs", "licences")
 
     @property
     def keeps(self) -> bool:

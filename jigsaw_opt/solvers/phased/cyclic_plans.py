@@ -145,7 +145,7 @@ class FixedPlacementTiming:
     name: str = "timing"
     display_name: str = "cyclic timetables of a given placement"
 
-    lacks: ClassVar[tuple[str, ...]] = ()
+    lacks: ClassVar[tuple[str, ...]] = ("licences",)
 
     def unavailable(self) -> str | None:
         """Return None: it needs no engine."""

@@ -252,7 +252,7 @@ class Phased:
     phased: ClassVar[bool] = True
     moves: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
-    lacks: ClassVar[tuple[str, ...]] = ()
+    lacks: ClassVar[tuple[str, ...]] = ("licences",)
 
     def unavailable(self) -> None:
         """Return None: what is chosen for the phases falls back on what is installed."""
