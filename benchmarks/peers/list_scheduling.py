@@ -20,7 +20,7 @@ from attempt import Attempt
 from depth import shallow_levels
 
 from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations
-from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, Timetable, assemble, job_end
+from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, Timetable, assemble
 from jigsaw_opt.problem.costs import contributors
 
 
@@ -82,7 +82,7 @@ def list_timetable(operations: Operations, order: Sequence[int], one_by_one: boo
     _one_by_one(cluster, placed) if one_by_one else _in_turn(cluster, placed)
     decisions = {each.index: each.decision for each in placed}
     jobs = assemble(operations, [decisions[index] for index in range(len(operations.jobs))])
-    return Timetable(jobs, max(map(job_end, jobs)) if operations.horizon == "cyclic" else None)
+    return Timetable(jobs, max(job.end_us for job in jobs) if operations.horizon == "cyclic" else None)
 
 
 def _one_by_one(cluster: _Cluster, placed: Sequence[_Placed]) -> None:

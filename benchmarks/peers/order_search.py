@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from attempt import Attempt
 
 from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations
-from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, Timetable, assemble, job_end
+from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, Timetable, assemble
 from jigsaw_opt.problem.costs import contributors
 
 _HOT = 0.01
@@ -152,7 +152,7 @@ class OrderedInsertion:
         """The timetable once all jobs are in."""
         decisions = {each.index: JobDecision(each.gpus, each.levels, each.starts, each.transfers) for each in self.done}
         jobs = assemble(self.operations, [decisions[index] for index in range(len(self.operations.jobs))])
-        return Timetable(jobs, max(map(job_end, jobs)) if self.operations.horizon == "cyclic" else None)
+        return Timetable(jobs, max(job.end_us for job in jobs) if self.operations.horizon == "cyclic" else None)
 
     def _put_in(self, inserted: _Inserted) -> None:
         for gpu in inserted.gpus:

@@ -60,7 +60,7 @@ class CheckedJob:
     @property
     def end_us(self) -> int:
         """Largest end in its last iteration, in microseconds (specification: job-end)."""
-        return iteration_end(self.plan.iterations[-1]) if self.plan.iterations else 0
+        return self.plan.end_us
 
     @property
     def is_whole(self) -> bool:
@@ -68,12 +68,6 @@ class CheckedJob:
         return len(self.plan.iterations) == self.job.iterations and all(
             self.has_all_blocks(i) and self.has_all_transfers(i) for i in self.plan.iterations
         )
-
-
-def iteration_end(iteration: Iteration) -> int:
-    """Return the largest end in an iteration, in microseconds; 0 for one without blocks."""
-    ends = [block.end_us for block in iteration.blocks] + [transfer.end_us for transfer in iteration.transfers]
-    return max(ends, default=0)
 
 
 class Pairing:

@@ -110,9 +110,8 @@ def _changes(amounts: Iterable[_Amount], period_us: int | None) -> Counter[int]:
 
 def _presence(job: _Job) -> tuple[int, int]:
     """Return the start of a job's first operation and the end of its last one; twice 0 where it has none."""
-    rows = [(*iteration.blocks, *iteration.transfers) for iteration in job.plan.iterations]
-    start = min((operation.start_us for row in rows for operation in row), default=0)
-    return start, max((operation.end_us for row in rows for operation in row), default=0)
+    spans = [(operation.start_us, operation.end_us) for operation in job.plan.operations]
+    return min((start for start, _ in spans), default=0), max((end for _, end in spans), default=0)
 
 
 def activation_bytes(parts: Sequence[CheckedJob]) -> list[int]:

@@ -22,7 +22,7 @@ from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 
@@ -277,9 +277,7 @@ def _guaranteed(asked: Mapping[str, Job | TaskGraphJob], parts: _Parts) -> Itera
 
 def _first_start_us(job: _Job) -> int:
     """Return the earliest start of its operations in a repetition, in microseconds."""
-    iterations: Sequence[Iteration | TaskGraphIteration] = job.plan.iterations
-    starts = (operation.start_us for iteration in iterations for operation in (*iteration.blocks, *iteration.transfers))
-    return min(starts, default=0)
+    return min((operation.start_us for operation in job.plan.operations), default=0)
 
 
 def _ends_us(asked: Mapping[str, Job | TaskGraphJob], parts: _Parts) -> dict[str, int]:

@@ -10,7 +10,7 @@ from jigsaw_opt.checking.network import RouteFinder
 from jigsaw_opt.checking.terms import transfer_duration
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.plan import Execution, TaskGraphIteration, TaskGraphJobPlan
+from jigsaw_opt.problem.plan import TaskGraphIteration, TaskGraphJobPlan, TimedOperation
 from jigsaw_opt.problem.task_graph import Edge, TaskGraph, TaskGraphBlock, TaskGraphJob, TaskGraphTransfer
 
 
@@ -69,9 +69,7 @@ class CheckedTaskGraphJob:
     @property
     def end_us(self) -> int:
         """Largest end of all operations, in microseconds (specification: end-of-a-task-graph-job)."""
-        return max(
-            (operation.end_us for i in self.plan.iterations for operation in (*i.blocks, *i.transfers)), default=0
-        )
+        return max((operation.end_us for operation in self.plan.operations), default=0)
 
     def held(self) -> Iterator[tuple[str, int, int, int]]:
         """Yield GPU, start, end and bytes of every hold, in complete iterations (specification: holds)."""
@@ -212,16 +210,14 @@ def _times(job: CheckedTaskGraphJob, period_us: int | None) -> Iterator[Violatio
                     yield Violation("period", where, message)
 
 
-_Row = tuple[Execution, ...]
+_Row = tuple[TimedOperation, ...]
 """All operations of an iteration in the order of the task graph."""
 
 
 def _rows(job: CheckedTaskGraphJob) -> list[_Row | None]:
     """Return the operations of each iteration; None where it is not complete."""
     complete = job.is_complete
-    return [
-        (*iteration.blocks, *iteration.transfers) if complete(iteration) else None for iteration in job.plan.iterations
-    ]
+    return [iteration.operations if complete(iteration) else None for iteration in job.plan.iterations]
 
 
 def _later(rows: Sequence[_Row | None], lag: int, period_us: int | None) -> Iterator[tuple[int, _Row, int, _Row, int]]:

@@ -8,7 +8,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import NamedTuple
 
-from jigsaw_opt.checking.jobs import CheckedJob, iteration_end
+from jigsaw_opt.checking.jobs import CheckedJob
 from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob
 from jigsaw_opt.checking.terms import transfer_duration
 from jigsaw_opt.checking.violation import Rule, Violation
@@ -28,7 +28,7 @@ def timing(job: CheckedJob) -> Iterator[Violation]:
             yield from _order(iteration, path)
             yield from _readiness(job, iteration, path)
             yield from _exchanges(job, iteration, path, exchange_us)
-        rule, earliest = "barrier", iteration_end(iteration)
+        rule, earliest = "barrier", iteration.end_us
 
 
 def wrap(job: CheckedJob, period_us: int) -> Iterator[Violation]:
@@ -41,7 +41,7 @@ def wrap(job: CheckedJob, period_us: int) -> Iterator[Violation]:
                 yield Violation("period", where, f"lasts {length} us, longer than the period of {period_us} us")
     if job.plan.iterations and job.plan.iterations[0].blocks:
         start = min(block.start_us for block in job.plan.iterations[0].blocks)
-        end = iteration_end(job.plan.iterations[-1])
+        end = job.plan.end_us
         # All iterations of a period lie before the first of the next period.
         if start + period_us < end:
             message = f"ends at {end}, after its next period begins at {start + period_us}"

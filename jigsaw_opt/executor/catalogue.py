@@ -9,7 +9,7 @@ from typing import Any
 from jigsaw_opt.planning.pipeline.stated import STATED_BY, flow_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
-from jigsaw_opt.problem.task_graph import AsynchronousFamily, TaskGraphJob
+from jigsaw_opt.problem.task_graph import AsynchronousFamily
 
 Value = int | str | tuple[int, ...]
 Arguments = Mapping[str, Value]
@@ -145,13 +145,13 @@ def stages_entry(instance: Instance, trusted: Collection[str], is_cut: bool = Fa
 
     `is_cut`: whether a partition says where the model is cut, so that the job's entry does not.
     """
-    task_graph_jobs = {number: job for number, job in enumerate(instance.jobs) if isinstance(job, TaskGraphJob)}
+    graphs, jobs = instance.task_graph_of, instance.task_graph_jobs
     report = Report()
     _check_models(instance, trusted, report)
-    if not task_graph_jobs:
+    if not jobs:
         report.raise_if_any()
         return None
-    for number, job in task_graph_jobs.items():
+    for number, job in zip(graphs, jobs, strict=True):
         place: Place = (("$", "jobs"), number)
         family, carried = job.shape.family, "data-parallel jobs, pipelines and bursts are carried out"
         if family is None:
@@ -164,12 +164,12 @@ def stages_entry(instance: Instance, trusted: Collection[str], is_cut: bool = Fa
             report.add(
                 place, f"job {job.name!r} is an asynchronous pipeline; these are carried out alone", code="unsupported"
             )
-    if len(task_graph_jobs) > 1:
-        names = ", ".join(repr(job.name) for job in task_graph_jobs.values())
+    if len(jobs) > 1:
+        names = ", ".join(repr(job.name) for job in jobs)
         message = f"has several pipelines or bursts, {names}; one is carried out, beside data-parallel jobs"
         report.add("$.jobs", message, code="ambiguous")
         report.raise_if_any()
-    [(number, job)] = task_graph_jobs.items()
+    [job], [number] = jobs, graphs
     entry, place = job.executor, (("$", "jobs"), number)
     named = [model.executor or {} for model in instance.models.values()]
     left = {*trusted} - {entry.get("train", entry.get("zoo")) for entry in named}

@@ -68,7 +68,7 @@ def chakra_traces(instance: Instance, plan: Plan) -> ChakraTraces:
     gpus = [[place[name] for name in job.gpus] for job in jobs]
     levels = [job.levels for job in jobs[: len(operations.jobs)]]
     network = network_of(operations, gpus, levels, within_slots=True)
-    starts = [it.start_us for job in jobs for row in job.iterations for it in (*row.blocks, *row.transfers)]
+    starts = [it.start_us for job in jobs for it in job.operations]
     starts = network.with_milestones(starts, plan.period_us)
     named = _named(operations, gpus, [len(job.iterations) for job in jobs])
     return _Writer(operations, network, starts, named).traces()

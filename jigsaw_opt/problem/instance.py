@@ -12,7 +12,7 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.keyed import altered, hash_of
 from jigsaw_opt.problem.rules.part import CheckedPart
-from jigsaw_opt.problem.task_graph import TaskGraphJob
+from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 
 Horizon = Literal["finite", "cyclic"]
 Objective = Literal["makespan", "weighted_completion", "period"]
@@ -72,6 +72,11 @@ class Instance(_Noting, CheckedPart, definition="#"):
     def task_graph_jobs(self) -> tuple[TaskGraphJob, ...]:
         """Those of its jobs that have a task graph."""
         return tuple(job for job in self.jobs if isinstance(job, TaskGraphJob))
+
+    @property
+    def task_graph_of(self) -> Mapping[int, TaskGraph]:
+        """Task graph of each of its jobs that has one, by the job's number."""
+        return {number: job.shape for number, job in enumerate(self.jobs) if isinstance(job, TaskGraphJob)}
 
     @property
     def guaranteed_jobs(self) -> tuple[Job | TaskGraphJob, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.depth import Depth, FullDepth
@@ -56,3 +57,7 @@ class Job(CheckedPart, definition="job"):
     def blocks(self) -> int:
         """Number of blocks of an iteration."""
         return self.workers
+
+    def block_slots(self) -> Iterator[tuple[int, ...]]:
+        """Yield for each block of an iteration the number of its worker."""
+        return ((worker,) for worker in range(self.workers))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.instance import Instance, in_a_period
@@ -33,7 +33,93 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration:
+class Execution:
+    """An operation of a task-graph job in one iteration; times in microseconds."""
+
+    start_us: int
+    end_us: int
+
+
+class TimedOperation(Protocol):
+    """A block or a transfer of either kind of job, planned or measured; times in microseconds."""
+
+    @property
+    def start_us(self) -> int:
+        """Its start."""
+
+    @property
+    def end_us(self) -> int:
+        """Its end."""
+
+
+class TimedIteration:
+    """An iteration of either kind of job, planned or measured."""
+
+    __slots__ = ()
+    blocks: Sequence[TimedOperation]
+    transfers: Sequence[TimedOperation]
+
+    @property
+    def operations(self) -> tuple[TimedOperation, ...]:
+        """Its blocks, then its transfers."""
+        return (*self.blocks, *self.transfers)
+
+    @property
+    def end_us(self) -> int:
+        """Largest end of its operations, in microseconds; 0 where it has none."""
+        return max((operation.end_us for operation in self.operations), default=0)
+
+    def moved(self, move: Callable[[int], int]) -> Self:
+        """Return it with new starts for old ones, in microseconds; durations stay."""
+
+        def at(operation: Any) -> Any:
+            start = move(operation.start_us)
+            return replace(operation, start_us=start, end_us=start + operation.end_us - operation.start_us)
+
+        whole: Any = self
+        found: Self = replace(whole, blocks=tuple(map(at, self.blocks)), transfers=tuple(map(at, self.transfers)))
+        return found
+
+
+class _PlannedJob:
+    __slots__ = ()
+    iterations: Sequence[TimedIteration]
+
+    @property
+    def operations(self) -> Iterator[TimedOperation]:
+        """Operations of all its iterations, in their order."""
+        return (operation for iteration in self.iterations for operation in iteration.operations)
+
+    @property
+    def start_us(self) -> int:
+        """Smallest start in its first iteration, in microseconds; 0 where it has none."""
+        first = self.iterations[0].operations if self.iterations else ()
+        return min((operation.start_us for operation in first), default=0)
+
+    @property
+    def end_us(self) -> int:
+        """Largest end in its last iteration, in microseconds (specification: job-end, end-of-a-task-graph-job)."""
+        # Iterations end in their order, for each operation waits for itself in the iteration before.
+        return self.iterations[-1].end_us if self.iterations else 0
+
+    def moved(self, *moves: Callable[[int], int]) -> Self:
+        """Return it with its iterations once for each function, which gives new starts for old ones."""
+        return self.with_iterations(iteration.moved(move) for move in moves for iteration in self.iterations)
+
+    def between(self, first: int, end: int, period_us: int) -> Self:
+        """Return its iterations from one up to another, counted over repetitions that are a period apart."""
+        numbers = (divmod(number, len(self.iterations)) for number in range(first, end))
+        return self.with_iterations(self.iterations[at].moved((turn * period_us).__add__) for turn, at in numbers)
+
+    def with_iterations(self, iterations: Iterable[TimedIteration]) -> Self:
+        """Return it with other iterations of its kind."""
+        whole: Any = self
+        found: Self = replace(whole, iterations=tuple(iterations))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration(TimedIteration):
     """Blocks in the order of the workers, transfers in the order of the buckets."""
 
     blocks: tuple[Block, ...]
@@ -41,7 +127,7 @@ class Iteration:
 
 
 @dataclass(frozen=True, slots=True)
-class JobPlan:
+class JobPlan(_PlannedJob):
     """The GPUs of a job's workers (``server/index``) and its iterations."""
 
     name: str
@@ -55,15 +141,7 @@ class JobPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
-    """An operation of a task-graph job in one iteration; times in microseconds."""
-
-    start_us: int
-    end_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class TaskGraphIteration:
+class TaskGraphIteration(TimedIteration):
     """Blocks and transfers in the order of the task graph."""
 
     blocks: tuple[Execution, ...]
@@ -71,7 +149,7 @@ class TaskGraphIteration:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskGraphJobPlan:
+class TaskGraphJobPlan(_PlannedJob):
     """The GPUs of a task-graph job's slots (``server/index``) and its iterations."""
 
     name: str
@@ -80,26 +158,6 @@ class TaskGraphJobPlan:
 
     levels: ClassVar[tuple[tuple[int, ...], ...]] = ()
     """It has none: all its operations run."""
-
-
-def retimed(job: JobPlan | TaskGraphJobPlan, *moves: Callable[[int], int]) -> JobPlan | TaskGraphJobPlan:
-    """Return the plan of a job with its iterations once for each function, which gives new starts for old ones.
-
-    Durations stay. Times are in microseconds.
-    """
-    whole: Any = job
-
-    def at(operation: Any, start: int) -> Any:
-        return replace(operation, start_us=start, end_us=start + operation.end_us - operation.start_us)
-
-    def moved(operations: tuple[Any, ...], move: Callable[[int], int]) -> tuple[Any, ...]:
-        return tuple(at(operation, move(operation.start_us)) for operation in operations)
-
-    rows = [
-        replace(i, blocks=moved(i.blocks, m), transfers=moved(i.transfers, m)) for m in moves for i in whole.iterations
-    ]
-    found: JobPlan | TaskGraphJobPlan = replace(whole, iterations=tuple(rows))
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +220,7 @@ class Phase:
 
     def end_of(self, job: JobPlan | TaskGraphJobPlan) -> int:
         """Return when the last operation of one of its jobs ends in its last repetition, in microseconds."""
-        every = (operation for iteration in job.iterations for operation in (*iteration.blocks, *iteration.transfers))
-        return self.last_start_us + max((operation.end_us for operation in every), default=0)
+        return self.last_start_us + max((operation.end_us for operation in job.operations), default=0)
 
     def numbers_in(self, instance: Instance) -> tuple[int, ...]:
         """Return the numbers of its jobs in an instance that has them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -240,3 +240,8 @@ class TaskGraphJob(CheckedPart, definition="job"):
     def blocks(self) -> int:
         """Number of blocks of an iteration."""
         return len(self.shape.blocks)
+
+    def block_slots(self) -> Iterator[tuple[int, ...]]:
+        """Yield for each block of an iteration the numbers of its slots."""
+        number = {slot.name: k for k, slot in enumerate(self.shape.slots)}
+        return (tuple(number[slot] for slot in block.slots) for block in self.shape.blocks)

@@ -12,7 +12,7 @@ from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, require_a,
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
 from jigsaw_opt.solvers.resolve import Fix, placements_of
@@ -138,7 +138,7 @@ class Session:
             plan = Plan.of_jobs(self.instance.name, "", "feasible", 0, 0, None, ())
         self._begun |= {job.name for job in plan.data_parallel if has_begun(job, moment)}
         self.instance, plan = in_progress_at(self.instance, plan, moment)
-        origin = min(moment, *(_first_us(job) for job in plan.data_parallel)) if plan.jobs else moment
+        origin = min(moment, *(job.start_us for job in plan.data_parallel)) if plan.jobs else moment
         self.instance, plan = shifted_jobs(self.instance, plan, origin)
         self._plan = None if self._plan is None else plan
         self.origin_us, self.now_us = self.origin_us + origin, now_us
@@ -181,8 +181,3 @@ class Session:
             told = f"the deadline of this job, {deadline:,} us, has passed: it is {self.now_us:,} us in the session"
             hint = "remove the job, or remove it and add it again with a later deadline_us"
             yield Problem(f'$.jobs["{job.name}"].deadline_us', told, hint, code="out-of-range")
-
-
-def _first_us(job: JobPlan) -> int:
-    """Return when a job starts, in microseconds."""
-    return min(block.start_us for block in job.iterations[0].blocks)

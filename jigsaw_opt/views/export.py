@@ -175,7 +175,7 @@ def _megatron_layout(
     job, layout = stated.pipeline_of(instance, plan)
     _, parts = model_parts.stated_parts(instance, job, layout.stages, partition, layers)
     text = model_parts.megatron_layout(parts, layout, layout_of)
-    recomputed = stated.recomputed_stages(stated.shape_of(instance, job))
+    recomputed = stated.recomputed_stages(instance.task_graph_of[job])
     again = f" {model_parts.MEGATRON_RECOMPUTES}" if recomputed else ""
     virtual = counted(layout.stages // layout.gpus, "virtual stage")
     notes = [*_left_out(instance, job), *_recomputed(recomputed, layout.stages, "Megatron")]

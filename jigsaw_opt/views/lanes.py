@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jigsaw_opt.errors import TooLargeError, require_a
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph, compile_task_graph
-from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.measured.replay import MeasuredPhase
@@ -169,10 +168,8 @@ class Picture:
 
     @property
     def _shapes(self) -> list[TaskGraph]:
-        return [
-            job.shape if isinstance(job, TaskGraphJob) else trusted(TaskGraph, slots=(), blocks=())
-            for job in self.instance.jobs
-        ]
+        none, own = trusted(TaskGraph, slots=(), blocks=()), self.instance.task_graph_of
+        return [own.get(number, none) for number in range(len(self.instance.jobs))]
 
 
 class ClusterLanes:
@@ -225,9 +222,8 @@ class ClusterLanes:
         self, index: int, graph: CompiledTaskGraph, job: _Job, first: int
     ) -> Iterator[tuple[Lane, Interval]]:
         lanes = [self._lanes_of(graph, job, operation) for operation in range(graph.size)]
-        iterations: Iterable[Any] = job.iterations
-        for number, iteration in enumerate(iterations, first):
-            for operation, done in enumerate((*iteration.blocks, *iteration.transfers)):
+        for number, iteration in enumerate(job.iterations, first):
+            for operation, done in enumerate(iteration.operations):
                 level = int(operation < graph.blocks)
                 for lane in lanes[operation]:
                     yield lane, Interval(done.start_us, done.end_us, index, number, operation, level)
@@ -253,7 +249,7 @@ def picture(instance: Instance, plan: Plan) -> Picture:
     for index, (asked, job) in enumerate(zip(instance.jobs, plan.jobs, strict=True)):
         for lane, interval in board.intervals(index, asked, job):
             lane.intervals.extend(_wrapped(interval, period))
-    end = period or max(map(job_end, plan.jobs))
+    end = period or max(job.end_us for job in plan.jobs)
     return Picture(instance, plan, board.lanes, end, memory=memory_use(instance, plan))
 
 

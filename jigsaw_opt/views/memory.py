@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
-from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
@@ -95,7 +94,9 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
 
 def _parts(plan: Plan) -> dict[str, list[_Part]]:
     """Return when each job is present: in a cyclic plan all the time."""
-    return {job.name: [(0, plan.period_us, job) if plan.period_us else (*_span(job), job)] for job in plan.jobs}
+    return {
+        job.name: [(0, plan.period_us, job) if plan.period_us else (job.start_us, job.end_us, job)] for job in plan.jobs
+    }
 
 
 def _parts_of_phases(plan: Plan) -> dict[str, list[_Part]]:
@@ -130,12 +131,6 @@ def _most_held(instance: Instance, plan: Plan) -> Iterator[tuple[str, int, int]]
             most = max(accumulate(steps[moment] for moment in sorted(steps)))
             yield gpu, phase.start_us, most
             yield gpu, phase.end_us, -most
-
-
-def _span(job: JobPlan | TaskGraphJobPlan) -> tuple[int, int]:
-    """Return begin and end of a job, in microseconds."""
-    starts = (done.start_us for iteration in job.iterations for done in (*iteration.blocks, *iteration.transfers))
-    return min(starts), job_end(job)
 
 
 def _changes(

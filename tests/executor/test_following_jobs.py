@@ -27,7 +27,6 @@ from jigsaw_opt.documents import (
 from jigsaw_opt.documents.replay import encode_replay
 from jigsaw_opt.executor.replay.presence import planned_bytes, seams
 from jigsaw_opt.problem import Block, Instance, Iteration, JobPlan, Plan, Transfer
-from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
@@ -71,7 +70,7 @@ def plan_of(asked: Instance, *jobs: JobPlan) -> Plan:
         instance=asked.name,
         instance_sha256=instance_sha256(asked),
         status="feasible",
-        objective=max(map(job_end, jobs)),
+        objective=max(job.end_us for job in jobs),
         bound=0,
         period_us=None,
         jobs=jobs,
@@ -85,7 +84,7 @@ def chain(asked: Instance, *gpus: Sequence[str]) -> Plan:
     """Jobs on these GPUs, one behind the other."""
     jobs: list[JobPlan] = []
     for number, own in enumerate(gpus):
-        jobs.append(planned(f"j{number}", own, max(map(job_end, jobs), default=0)))
+        jobs.append(planned(f"j{number}", own, max((job.end_us for job in jobs), default=0)))
     return plan_of(asked, *jobs)
 
 

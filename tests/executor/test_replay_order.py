@@ -13,7 +13,6 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.executor.replay.baseline import at_full_depth, baseline_plan
 from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, TransferKey
 from jigsaw_opt.problem import Instance, Iteration, JobPlan, Plan
-from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.random_instances import random_instance
@@ -179,5 +178,5 @@ def test_fifo_ends_jobs_one_by_one_and_gang_takes_turns() -> None:
     assert plan is not None and set(plan.jobs[0].gpus) == set(plan.jobs[1].gpus)
     fifo, gang = (baseline_plan(problem, plan, policy) for policy in ("fifo", "gang"))
     begins = [min(block.start_us for block in found.jobs[1].iterations[0].blocks) for found in (fifo, gang)]
-    assert job_end(fifo.jobs[0]) <= begins[0]
-    assert job_end(gang.jobs[0]) > begins[1]
+    assert fifo.jobs[0].end_us <= begins[0]
+    assert gang.jobs[0].end_us > begins[1]

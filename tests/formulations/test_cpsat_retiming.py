@@ -26,7 +26,7 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     compile_instance,
 )
-from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, Timetable, assemble, job_end, objective_of
+from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, Timetable, assemble, objective_of
 from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.plan import JobPlan
@@ -173,7 +173,7 @@ def test_a_hint_is_a_solution() -> None:
     instance = random_instance(3, "finite", "makespan", operations=16)
     operations, plan = compile_instance(instance), greedy_timetable(compile_instance(instance))
     assert plan is not None
-    places, end = [gpus_of(operations, job) for job in plan.jobs], max(map(job_end, plan.jobs))
+    places, end = [gpus_of(operations, job) for job in plan.jobs], max(job.end_us for job in plan.jobs)
     jobs = range(len(places))
     model = cpsat_retiming.build(tasks_of(operations, places, jobs, end), frame_of(operations, end), {}, {})
     model.hint(

@@ -13,7 +13,6 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import encode_instance, encode_plan
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segment, Server
-from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.failure_repair import FailureRepair, repaired
 from jigsaw_opt.solvers.options import Options
@@ -110,7 +109,7 @@ def test_what_is_left_of_a_cluster_is_valid() -> None:
 def test_the_rest_at_a_moment() -> None:
     instance = replace(paired(), objective="weighted_completion")
     plan = solved(instance)
-    ends = {job.name: job_end(job) for job in plan.jobs}
+    ends = {job.name: job.end_us for job in plan.jobs}
     first = min(ends.values())
     rest = remaining_at(instance, plan, first)
     assert set(rest.ended) == {name for name, end in ends.items() if end <= first}

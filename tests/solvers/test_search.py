@@ -13,7 +13,6 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment, Server, compile_instance
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
@@ -250,7 +249,7 @@ def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, ob
     before = solve_state.objective
     budget = Budget(solve_state)
     model = RepairModel(solve_state, ProblemData(operations, asked), Engine(budget))
-    chosen = sorted(range(count), key=lambda index: -job_end(plan.jobs[index]))
+    chosen = sorted(range(count), key=lambda index: -plan.jobs[index].end_us)
     if plan.period_us is None:
         stays = chosen.pop()
         better = model.improve(plan, chosen, 0.1)

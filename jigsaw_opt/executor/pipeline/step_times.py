@@ -10,8 +10,8 @@ from jigsaw_opt.executor.replay.records import Action, Part, StepRecord, Stoppin
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.measured.replay import KindError
 from jigsaw_opt.problem.measured.times import MeasuredOperation, MeasuredStep
-from jigsaw_opt.problem.plan import TaskGraphIteration, TaskGraphJobPlan
-from jigsaw_opt.problem.task_graph import TaskGraphJob
+from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan, TimedOperation
+from jigsaw_opt.problem.task_graph import TaskGraph
 
 _DIGITS = 4
 _WAITED_US = 50
@@ -35,12 +35,17 @@ class StepTimes:
     """
 
     def __init__(
-        self, asked: TaskGraphJob, done: TaskGraphJobPlan, schedule: StageSchedule, parts: Sequence[Part], first: int
+        self,
+        shape: TaskGraph,
+        done: JobPlan | TaskGraphJobPlan,
+        schedule: StageSchedule,
+        parts: Sequence[Part],
+        first: int,
     ) -> None:
-        self._shape, self._schedule, self._done, self._first = asked.shape, schedule, done, first
-        before = {edge.after: edge.before for edge in asked.shape.edges}
-        after = {edge.before: edge.after for edge in asked.shape.edges}
-        names = [transfer.name for transfer in asked.shape.transfers]
+        self._shape, self._schedule, self._done, self._first = shape, schedule, done, first
+        before = {edge.after: edge.before for edge in shape.edges}
+        after = {edge.before: edge.after for edge in shape.edges}
+        names = [transfer.name for transfer in shape.transfers]
         self._ends = {name: (before.get(name, ""), after.get(name, "")) for name in names}
         """For each transfer the block whose result it is and the one that takes it."""
         clock = StoppingClock(part.saves for part in parts)
@@ -65,16 +70,16 @@ class StepTimes:
         start = step.ran[before][1]
         return start, max(start, step.waited[after][1])
 
-    def _planned(self) -> Iterator[tuple[_RunStep, TaskGraphIteration]]:
-        """Yield each step with the iteration of the plan that it carries out."""
+    def _planned(self) -> Iterator[tuple[_RunStep, dict[str, TimedOperation]]]:
+        """Yield each step with the operations by name of the iteration of the plan that it carries out."""
         for number, step in enumerate(self._steps, self._first):
-            yield step, self._done.iterations[number % len(self._done.iterations)]
+            iteration = self._done.iterations[number % len(self._done.iterations)]
+            yield step, dict(zip(self._shape.operations, iteration.operations, strict=True))
 
     def durations(self) -> Iterator[tuple[str, int, int]]:
         """Yield kind, planned and measured duration of each pass; a split one of stage 0 counts whole as ``W``."""
-        for step, iteration in self._planned():
-            planned = {block.name: at for block, at in zip(self._shape.blocks, iteration.blocks, strict=True)}
-            for name in planned:
+        for step, planned in self._planned():
+            for name in (block.name for block in self._shape.blocks):
                 start, end = step.ran[name]
                 kind, length, took = name[0], planned[name].end_us - planned[name].start_us, end - start
                 if self._schedule.is_split and name.endswith(".0") and kind != "F":
@@ -87,13 +92,14 @@ class StepTimes:
 
     def sent(self) -> Iterator[tuple[str, int, int]]:
         """Yield planned and measured duration of transfers that somebody waited for; of others no end is known."""
-        for step, iteration in self._planned():
-            for execution, (name, (_, after)) in zip(iteration.transfers, self._ends.items(), strict=True):
+        for step, planned in self._planned():
+            for name, (_, after) in self._ends.items():
                 start, end = self._span(step, name)
+                length = planned[name].end_us - planned[name].start_us
                 if name in step.ran:
-                    yield name[0], execution.end_us - execution.start_us, end - start
+                    yield name[0], length, end - start
                 elif step.waited[after][1] - step.waited[after][0] >= _WAITED_US:
-                    yield "sent", execution.end_us - execution.start_us, end - start
+                    yield "sent", length, end - start
 
     def kinds(self) -> dict[str, KindError]:
         """Return errors by kind of pass, and of what is sent."""

@@ -19,16 +19,11 @@ from jigsaw_opt.executor.replay.presence import PhasePart, phase_parts, seams
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
-from jigsaw_opt.problem.compiled.timetable import JobDecision, assemble, job_end
+from jigsaw_opt.problem.compiled.timetable import JobDecision, assemble
 from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.replay import Policy
-from jigsaw_opt.problem.plan import (
-    JobPlan,
-    Plan,
-    TaskGraphJobPlan,
-    retimed,
-)
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.activities.flat import Arc
 
@@ -57,8 +52,8 @@ def alone_part(instance: Instance, plan: Plan, names: Collection[str]) -> PhaseP
             else:
                 starts, period = found, middle
     moments = iter(starts)
-    jobs = tuple(_moved(job, moments) for job in kept.jobs)
-    length = max(map(job_end, jobs)) if period is None else period
+    jobs = tuple(job.moved(lambda _: next(moments)) for job in kept.jobs)
+    length = max(job.end_us for job in jobs) if period is None else period
     made = replace(kept.with_jobs(jobs).with_period(period), instance_sha256=instance_sha256(own))
     made = replace(made, status="feasible", objective=length, bound=0, solver={"name": "alone"})
     return PhasePart(next(phase for _, _, phase in made.all_phases()), own, made, numbers, (0,) * len(numbers), 1)
@@ -84,7 +79,7 @@ def _arcs(network: ActivityNetwork, plan: Plan) -> Iterator[Arc]:
     lengths = [each.duration_us for each in network.activities]
     for before, after, periods, offset in network.waits:
         yield Arc(before, after, lengths[before] if offset is None else offset, periods)
-    planned = [block.start_us for job in plan.jobs for row in job.iterations for block in (*row.blocks, *row.transfers)]
+    planned = [operation.start_us for job in plan.jobs for operation in job.operations]
     cycle = plan.period_us or max(planned) + 1
     turns: dict[object, list[tuple[int, int, int]]] = defaultdict(list)
     for number, (activity, start) in enumerate(zip(network.activities, planned, strict=True)):
@@ -111,11 +106,6 @@ def _starts(network: ActivityNetwork, arcs: Sequence[Arc], period: int) -> list[
     return None
 
 
-def _moved(job: JobPlan | TaskGraphJobPlan, starts: Iterator[int]) -> JobPlan | TaskGraphJobPlan:
-    """Return a job whose operations start at the next moments."""
-    return retimed(job, lambda _: next(starts))
-
-
 def at_full_depth(instance: Instance) -> Instance:
     """Return the instance whose jobs all go to full depth and whose objective is the time that all of them take.
 
@@ -133,7 +123,7 @@ def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:
     for job in _turns(operations, policy):
         schedule.add_iteration(job)
     jobs = assemble(operations, schedule.decisions)
-    length = max(map(job_end, jobs))
+    length = max(job.end_us for job in jobs)
     return Plan.of_jobs(
         instance=usual.name,
         instance_sha256=instance_sha256(usual),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, count
+from itertools import count
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.documents.replay import plan_sha256
@@ -19,7 +19,6 @@ from jigsaw_opt.executor.replay.presence import (
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport, StoppingClock, TransferRecord
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.replay.summaries import cycle_us, repetitions, summary
-from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.replay import (
     Baseline,
@@ -32,7 +31,6 @@ from jigsaw_opt.problem.measured.replay import (
 )
 from jigsaw_opt.problem.measured.times import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredStep, Timeline
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan, Transfer
-from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 
 def timeline(
@@ -154,12 +152,13 @@ class _StepTimesOf:
 
         `done`: by job, how many of its iterations were done before; None where it began anew.
         """
-        for number, (asked, plan) in enumerate(zip(part.instance.jobs, part.plan.jobs, strict=True)):
-            if isinstance(asked, TaskGraphJob) and isinstance(plan, TaskGraphJobPlan) and self._stages is not None:
-                first = done[number] if done else 0
-                found = StepTimes(asked, plan, self._stages.schedule, parts, first)
-                self._first.setdefault(asked.name, found)
-                return found
+        if self._stages is None:
+            return None
+        for number, shape in part.instance.task_graph_of.items():
+            plan, first = part.plan.jobs[number], done[number] if done else 0
+            found = StepTimes(shape, plan, self._stages.schedule, parts, first)
+            self._first.setdefault(plan.name, found)
+            return found
         return None
 
     def of(self, name: str) -> StepTimes:
@@ -196,7 +195,7 @@ def _cycle(plan: Plan, found: Timeline, numbers: Sequence[int]) -> JobCycle:
     """Return what a pass takes some jobs, planned and measured."""
     jobs = tuple(plan.jobs[number] for number in numbers)
     measured = replace(found, jobs=tuple(found.jobs[number] for number in numbers))
-    planned = plan.period_us or max(map(job_end, jobs))
+    planned = plan.period_us or max(job.end_us for job in jobs)
     return JobCycle(sum(len(job.iterations) for job in jobs), planned, cycle_us(plan.with_jobs(jobs), measured))
 
 
@@ -251,9 +250,7 @@ def _phases(
 
 def _length_us(jobs: Iterable[MeasuredJob]) -> int:
     """Return the time from the begin of a phase to the last operation of some of its jobs; 0 where none was left."""
-    last = [job.iterations[-1] for job in jobs if job.iterations]
-    ends = ([*(b.end_us for b in iteration.blocks), *(t.end_us for t in iteration.transfers)] for iteration in last)
-    return max(chain.from_iterable(ends), default=0)
+    return max((job.iterations[-1].end_us for job in jobs if job.iterations), default=0)
 
 
 def _ready_us(instance: Instance, part: PhasePart, left: Mapping[int, int]) -> list[int]:

@@ -23,10 +23,8 @@ from typing import NamedTuple
 from jigsaw_opt.executor.replay.presence import used_gpus
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.cluster import Routes
-from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
-from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 _EVERYWHERE = -1
 """A link that every transfer uses, where only one may run at a time."""
@@ -114,11 +112,11 @@ class ReplayOrder:
         self.depths = tuple(0 if model is None else model.depth for model in models)
         self._releases = [job.release_us for job in instance.jobs]
         # Nothing of a finite plan starts after its end, so all of it is in one window.
-        self.period_us = plan.period_us or max(map(job_end, plan.jobs)) + 1
+        self.period_us = plan.period_us or max(job.end_us for job in plan.jobs) + 1
         self._links = _links(instance, plan.jobs, serial)
+        self._levels = [job.levels for job in plan.jobs]
         self._turns = self._turns_by_link([[] if model is None else model.bucket_bytes() for model in models])
-        self._shapes = [job.shape if isinstance(job, TaskGraphJob) else None for job in instance.jobs]
-        self._schedule = schedule
+        self._task_graph_of, self._schedule = instance.task_graph_of, schedule
         self._places = {
             (link, *turn[1:4]): place for link, turns in self._turns.items() for place, turn in enumerate(turns)
         }
@@ -145,8 +143,8 @@ class ReplayOrder:
 
     def levels(self, job: int, iteration: int) -> tuple[int, ...]:
         """Return the levels of all workers of a job in an iteration."""
-        iterations = self._data_parallel(job).iterations
-        return tuple(block.level for block in iterations[iteration % len(iterations)].blocks)
+        own = self._levels[job]
+        return own[iteration % len(own)]
 
     def release_us(self, step: RowStep) -> int:
         """Return the time before which a block must not start, as its job is not there yet."""
@@ -158,7 +156,7 @@ class ReplayOrder:
     def transfer_start_us(self, key: TransferKey) -> int:
         """Return the planned start of a transfer."""
         turn, number = divmod(key.iteration, len(self.jobs[key.job].iterations))
-        planned = self._data_parallel(key.job).iterations[number].transfers[key.bucket - 1]
+        planned = self.jobs[key.job].iterations[number].transfers[key.bucket - 1]
         return planned.start_us + turn * self.period_us
 
     def windows(self, progress: ReplayExtent) -> Iterator[int]:
@@ -183,33 +181,27 @@ class ReplayOrder:
                 else:
                     yield BlockStep(job, place, iteration, what, moment)
 
-    def _data_parallel(self, job: int) -> JobPlan:
-        """Return what a data-parallel job does."""
-        found = self.jobs[job]
-        assert isinstance(found, JobPlan), "only data-parallel jobs have levels and buckets"
-        return found
-
     def _blocks_of(self, rank: int) -> list[_RowEntry]:
         """Return all that a process does in a window, in its order."""
         blocks = (
-            (block.start_us % self.period_us, job, number, slot, block.start_us // self.period_us, block.level)
+            (start % self.period_us, job, number, slot, start // self.period_us, levels[slot])
             for job, slot in self.hosted(rank).items()
-            for number, iteration in enumerate(self._data_parallel(job).iterations)
-            for block in (iteration.blocks[slot],)
+            for number, levels in enumerate(self._levels[job])
+            for start in (self.jobs[job].iterations[number].blocks[slot].start_us,)
         )
         return sorted(chain(blocks, self._passes_of(rank)))
 
     def _passes_of(self, rank: int) -> Iterator[_RowEntry]:
         """Return passes of a pipeline that a process runs, or operations of a burst that it takes part in."""
-        for job, (shape, plan) in enumerate(zip(self._shapes, self.jobs, strict=True)):
-            if shape is None or not isinstance(plan, TaskGraphJobPlan) or rank not in self.ranks[job]:
+        for job, shape in self._task_graph_of.items():
+            if rank not in self.ranks[job]:
                 continue
             assert self._schedule is not None, "what a job with a task graph does is said"
-            for number, iteration in enumerate(plan.iterations):
+            for number, iteration in enumerate(self.jobs[job].iterations):
                 planned = self._schedule.planned_in(number)
                 own = self._schedule.actions_of(self.ranks[job].index(rank), number)
                 actions = {planned[action]: action for action in own}
-                times = zip(shape.operations, (*iteration.blocks, *iteration.transfers), strict=True)
+                times = zip(shape.operations, iteration.operations, strict=True)
                 for place, (name, at) in enumerate(times):
                     if name in actions:
                         shift, offset = divmod(at.start_us, self.period_us)
@@ -278,13 +270,8 @@ def _links(instance: Instance, jobs: Sequence[JobPlan | TaskGraphJobPlan], seria
     routes = Routes(instance.cluster)
     server_of = {server.name: index for index, server in enumerate(instance.cluster.servers)}
     found: list[tuple[int, ...]] = []
-    policies = {job.name: job.route_policy for job in instance.jobs}
-    for job in jobs:
-        if isinstance(job, TaskGraphJobPlan):
-            found.append(())
-            continue
-        channel = routes.under(policies[job.name]).channel(
-            Counter(server_of[gpu.rpartition("/")[0]] for gpu in job.gpus)
-        )
-        found.append((channel.links if channel else ()) + ((_EVERYWHERE,) if serial else ()))
+    for asked, job in zip(instance.jobs, jobs, strict=True):
+        servers = Counter(server_of[gpu.rpartition("/")[0]] for gpu in job.gpus)
+        channel = None if asked.model is None else routes.under(asked.route_policy).channel(servers)
+        found.append((channel.links if channel else ()) + ((_EVERYWHERE,) if serial and asked.model else ()))
     return found

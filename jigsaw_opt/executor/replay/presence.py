@@ -12,10 +12,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from jigsaw_opt.checking.memory import most_at_once
-from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 
@@ -50,8 +48,8 @@ def seams(instance: Instance, plan: Plan) -> tuple[Seam, ...]:
     """Return the moments of a pass at which workers are let go and built, the first one at its begin."""
     if plan.period_us is not None:
         return (Seam(0, frozenset(range(len(plan.jobs)))),)
-    ends = [job_end(job) for job in plan.jobs]
-    starts = [_start(job) for job in plan.jobs]
+    ends = [job.end_us for job in plan.jobs]
+    starts = [job.start_us for job in plan.jobs]
     needs = [{gpu: _use(instance, job, gpu).needs for gpu in job.gpus} for job in plan.jobs]
     memory = {f"{each.name}/{k}": each.gpu_memory for each in instance.cluster.servers for k in range(each.gpus)}
     built: dict[int, int] = {}
@@ -78,26 +76,18 @@ def planned_bytes(instance: Instance, plan: Plan, gpu: str) -> int:
     return most_at_once(kept, plan.period_us, [use.activations for use in uses])[0]
 
 
-def _start(job: JobPlan | TaskGraphJobPlan) -> int:
-    """Return the start of a job's first operation."""
-    starts: list[int] = [each.start_us for row in job.iterations for each in (*row.blocks, *row.transfers)]
-    return min(starts)
-
-
 def _use(instance: Instance, job: JobPlan | TaskGraphJobPlan, gpu: str, period_us: int | None = None) -> _JobMemory:
     """Return the memory that a job uses on one of its GPUs."""
-    span = (_start(job), job_end(job)) if period_us is None else (0, period_us)
+    span = (job.start_us, job.end_us) if period_us is None else (0, period_us)
     asked, slot = next(each for each in instance.jobs if each.name == job.name), job.gpus.index(gpu)
     if isinstance(asked, TaskGraphJob):
-        assert isinstance(job, TaskGraphJobPlan), "the plan is of this instance"
         held = _held(asked.shape, job, asked.shape.slots[slot].name)
         return _JobMemory([(*span, asked.shape.slots[slot].memory), *held], (*span, 0))
-    assert isinstance(asked, Job) and isinstance(job, JobPlan), "the plan is of this instance"
-    model, deepest = instance.models[asked.model], max(row.blocks[slot].level for row in job.iterations)
+    model, deepest = instance.models[asked.model], max(levels[slot] for levels in job.levels)
     return _JobMemory([(*span, model.state_bytes)], (*span, model.activation_bytes()[deepest - 1]))
 
 
-def _held(shape: TaskGraph, job: TaskGraphJobPlan, slot: str) -> Iterator[_Amount]:
+def _held(shape: TaskGraph, job: JobPlan | TaskGraphJobPlan, slot: str) -> Iterator[_Amount]:
     """Yield what a job holds at one of its slots (specification: holds)."""
     number = {block.name: k for k, block in enumerate(shape.blocks)}
     for hold in shape.holds:

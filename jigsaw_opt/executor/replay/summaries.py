@@ -7,7 +7,6 @@ from statistics import median, quantiles
 from typing import Literal
 
 from jigsaw_opt.executor.pipeline.step_times import StepTimes
-from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.measured.replay import ReplaySummary
 from jigsaw_opt.problem.measured.times import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredStep, Timeline
 from jigsaw_opt.problem.plan import JobPlan, Plan, Transfer
@@ -50,7 +49,7 @@ def compared(
     planned and measured duration of each, at least one block.
     """
     cyclic = plan.period_us is not None
-    predicted = plan.period_us or max(map(job_end, plan.jobs))
+    predicted = plan.period_us or max(job.end_us for job in plan.jobs)
     errors = [found / planned - 1 for planned, found in blocks]
     sizes = sorted(map(abs, errors))
     moved = [abs(found - planned) for planned, found in transfers]
@@ -117,14 +116,7 @@ def _by_pass(plan: Plan, found: Timeline) -> dict[int, list[MeasuredIteration | 
 
 def _ends_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
     """Return the latest end of each of these passes."""
-    return {
-        turn: max(
-            end
-            for iteration in own
-            for end in (*(b.end_us for b in iteration.blocks), *(t.end_us for t in iteration.transfers))
-        )
-        for turn, own in _by_pass(plan, found).items()
-    }
+    return {turn: max(iteration.end_us for iteration in own) for turn, own in _by_pass(plan, found).items()}
 
 
 def _busy_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:

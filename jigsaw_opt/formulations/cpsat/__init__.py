@@ -25,7 +25,7 @@ from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_j
 from jigsaw_opt.formulations.timetable.windows import Window, serial_end
 from jigsaw_opt.problem.compiled.activities import assemble_task_graphs
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.problem.compiled.timetable import Timetable, assemble, job_end
+from jigsaw_opt.problem.compiled.timetable import Timetable, assemble
 from jigsaw_opt.problem.plan import JobPlan
 
 if TYPE_CHECKING:
@@ -86,13 +86,13 @@ class CpSatModel:
 
     def _zero(self, plan: JobPlan) -> int:
         """Return the moment of a plan at which the clock of a job reads 0."""
-        return 0 if self.axis.period is None else reading.first_start(plan)
+        return 0 if self.axis.period is None else plan.start_us
 
     def _in_order(self, plans: Sequence[JobPlan]) -> list[JobPlan]:
         """Return for each job the plan that it takes where identical ones end in order, on clocks of their own."""
         found = list(plans)
         for group in identical_jobs(self.network.eligibility.operations):
-            own = sorted((plans[k] for k in group), key=lambda plan: job_end(plan) - self._zero(plan))
+            own = sorted((plans[k] for k in group), key=lambda plan: plan.end_us - self._zero(plan))
             for j, plan in zip(group, own, strict=True):
                 found[j] = plan
         return found

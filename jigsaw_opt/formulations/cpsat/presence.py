@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.formulations.cpsat.channel import encode_maximum
 from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
-from jigsaw_opt.problem.compiled.timetable import job_end
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 
 if TYPE_CHECKING:
@@ -35,8 +34,7 @@ class Presence:
 
     def hint(self, model: cp_model.CpModel, plan: JobPlan | TaskGraphJobPlan) -> None:
         """Hint the presence of a job in a plan."""
-        first, end = plan.iterations[0], job_end(plan)
-        begin = min(execution.start_us for execution in (*first.blocks, *first.transfers))
+        begin, end = plan.start_us, plan.end_us
         for variable, value in ((self.begin, begin), (self.length, end - begin), (self.end, end)):
             model.add_hint(variable, value)
 

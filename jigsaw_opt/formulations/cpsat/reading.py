@@ -78,11 +78,6 @@ def _earliest_transfers(
     return result
 
 
-def first_start(plan: JobPlan) -> int:
-    """Return the least start of a job in a plan, in microseconds; there its own clock reads 0 where plans repeat."""
-    return min(block.start_us for block in plan.iterations[0].blocks)
-
-
 def add_hint(
     model: cp_model.CpModel, job_vars: JobVariables, plan: JobPlan, gpus: Sequence[int], zero: int = 0
 ) -> None:
@@ -92,7 +87,7 @@ def add_hint(
     """
     for g, assigned in job_vars.assigned.items():
         model.add_hint(assigned, g in gpus)
-    barrier = first_start(plan) - zero
+    barrier = plan.start_us - zero
     for i, iteration in enumerate(plan.iterations):
         blocks = dict(zip(gpus, iteration.blocks, strict=True))
         for g, start in job_vars.starts[i].items():
@@ -103,8 +98,7 @@ def add_hint(
             job_vars.exchanges[i] if job_vars.exchanges else (), iteration.transfers, strict=False
         ):
             model.add_hint(exchange.start, transfer.start_us - zero)
-        ends = [block.end_us for block in iteration.blocks] + [transfer.end_us for transfer in iteration.transfers]
-        barrier = max(ends) - zero
+        barrier = iteration.end_us - zero
         model.add_hint(job_vars.ends[i], barrier)
     if job_vars.presence is not None:
         job_vars.presence.hint(model, plan)
@@ -139,5 +133,5 @@ def add_task_graph_hint(
 
 def starts_of(job_vars: TaskGraphVariables, plan: TaskGraphJobPlan) -> list[list[int]]:
     """Return the starts of a plan by iteration and operation, in the order that the model asks for."""
-    done = [[*iteration.blocks, *iteration.transfers] for iteration in plan.iterations]
-    return sorted_starts(job_vars.graph, [[execution.start_us for execution in row] for row in done])
+    done = [[execution.start_us for execution in iteration.operations] for iteration in plan.iterations]
+    return sorted_starts(job_vars.graph, done)

@@ -57,8 +57,7 @@ class BurstSchedule:
 
 def burst_schedule(instance: Instance) -> BurstSchedule | None:
     """Return what is carried out of the first burst of an instance; None where there is none."""
-    for job in instance.task_graph_jobs:
-        if isinstance(job.shape.family, BurstFamily):
-            planned = {name: name for name in job.shape.operations}
-            return BurstSchedule(job.shape.family.gpus_per_layer, planned, instance.jobs.index(job))
+    for number, shape in instance.task_graph_of.items():
+        if isinstance(shape.family, BurstFamily):
+            return BurstSchedule(shape.family.gpus_per_layer, {name: name for name in shape.operations}, number)
     return None

@@ -26,9 +26,8 @@ from jigsaw_opt.planning.limits import Limits
 from jigsaw_opt.planning.planned import Planned
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.options import Options
@@ -69,18 +68,10 @@ def busy_us(instance: Instance, plan: Plan, names: Collection[str]) -> Counter[s
     """
     busy: Counter[str] = Counter()
     for job, done in zip(instance.jobs, plan.jobs, strict=True):
-        if job.name not in names:
-            continue
-        if isinstance(done, JobPlan):
-            for row in done.iterations:
-                for gpu, block in zip(done.gpus, row.blocks, strict=True):
-                    busy[gpu] += block.end_us - block.start_us
-        elif isinstance(job, TaskGraphJob):
-            gpu_of = {slot.name: gpu for slot, gpu in zip(job.shape.slots, done.gpus, strict=True)}
-            for iteration in done.iterations:
-                for asked, ran in zip(job.shape.blocks, iteration.blocks, strict=True):
-                    for slot in asked.slots:
-                        busy[gpu_of[slot]] += ran.end_us - ran.start_us
+        for iteration in done.iterations if job.name in names else ():
+            for number, slots in enumerate(job.block_slots()):
+                block = iteration.blocks[number]
+                busy.update({done.gpus[slot]: block.end_us - block.start_us for slot in slots})
     return busy
 
 

@@ -118,7 +118,7 @@ class VectorSearch:
             return
         limits, known = self._limits, self.best.plan
         (done,) = (job for job in known.jobs if job.name in self.kept)
-        starts = [block.start_us for row in done.iterations for block in (*row.blocks, *row.transfers)]
+        starts = [operation.start_us for operation in done.operations]
         work = self._holes.run(self.best.value, known.objective, starts, limits.before_checking(_EXACT))
         limits.charge(limits.work_share(work))
         if self._holes.best is not None:

@@ -11,7 +11,7 @@ from itertools import accumulate
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu
-from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan, retimed
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 
 Resource = Gpu | int
 """A GPU, or the index of a link."""
@@ -59,9 +59,7 @@ class KeptPlan:
                 self._network.add_data_parallel(graphs[job.name], gpus, job.levels)
             else:
                 self._network.add_task_graph(shapes[job.name], gpus, within_slots=False)
-            done += [
-                (block.start_us, block.end_us) for row in job.iterations for block in (*row.blocks, *row.transfers)
-            ]
+            done += [(operation.start_us, operation.end_us) for operation in job.operations]
             # Milestones use and hold nothing, so that any time will do.
             done += [done[-1]] * (len(self._network.activities) - len(done))
         for activity, (start, end) in zip(self._network.activities, done, strict=True):
@@ -88,7 +86,7 @@ class KeptPlan:
     def jobs(self, gaps: Gaps) -> Iterator[JobPlan | TaskGraphJobPlan]:
         """Yield the plans of its jobs, after gaps have been put in."""
         shift = self.shift(gaps)
-        yield from (retimed(job, shift) for job in self.plan.jobs)
+        yield from (job.moved(shift) for job in self.plan.jobs)
 
     def memory(self, gpu: Gpu) -> tuple[int, int]:
         """Return bytes that it takes of a GPU at most beside activations of workers, and these."""

@@ -18,7 +18,6 @@ from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.partition.result import Partition, decode_partition
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
-from jigsaw_opt.planning.pipeline.stated import shape_of
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph
@@ -82,7 +81,7 @@ def stated_parts(
         partition = decode_partition(read_text(source), source)
     if isinstance(layers, Path):
         layers = read_layers(read_text(layers), str(layers))
-    return partition, model_parts(partition, shape_of(instance, job), stages, layers, source)
+    return partition, model_parts(partition, instance.task_graph_of[job], stages, layers, source)
 
 
 MEGATRON_KINDS = "EtmL-"

@@ -9,7 +9,7 @@ from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Block, Execution, Plan
 from jigsaw_opt.problem.rules.report import Report
-from jigsaw_opt.problem.task_graph import AsynchronousFamily, Family, PipelineFamily, TaskGraph, TaskGraphJob
+from jigsaw_opt.problem.task_graph import AsynchronousFamily, Family, PipelineFamily, TaskGraph
 
 STATED_BY = 'jigsaw pipeline -o writes one, as "family": {"stages": ["gpu0", "gpu1"], "micro_batches": 4} in its shape'
 """Where a family comes from."""
@@ -27,13 +27,11 @@ def pipeline_of(instance: Instance, plan: Plan) -> tuple[int, PipelineLayout]:
 def only_pipeline(instance: Instance) -> tuple[int, PipelineLayout]:
     """Return the number of the only job that states to be a pipeline with a flush, and its layout."""
     report, found = Report(), dict[int, PipelineLayout]()
-    for number, job in enumerate(instance.jobs):
-        if not isinstance(job, TaskGraphJob):
-            continue
-        layout = layout_of(job.shape)
+    for number, shape in instance.task_graph_of.items():
+        layout = layout_of(shape)
         if layout is None:
-            place, told = (("$", "jobs"), number), family_told(job.shape.family)
-            report.add(place, f"job {job.name!r} is no pipeline: {told}", STATED_BY, code="unsupported")
+            told = f"job {instance.jobs[number].name!r} is no pipeline: {family_told(shape.family)}"
+            report.add((("$", "jobs"), number), told, STATED_BY, code="unsupported")
         else:
             found[number] = layout
     if len(found) > 1:
@@ -56,13 +54,6 @@ def family_told(family: Family | None) -> str:
     return "it states no family" if family is None else "it is a burst"
 
 
-def shape_of(instance: Instance, number: int) -> TaskGraph:
-    """Return the task graph of a job that has one."""
-    job = instance.jobs[number]
-    assert isinstance(job, TaskGraphJob), "it has a task graph"
-    return job.shape
-
-
 def recomputed_stages(shape: TaskGraph) -> tuple[int, ...]:
     """Return the stages of a pipeline that compute activations again, which are held from the backward pass on."""
     passes, starts = _passes(shape), {hold.start for hold in shape.holds}
@@ -71,7 +62,7 @@ def recomputed_stages(shape: TaskGraph) -> tuple[int, ...]:
 
 def orders_of(instance: Instance, plan: Plan, job: int = 0, iteration: int = 0) -> Orders:
     """Return for each GPU the passes of a pipeline in the order of a plan."""
-    shape = shape_of(instance, job)
+    shape = instance.task_graph_of[job]
     passes = _passes(shape)
     orders: dict[str, list[tuple[int, Pass]]] = {slot.name: [] for slot in shape.slots}
     done: Sequence[Block | Execution] = plan.jobs[job].iterations[iteration].blocks

@@ -20,7 +20,6 @@ from jigsaw_opt.planning.pipeline.stated import (
     orders_of,
     pipeline_of,
     recomputed_stages,
-    shape_of,
 )
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Block, Execution, Plan
@@ -123,7 +122,7 @@ def _schedule(instance: Instance, plan: Plan, form: CsvFormat, iteration: int) -
     if form == "compute_comms":
         ranks = _with_messages(_times(instance, plan, job, iteration), layout, orders, actions, number)
     planned = {actions[action]: action.name for action in actions}
-    return TorchSchedule(job, layout, tuple(map(tuple, ranks)), planned, recomputed_stages(shape_of(instance, job)))
+    return TorchSchedule(job, layout, tuple(map(tuple, ranks)), planned, recomputed_stages(instance.task_graph_of[job]))
 
 
 def torch_schedules(instance: Instance, plan: Plan) -> TorchSchedule:
@@ -144,8 +143,8 @@ def flow_schedule(instance: Instance) -> TorchSchedule | None:
 
     It has no row for each rank: PyTorch's runtime does not carry it out.
     """
-    graphs = instance.task_graph_jobs
-    layout = flow_of(graphs[0].shape) if graphs and len(instance.jobs) == 1 else None
+    graphs = instance.task_graph_of
+    layout = flow_of(graphs[0]) if graphs and len(instance.jobs) == 1 else None
     if layout is None:
         return None
     planned = {f"{stage}{kind}0": f"{kind}0.{stage}" for kind in "FB" for stage in range(layout.stages)}
@@ -164,7 +163,7 @@ def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> li
 
 def _times(instance: Instance, plan: Plan, job: int, iteration: int = 0) -> dict[str, Block | Execution]:
     """Return when each block of a pipeline runs in an iteration."""
-    names = (block.name for block in shape_of(instance, job).blocks)
+    names = (block.name for block in instance.task_graph_of[job].blocks)
     return dict(zip(names, plan.jobs[job].iterations[iteration].blocks, strict=True))
 
 

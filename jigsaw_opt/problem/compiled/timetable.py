@@ -63,7 +63,7 @@ class Timetable:
     @property
     def ends(self) -> list[int]:
         """End of each job in microseconds, data-parallel ones before task-graph ones."""
-        return [*map(job_end, self.jobs), *map(job_end, self.task_graph_jobs)]
+        return [job.end_us for job in self.plans]
 
     @property
     def plans(self) -> tuple[JobPlan | TaskGraphJobPlan, ...]:
@@ -108,13 +108,6 @@ def decisions_of(operations: Operations, jobs: Sequence[JobPlan]) -> list[JobDec
     ]
 
 
-def job_end(job: JobPlan | TaskGraphJobPlan) -> int:
-    """Return the largest end of blocks and transfers, in µs (specification: job-end, end-of-a-task-graph-job)."""
-    # Iterations end in their order, for each operation waits for itself in the iteration before.
-    last = job.iterations[-1]
-    return max([block.end_us for block in last.blocks] + [transfer.end_us for transfer in last.transfers])
-
-
 def objective_of(
     operations: Operations,
     jobs: Sequence[JobPlan],
@@ -125,7 +118,7 @@ def objective_of(
 
     In microseconds (times weight for a weighted sum).
     """
-    return objective_of_ends(operations, [*map(job_end, jobs), *map(job_end, task_graph_jobs)], period_us)
+    return objective_of_ends(operations, [job.end_us for job in (*jobs, *task_graph_jobs)], period_us)
 
 
 def objective_of_ends(operations: Operations, ends: Sequence[int], period_us: int | None = None) -> int:

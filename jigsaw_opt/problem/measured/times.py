@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jigsaw_opt.problem.plan import Transfer
+from jigsaw_opt.problem.plan import TimedIteration, Transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class MeasuredBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredIteration:
+class MeasuredIteration(TimedIteration):
     """Blocks in the order of the workers, transfers in the order of the buckets.
 
     A transfer starts when the last of the job's workers takes part in it, and ends when the last one has its result.
@@ -42,7 +42,7 @@ class MeasuredOperation:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredStep:
+class MeasuredStep(TimedIteration):
     """An iteration of a pipeline: its blocks and transfers in the order of the task graph, and the mean loss.
 
     A transfer starts when the pass ends that it has the result of, and ends when the pass that takes the result has it.

@@ -39,12 +39,7 @@ def timetable_of(
 
 def starts_of(timetable: Timetable) -> list[int]:
     """Return the starts by activity of a timetable, in microseconds."""
-    return [
-        done.start_us
-        for plan in timetable.plans
-        for iteration in plan.iterations
-        for done in (*iteration.blocks, *iteration.transfers)
-    ]
+    return [operation.start_us for plan in timetable.plans for operation in plan.operations]
 
 
 def levels_of(timetable: Timetable) -> list[JobLevels]:

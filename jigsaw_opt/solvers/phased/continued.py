@@ -17,7 +17,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
+from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, kept_jobs, past_at, past_problems
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.shelves import Place, Sharing, placed_shelves
@@ -247,7 +247,7 @@ class _Work:
         repeats = min(phase.count, *(left[job.name] // len(job.iterations) for job in phase.jobs))
         if begun is not None:
             return replace(phase, repeats=max(begun.count, repeats))
-        released = (self._jobs[job.name].release_us - first_start_us(job) for job in phase.jobs)
+        released = (self._jobs[job.name].release_us - job.start_us for job in phase.jobs)
         start_us = max(phase.start_us, free_us, self._past.moment, *released)
         return replace(phase, start_us=start_us, repeats=repeats)
 

@@ -16,7 +16,7 @@ from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphJobPlan
+from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.resolve.fix import misplaced, same_shape
@@ -132,11 +132,6 @@ def past_problems(instance: Instance, past: BegunPhases, fixed: Mapping[str, Seq
                 f"has begun, but does not hold: {violation.message}",
                 code="broken-rule",
             )
-
-
-def first_start_us(job: JobPlan | TaskGraphJobPlan) -> int:
-    """Return the earliest start of a job in a repetition: that of a block."""
-    return min((block.start_us for iteration in job.iterations for block in iteration.blocks), default=0)
 
 
 def as_now(instance: Instance, phase: Phase) -> Phase | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Phase, Plan, TaskGraphJobPlan, Transfer, retimed
+from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 Gpus = Mapping[str, Sequence[str]]
@@ -154,14 +154,13 @@ def _phase(remaining: Mapping[str, int], running: RunningJobs, now: int, next_us
 
 def compact(jobs: Sequence[JobPlan | TaskGraphJobPlan], period_us: int) -> tuple[JobPlan | TaskGraphJobPlan, ...]:
     """Return the same cyclic plan, its time 0 moved to where one repetition takes the shortest span."""
-    times = [[(operation.start_us, operation.end_us) for operation in _operations(job)] for job in jobs]
-    starts = [min(start for start, _ in own) for own in times]
-    spans = [max(end for _, end in own) - start for own, start in zip(times, starts, strict=True)]
+    starts = [job.start_us for job in jobs]
+    spans = [job.end_us - job.start_us for job in jobs]
     # A cyclic plan is the same from any origin. A phase, however, ends only with its last operation, and the origin
     # decides how long after the last period that is.
     origin = _shortest_from([start % period_us for start in starts], spans, period_us)
     moved = ((start - origin) % period_us - start for start in starts)
-    return tuple(retimed(job, by.__add__) for job, by in zip(jobs, moved, strict=True))
+    return tuple(job.moved(by.__add__) for job, by in zip(jobs, moved, strict=True))
 
 
 def _shortest_from(starts: Sequence[int], spans: Sequence[int], period_us: int) -> int:
@@ -180,9 +179,3 @@ def _shortest_from(starts: Sequence[int], spans: Sequence[int], period_us: int) 
         # Jobs with the same start all begin at it. Only the first in order counts none of them as a period later.
         last_us.setdefault(starts[k], max(earlier + period_us, later) - starts[k])
     return min(starts, key=last_us.__getitem__)
-
-
-def _operations(job: JobPlan | TaskGraphJobPlan) -> Iterator[Block | Transfer | Execution]:
-    for iteration in job.iterations:
-        yield from iteration.blocks
-        yield from iteration.transfers

@@ -94,13 +94,13 @@ def sharing_groups(
 def _resources(job: Job | TaskGraphJob, routes: Routes, gpus: Sequence[str]) -> list[tuple[str, object]]:
     number = {server.name: number for number, server in enumerate(routes.cluster.servers)}
     servers = [number[gpu.rsplit("/", 1)[0]] for gpu in gpus]
-    channels = [routes.under(job.route_policy).channel(Counter(servers))] if isinstance(job, Job) else []
-    # Operations of a task graph are numbered blocks first, so that transfers begin at `blocks`.
-    graph = compile_task_graph(job) if isinstance(job, TaskGraphJob) else None
-    if graph is not None:
-        for operation in range(graph.blocks, graph.size):
-            ends = [servers[slot] for slot in graph.takes_part[operation]]
-            channels.append(graph.channel(operation, ends, routes))
+    if isinstance(job, Job):
+        channels = [routes.under(job.route_policy).channel(Counter(servers))]
+    else:
+        graph = compile_task_graph(job)
+        # Operations of a task graph are numbered blocks first, so that transfers begin at `blocks`.
+        ends = ((k, [servers[slot] for slot in graph.takes_part[k]]) for k in range(graph.blocks, graph.size))
+        channels = [graph.channel(operation, own, routes) for operation, own in ends]
     links = {link for channel in channels if channel is not None for link in channel.links}
     used = {routes.cluster.servers[server].name for server in servers}
     caps = [cap.name for cap in routes.cluster.capacities if not used.isdisjoint(cap.servers)]

@@ -9,7 +9,7 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.instance import Instance, in_a_period
-from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan, retimed
+from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing
 from jigsaw_opt.solvers.phased.rates.model import kind_of
@@ -132,4 +132,4 @@ def _repeated(plan: Plan, times: int, period_us: int) -> Iterator[JobPlan | Task
         return periods * period_us + rest
 
     moves = [lambda start, by=number * own_us: start_of(start + by) for number in range(times)]
-    yield from (retimed(job, *moves) for job in plan.jobs)
+    yield from (job.moved(*moves) for job in plan.jobs)

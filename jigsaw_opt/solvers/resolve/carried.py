@@ -104,7 +104,7 @@ class CarriedPlan:
     def _starts(self, jobs: PlacedJobs, kept: set[int]) -> list[int]:
         """Return the old starts by activity, with one after the other those of jobs that have none behind them."""
         network, flat = jobs.network, jobs.flat
-        old = {n: [[*i.blocks, *i.transfers] for i in self._done[n].iterations] for n in kept}
+        old = {n: [i.operations for i in self._done[n].iterations] for n in kept}
         end = max(done.end_us for rows in old.values() for row in rows for done in row)
         sizes = [*(len(job.blocks) + len(job.transfers) for job in self.operations.jobs)]
         sizes += [graph.size for graph in self.operations.task_graphs]

@@ -148,7 +148,7 @@ def _history(job: JobPlan | TaskGraphJobPlan, moment: int) -> list[tuple[int, in
     return [
         (i, place, replace(done, end_us=0))
         for i, iteration in enumerate(iterations)
-        for place, done in enumerate((*iteration.blocks, *iteration.transfers))
+        for place, done in enumerate(iteration.operations)
         if done.start_us < moment
     ]
 
@@ -166,7 +166,7 @@ def _unkept(operations: Operations, job: OperationGraph, old: JobPlan, fix: Fix)
     wanted = fix.placements.get(job.name)
     if wanted is not None and tuple(wanted) != old.gpus:
         yield Problem(place, "has begun, and its fixed placement is another one", code="contradiction")
-    if min(block.start_us for block in old.iterations[0].blocks) < job.release_us:
+    if old.start_us < job.release_us:
         yield Problem(place, f"has begun before its release at {job.release_us}", code="contradiction")
 
 

@@ -6,12 +6,12 @@ repetitions and follow one another as before, each as early as the one before it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphJobPlan
+from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.resolve.failures import (
     FailedPart,
@@ -128,7 +128,7 @@ class PhaseFailures:
             if effect.stopped or effect.rerouted:
                 plan = effects.left(failed)[1]
                 jobs, period_us = plan.jobs, plan.objective
-            begins = [releases[job.name] - _first_start_us(job) for job in jobs]
+            begins = [releases[job.name] - job.start_us for job in jobs]
             again = replace(phase, start_us=max(now, *begins), period_us=period_us, jobs=jobs)
             found.append(again)
             now = again.end_us
@@ -143,12 +143,6 @@ class PhaseFailures:
 def _ends_us(groups: Sequence[PhaseGroup]) -> dict[str, int]:
     """Return when each job ends, in microseconds."""
     return {job.name: phase.end_of(job) for group in groups for phase in group.phases for job in phase.jobs}
-
-
-def _first_start_us(job: JobPlan | TaskGraphJobPlan) -> int:
-    """Return the earliest start of a job's operations in a repetition."""
-    starts: Iterator[int] = (block.start_us for own in job.iterations for block in (*own.blocks, *own.transfers))
-    return min(starts)
 
 
 def _transfers(effects: Sequence[FailureEffect]) -> dict[str, tuple[TransferChange, ...]]:

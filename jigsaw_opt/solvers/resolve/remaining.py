@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from operator import add
-from typing import Any
+from itertools import chain
 
 from jigsaw_opt.errors import InvalidInputError, Problem, TooLargeError, argument
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled.operations import MOST_OPERATIONS
-from jigsaw_opt.problem.compiled.timetable import job_end
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.plan import Iteration as WorkerIteration
-from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphIteration, TaskGraphJobPlan, retimed
+from jigsaw_opt.problem.plan import JobPlan, Phase, PhaseGroup, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
@@ -86,16 +84,14 @@ def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
 
 def listed(plan: Plan) -> Plan:
     """Return a phased plan with its iterations listed one by one."""
-    found: dict[str, Any] = {}
+    parts: dict[str, list[JobPlan | TaskGraphJobPlan]] = {}
     for _, _, phase in plan.all_phases():
-        turns = checking_deadline(range(phase.count))
-        moves = [partial(add, phase.start_us + turn * phase.cycle_us) for turn in turns]
+        moves = [(phase.start_us + turn * phase.cycle_us).__add__ for turn in checking_deadline(range(phase.count))]
         for job in phase.jobs:
-            own: Any = retimed(job, *moves)
-            before = found[job.name].iterations if job.name in found else ()
-            found[job.name] = replace(own, iterations=before + own.iterations)
-    jobs = tuple(found.values())
-    return Plan.of_jobs(plan.instance, plan.instance_sha256, plan.status, plan.objective, plan.bound, None, jobs)
+            parts.setdefault(job.name, []).append(job.moved(*moves))
+    jobs = (own[0].with_iterations(chain.from_iterable(part.iterations for part in own)) for own in parts.values())
+    found = Timetable.of(jobs, None).plans
+    return Plan.of_jobs(plan.instance, plan.instance_sha256, plan.status, plan.objective, plan.bound, None, found)
 
 
 def _rest_of(phases: Sequence[Phase], moment: int) -> Iterator[Phase]:
@@ -109,7 +105,7 @@ def _rest_of(phases: Sequence[Phase], moment: int) -> Iterator[Phase]:
                 f"jobs of a phase are {count:,} iterations apart; {MOST_OPERATIONS:,} are listed at most"
             )
         begun = tuple(
-            _between(phase, job, ended, turns)
+            job.between(ended, turns * len(job.iterations), phase.period_us or 0)
             for ended, job in zip(done, phase.jobs, strict=True)
             if ended < turns * len(job.iterations)
         )
@@ -123,28 +119,14 @@ def _rest_of(phases: Sequence[Phase], moment: int) -> Iterator[Phase]:
 def _ended(phase: Phase, job: JobPlan | TaskGraphJobPlan, moment: int) -> int:
     """Return how many iterations of a job have ended in all repetitions of a phase; they end in their order."""
     since = moment - phase.start_us
-    each = ((since - _end_us(iteration)) // (phase.period_us or 1) + 1 for iteration in job.iterations)
+    each = ((since - iteration.end_us) // (phase.period_us or 1) + 1 for iteration in job.iterations)
     return sum(min(phase.count, max(0, ended)) for ended in each)
-
-
-def _between(phase: Phase, job: JobPlan | TaskGraphJobPlan, first: int, turns: int) -> JobPlan | TaskGraphJobPlan:
-    """Return the iterations of a job from one, counted over all repetitions of a phase, to the end of some of these."""
-    turn, at = divmod(first, len(job.iterations))
-    rows: Any = retimed(job, *(partial(add, turn * (phase.period_us or 0)) for turn in range(turn, turns)))
-    found: JobPlan | TaskGraphJobPlan = replace(rows, iterations=rows.iterations[at:])
-    return found
 
 
 def _span_us(jobs: Iterable[JobPlan | TaskGraphJobPlan]) -> int:
     """Return the time from the first start of jobs to their last end, in microseconds."""
-    every = [own for job in jobs for own in job.iterations]
-    starts: Iterator[int] = (block.start_us for own in every for block in (*own.blocks, *own.transfers))
-    return max(1, max(map(_end_us, every)) - min(starts))
-
-
-def _end_us(iteration: WorkerIteration | TaskGraphIteration) -> int:
-    ends: Iterator[int] = (block.end_us for block in (*iteration.blocks, *iteration.transfers))
-    return max(ends)
+    parts = [*jobs]
+    return max(1, max(job.end_us for job in parts) - min(job.start_us for job in parts))
 
 
 def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instance, Plan]:
@@ -163,7 +145,7 @@ def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instanc
         old = known.get(job.name)
         if old is None:
             jobs.append(job)
-        elif job_end(old) > moment:
+        elif old.end_us > moment:
             kept = _remembered(job, old, moment, instance.models[job.model])
             jobs.append(altered(job, iterations=len(kept)))
             lasting.append(replace(old, iterations=tuple(kept)))
@@ -172,7 +154,7 @@ def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instanc
 
 def _remembered(job: Job, old: JobPlan, moment: int, model: Model) -> list[WorkerIteration]:
     """Return the iterations of a job that has not ended but for those that ended by a moment and count for nothing."""
-    ended = sum(_end_us(iteration) <= moment for iteration in old.iterations)  # They end in their order.
+    ended = sum(iteration.end_us <= moment for iteration in old.iterations)  # They end in their order.
     rest = altered(job, iterations=job.iterations - ended)
     whole, left = (each.depth.limits(each.workers, model.depth, each.iterations) for each in (job, rest))
     if whole.multiset is None or whole.multiset != left.multiset:
@@ -190,7 +172,7 @@ def _remembered(job: Job, old: JobPlan, moment: int, model: Model) -> list[Worke
 def shifted_jobs(instance: Instance, plan: Plan, origin: int) -> tuple[Instance, Plan]:
     """Return the instance and the plan on a finite horizon with time counted from `origin`."""
     jobs = tuple(_job_from(job, origin) for job in instance.jobs)
-    plans = tuple(retimed(job, partial(add, -origin)) for job in plan.data_parallel)
+    plans = tuple(job.moved((-origin).__add__) for job in plan.data_parallel)
     return altered(instance, jobs=jobs), plan.with_jobs(plans)
 
 

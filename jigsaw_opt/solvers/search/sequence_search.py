@@ -78,9 +78,7 @@ class SequenceSearch:
             assignments.append(assignment)
             level += _levels(assignment, rows)
             for iteration in timed.iterations:
-                blocks, transfers = iteration.blocks, iteration.transfers
-                start += [*(block.start_us for block in blocks), *(transfer.start_us for transfer in transfers)]
-                start.append(max([block.end_us for block in blocks] + [transfer.end_us for transfer in transfers]))
+                start += [*(operation.start_us for operation in iteration.operations), iteration.end_us]
         # Operations of a job are numbered in the order of their precedences, so those that start together keep it.
         sequence = sorted(range(self.size), key=start.__getitem__)
         if plan.period_us is not None:

@@ -12,7 +12,7 @@ from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, StaircaseDepth, compile_instance
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.problem.compiled.timetable import job_end, objective_of
+from jigsaw_opt.problem.compiled.timetable import objective_of
 from jigsaw_opt.solvers.bounds import BoundContext, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import gpu_resources
 from jigsaw_opt.solvers.bounds.completion import chains
@@ -71,7 +71,7 @@ def test_no_job_of_a_plan_ends_later_than_its_objective_allows(size: int) -> Non
         known = lower_bound(operations).value
         for bound in stronger_bounds(operations, known - 1):
             for job, latest in bound.deadlines(limit).items():
-                assert job_end(plan.jobs[job]) <= latest, seed
+                assert plan.jobs[job].end_us <= latest, seed
                 told += 1
                 earlier += latest < deadlines[job]
     assert told >= 100

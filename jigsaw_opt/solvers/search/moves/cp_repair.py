@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from jigsaw_opt.problem.compiled.timetable import Timetable, job_end
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
@@ -66,7 +66,7 @@ class Repair:
         """Return the job that ends last, or with weighted ends any."""
         if self.data.operations.objective == "weighted_completion":
             return self.rng.randrange(len(plan.jobs))
-        return max(range(len(plan.jobs)), key=lambda index: job_end(plan.jobs[index]))
+        return max(range(len(plan.jobs)), key=lambda index: plan.jobs[index].end_us)
 
     def _around(self, plan: Timetable, first: int) -> list[int]:
         """Return a job and those that have most in common with it, up to a number of operations."""
@@ -102,8 +102,8 @@ class Repair:
     def _times(self, plan: Timetable, index: int) -> frozenset[object]:
         """Return in which of some equal windows of time a job runs."""
         jobs = plan.jobs
-        begin, end = min(block.start_us for block in jobs[index].iterations[0].blocks), job_end(jobs[index])
-        window = max(1, max(map(job_end, jobs)) // _WINDOWS)
+        begin, end = jobs[index].start_us, jobs[index].end_us
+        window = max(1, max(job.end_us for job in jobs) // _WINDOWS)
         return frozenset(range(begin // window, end // window + 1))
 
 

@@ -158,5 +158,5 @@ class AnnealOrder:
 
 def _order_of(plan: Timetable) -> list[int]:
     """Return the jobs in the order in which they begin in a plan."""
-    begins = [min(block.start_us for block in job.iterations[0].blocks) for job in plan.jobs]
+    begins = [job.start_us for job in plan.jobs]
     return sorted(range(len(begins)), key=begins.__getitem__)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.problem.compiled.timetable import Timetable, job_end
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.params import SearchParams
@@ -38,7 +38,7 @@ def brought_over(plan: Timetable, context: Context) -> Candidate:
 
 def repeated(plan: Timetable) -> Timetable:
     """Return a finite plan as a cyclic one, with its makespan as the period."""
-    return Timetable(plan.jobs, max(1, *map(job_end, plan.jobs)))
+    return Timetable(plan.jobs, max(1, *(job.end_us for job in plan.jobs)))
 
 
 class OtherHorizon:

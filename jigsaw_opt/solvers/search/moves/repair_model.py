@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from jigsaw_opt.formulations import cpsat_retiming
 from jigsaw_opt.formulations.cpsat.size import readiness_of
 from jigsaw_opt.problem.compiled.critical import least_iteration_us, usable_gpus
-from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, job_end
+from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.solvers.engines.magnitude import engine_holds
 from jigsaw_opt.solvers.placement.assignment import ProblemData
@@ -39,13 +39,13 @@ class RepairModel:
 
     def _latest_frame(self, plan: Timetable, jobs: Sequence[int]) -> cpsat_retiming.Frame:
         chosen = set(jobs)
-        stays = max((job_end(job) for index, job in enumerate(plan.jobs) if index not in chosen), default=0)
-        latest = max(job_end(plan.jobs[index]) for index in jobs)
+        stays = max((job.end_us for index, job in enumerate(plan.jobs) if index not in chosen), default=0)
+        latest = max(plan.jobs[index].end_us for index in jobs)
         return cpsat_retiming.Frame(None, False, max(stays, self.solve_state.bound), latest - 1)
 
     def _weighted_frame(self, plan: Timetable, jobs: Sequence[int]) -> cpsat_retiming.Frame:
         weights = self.data.operations.jobs
-        now = sum(weights[index].weight * job_end(plan.jobs[index]) for index in jobs)
+        now = sum(weights[index].weight * plan.jobs[index].end_us for index in jobs)
         return cpsat_retiming.Frame(None, True, sum(self._least(index) for index in jobs), now - 1)
 
     def _least(self, index: int) -> int:

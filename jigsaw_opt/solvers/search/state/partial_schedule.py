@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from jigsaw_opt.problem.calendar import Calendar, union
-from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, job_end
+from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
 from jigsaw_opt.solvers.placement.state import PartialPlacement
@@ -149,4 +149,4 @@ class PartialSchedule:
         assignment = data.planned(index, gpus, rows, [job.levels] * job.slots, data.demands[index])
         blocks = [[block.start_us for block in iteration.blocks] for iteration in plan.iterations]
         moves = [[transfer.start_us for transfer in iteration.transfers] for iteration in plan.iterations]
-        return ScheduledJob(job, assignment, list(rows), blocks, moves, min(blocks[0]), job_end(plan))
+        return ScheduledJob(job, assignment, list(rows), blocks, moves, min(blocks[0]), plan.end_us)
