@@ -296,3 +296,10 @@ def test_the_gradient_of_the_input_takes_what_that_of_the_weights_leaves() -> No
     layer = MeasuredLayer("conv", 3, 8, 10, 10, weight_us=5)
     assert layer.input_us == 3
     assert replace(layer, weight_us=None).input_us is None
+
+
+def test_iterations_of_a_plan_are_counted_over_its_repetitions() -> None:
+    job = JobPlan("a", ("s0/0",), (Iteration((Block(2, 1, 3),), ()), Iteration((Block(1, 3, 5),), ())))
+    part = job.between(1, 4, 10)
+    assert [done.start_us for done in part.operations] == [3, 11, 13]
+    assert (part.start_us, part.end_us, part.levels) == (3, 15, ((1,), (2,), (1,)))
