@@ -10,7 +10,6 @@ from itertools import chain
 from jigsaw_opt.errors import InvalidInputError, Problem, TooLargeError, argument
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled.operations import MOST_OPERATIONS
-from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
@@ -89,9 +88,8 @@ def listed(plan: Plan) -> Plan:
         moves = [(phase.start_us + turn * phase.cycle_us).__add__ for turn in checking_deadline(range(phase.count))]
         for job in phase.jobs:
             parts.setdefault(job.name, []).append(job.moved(*moves))
-    jobs = (own[0].with_iterations(chain.from_iterable(part.iterations for part in own)) for own in parts.values())
-    found = Timetable.of(jobs, None).plans
-    return Plan.of_jobs(plan.instance, plan.instance_sha256, plan.status, plan.objective, plan.bound, None, found)
+    jobs = tuple(own[0].with_iterations(chain.from_iterable(part.iterations for part in own)) for own in parts.values())
+    return Plan.of_jobs(plan.instance, plan.instance_sha256, plan.status, plan.objective, plan.bound, None, jobs)
 
 
 def _rest_of(phases: Sequence[Phase], moment: int) -> Iterator[Phase]:
