@@ -8,9 +8,10 @@ lists as long as Python runs them, and arrays of 64 bits once they are compiled.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable, MutableSequence, Sequence
 from functools import cache
 from importlib import import_module
+from itertools import accumulate, chain
 from types import ModuleType
 from typing import TypeAlias, TypeVar
 
@@ -108,6 +109,11 @@ def arrays(numbers: State) -> State:
     real = len(numbers) > 0 and isinstance(numbers[0], float)
     array: State = np.array(numbers, np.float64 if real else np.int64)  # type: ignore[assignment]
     return array
+
+
+def concatenated(rows: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    """Return where each row begins and the last one ends, and all rows in one, which is never empty."""
+    return [0, *accumulate(map(len, rows))], [*chain.from_iterable(rows)] or [0]
 
 
 def integers(numbers: Numbers) -> list[int]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Routes
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.solvers.engines.compiled import concatenated
 from jigsaw_opt.solvers.engines.magnitude import infinity
 from jigsaw_opt.solvers.kernels.insertion_state import InsertionInput, InsertionState
 from jigsaw_opt.solvers.placement.assignment import ProblemData
@@ -128,12 +129,12 @@ class InsertionLists:
         exchange_at, exchange, least_us = self._exchange(channels)
         offered = [(*narrow, *wide) for narrow, wide in self.offered]
         window_at = [0, *accumulate(map(len, offered))]
-        level_at, asked = _joined([list(chain.from_iterable(own)) for own, _ in self.rows])
-        need_at, need = _joined([_need(own, fixed) for own, fixed in self.rows])
-        activation_at, activation = _joined([self._clipped(job.activation_bytes) for job in graphs])
-        time_at, time = _joined([self._times(job) for job in graphs])
-        link_at, link = _joined([[len(layout.gpus) + link for link in each.channel.links] for each in windows_of])
-        member_at, server = _joined([each.servers for each in windows_of])
+        level_at, asked = concatenated([list(chain.from_iterable(own)) for own, _ in self.rows])
+        need_at, need = concatenated([_need(own, fixed) for own, fixed in self.rows])
+        activation_at, activation = concatenated([self._clipped(job.activation_bytes) for job in graphs])
+        time_at, time = concatenated([self._times(job) for job in graphs])
+        link_at, link = concatenated([[len(layout.gpus) + link for link in each.channel.links] for each in windows_of])
+        member_at, server = concatenated([each.servers for each in windows_of])
         return InsertionInput(
             job_class=job_class,
             release=[job.release_us for job in jobs],
@@ -255,11 +256,6 @@ def _least_us(job: OperationGraph, rows: Sequence[Sequence[int]], channel: Chann
             moment = max(moment, ready) + duration
         least.append(max(moment, fastest[-1]))
     return min(least)
-
-
-def _joined(rows: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
-    """Return where each row begins and the last one ends, and all rows in one."""
-    return [0, *accumulate(map(len, rows))], list(chain.from_iterable(rows))
 
 
 def _need(rows: Sequence[Sequence[int]], fixed: bool) -> list[int]:

@@ -10,16 +10,18 @@ jobs. A group with many wide jobs is hard to time, so these are spread as well.
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline, halting
-from jigsaw_opt.solvers.engines.compiled import Reals, arrays, compiled
+from jigsaw_opt.solvers.engines.compiled import Reals, arrays, compiled, concatenated
 from jigsaw_opt.solvers.kernels.assignment_annealing import (
     Buffers,
+    CandidateSets,
     GroupAssignment,
     anneal_assignment,
     insert,
@@ -27,7 +29,7 @@ from jigsaw_opt.solvers.kernels.assignment_annealing import (
     remove,
 )
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
-from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateArrays, CandidateSet, CandidateTable, Choices
+from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateSet, CandidateTable
 from jigsaw_opt.solvers.search.cyclic.server_groups import fast_enough, groups_of, repartitioned
 
 HOT, COLD = 0.1, 1e-5
@@ -75,27 +77,23 @@ class HierarchicalAssignment:
         self._room = [sum(max(1, layout.memory[gpu] - activations) for gpu in gpus) for gpus in layout.on_server]
         self._crowd = layout.links + 2 * len(layout.servers)
         self._load: Reals = [0.0] * self._crowd + [1.0] * len(self.groups)
-        shared: dict[int, int] = {}
-        choices: list[Choices] = []
-        job_class: list[int] = []
-        for index in range(len(jobs)):
-            candidate_sets = candidate_table.of(index)
-            if id(candidate_sets) not in shared:
-                shared[id(candidate_sets)] = len(choices)
-                choices.append(Choices(fast_enough(candidate_sets, longest), self, index))
-            job_class.append(shared[id(candidate_sets)])
-        self._of = [choices[k] for k in job_class]
-        lists = CandidateArrays(job_class, choices, self.groups, len(layout.servers))
-        self._first = [lists.first[k] for k in job_class]
-        self._options, self._amount = lists.options, lists.amount
+        shared = {id(sets): sets for sets in map(candidate_table.of, range(len(jobs)))}
+        place = {key: number for number, key in enumerate(shared)}
+        own = [self._apart(fast_enough(sets, longest)) for sets in shared.values()]
+        self._sets = [*chain(*own)]
+        self._group_of = [self.common_group(candidate_set.servers) for candidate_set in self._sets]
+        takes = [[*self.takes(candidate_set)] for candidate_set in checking_deadline(self._sets)]
+        self._amount: Reals = [amount for taken in takes for _, amount in taken]
+        numbers = [range(end - len(sets), end) for sets, end in zip(own, accumulate(map(len, own)), strict=True)]
+        job_class = [place[id(candidate_table.of(index))] for index in range(len(jobs))]
+        self._options = self._candidate_sets(job_class, numbers, [[resource for resource, _ in own] for own in takes])
         self._exponentials: Reals = list(EXPONENTIALS)
-        most = max(len(takes) for own in choices for takes in own.takes)
         self._buffers = [
             Buffers(
                 rng=[1],
                 moved=[0, 0],
                 target=[0, 0],
-                touched=[0] * (4 * most + 1),
+                touched=[0] * (4 * max(map(len, takes)) + 1),
                 change=[0.0] * len(self._load),
                 over=[0.0] * len(self.groups),
                 pair=[0, 0],
@@ -106,7 +104,7 @@ class HierarchicalAssignment:
             for _ in range(threads)
         ]
         self._fast = False
-        self._state = self._begin()
+        self._state = self._begin([numbers[k] for k in job_class], takes)
         wide = sum(bool(self.candidate_set(index).alone.links) for index in range(len(jobs)))
         for group in range(len(self.groups)):
             self._load[self._crowd + group] -= _CROWD_WEIGHT * (wide / len(self.groups) + 1.0)
@@ -131,28 +129,75 @@ class HierarchicalAssignment:
         size = 1 << (len(places) - 1).bit_length()
         return places[0] % size == 0 and places[-1] - places[0] == len(places) - 1
 
-    def takes(self, index: int, candidate_set: CandidateSet) -> Iterator[tuple[int, float]]:
+    def takes(self, candidate_set: CandidateSet) -> Iterator[tuple[int, float]]:
         """Yield what a job takes at a candidate set: shares of links' time, and of servers' time and memory.
 
         Number of the resource, and the share of it. The numbers are as in `CandidateSets`.
         """
-        layout, job = self.data.layout, self.data.operations.jobs[index]
-        for link in candidate_set.alone.links:
+        layout, alone = self.data.layout, candidate_set.alone
+        for link in alone.links:
             yield link, candidate_set.exchange / self.target
         times: dict[int, list[int]] = {}
-        for gpu, slot_us in zip(candidate_set.alone.gpus, candidate_set.alone.slot_us, strict=True):
-            times.setdefault(layout.server_of[gpu], []).append(slot_us * job.iterations)
+        for gpu, slot_us in zip(alone.gpus, alone.slot_us, strict=True):
+            times.setdefault(layout.server_of[gpu], []).append(slot_us * alone.job.iterations)
         for server, spent in times.items():
             number = layout.links + 2 * server
             yield number, sum(spent) / len(layout.on_server[server]) / self.target
-            yield number + 1, len(spent) * job.state_bytes / self._room[server]
+            yield number + 1, len(spent) * alone.job.state_bytes / self._room[server]
         common_group = self.common_group(candidate_set.servers)
-        if common_group is not None and candidate_set.alone.links:
+        if common_group is not None and alone.links:
             yield self._crowd + common_group, _CROWD_WEIGHT
+
+    def _apart(self, candidate_sets: Sequence[CandidateSet]) -> Sequence[CandidateSet]:
+        """Return the candidate sets that are buddy-allocated within one group, or else all within one, or else all."""
+        inside = [each for each in candidate_sets if self.common_group(each.servers) is not None]
+        return [each for each in inside if self.buddy_allocated(each.servers)] or inside or candidate_sets
+
+    def _candidate_sets(
+        self, job_class: list[int], numbers: Sequence[range], resources: Sequence[list[int]]
+    ) -> CandidateSets:
+        """Return the candidate sets in flat lists; `numbers` are those of each class."""
+        within, at = list[list[int]](), list[list[int]]()
+        inside: list[set[int]] = [set() for _ in self.groups]
+        for own in numbers:
+            of_group, at_server = defaultdict[int | None, list[int]](list), defaultdict[int, list[int]](list)
+            for number in own:
+                group = self._group_of[number]
+                of_group[group].append(number)
+                for server in self._sets[number].servers:
+                    at_server[server].append(number)
+                if group is not None:
+                    inside[group].update(resources[number])
+            # What lies within no group is left where nothing lies within one.
+            within += [of_group.get(group) or of_group[None] for group in range(len(self.groups))]
+            at += [at_server[server] for server in range(len(self.data.layout.servers))]
+        (within_at, within_all), (at_at, at_all) = concatenated(within), concatenated(at)
+        take_at, resource = concatenated(resources)
+        server_at, server = concatenated([candidate_set.servers for candidate_set in self._sets])
+        group_at, member = concatenated(self.groups)
+        inside_at, inside_all = concatenated([sorted(own) for own in inside])
+        return CandidateSets(
+            job_class=job_class,
+            group_of=[-1 if group is None else group for group in self._group_of],
+            take_at=take_at,
+            resource=resource,
+            server_at=server_at,
+            server=server,
+            within_from=within_at[:-1],
+            within_to=within_at[1:],
+            within=within_all,
+            at_from=at_at[:-1],
+            at_to=at_at[1:],
+            at=at_all,
+            group_at=group_at,
+            member=member,
+            inside_at=inside_at,
+            inside=inside_all,
+        )
 
     def candidate_set(self, index: int) -> CandidateSet:
         """Return the candidate set at which a job is."""
-        return self._of[index].candidate_sets[self._number(index)]
+        return self._sets[int(self._state.chosen[index])]
 
     def job_class(self, index: int) -> int:
         """Return the number shared by all jobs that ask the same."""
@@ -160,16 +205,16 @@ class HierarchicalAssignment:
 
     def group(self, index: int) -> int | None:
         """Return the group in which a job is; None where it reaches over several."""
-        return self._of[index].group_of[self._number(index)]
+        return self._group_of[int(self._state.chosen[index])]
 
     @property
     def longest(self) -> int:
         """Return how long the slowest job takes where it is, in microseconds."""
-        return max(self.candidate_set(index).length for index in range(len(self._of)))
+        return max(self.candidate_set(index).length for index in range(len(self._state.chosen)))
 
     def within(self, groups: Collection[int]) -> list[int]:
         """Return the jobs in some groups."""
-        return [index for index in range(len(self._of)) if self.group(index) in groups]
+        return [index for index in range(len(self._state.chosen)) if self.group(index) in groups]
 
     def fullest(self, groups: Iterable[int]) -> float:
         """Return the largest load of a link or server in some groups, as a share of the target."""
@@ -189,7 +234,7 @@ class HierarchicalAssignment:
 
     def anneal_all(self, stop: Callable[[], bool]) -> None:
         """Anneal all jobs, from hot to cold; `stop` is asked now and then, and ends it."""
-        jobs, hot = range(len(self._of)), HOT
+        jobs, hot = range(len(self._state.chosen)), HOT
         for _ in range(_STAGES):
             cooler = hot * (COLD / HOT) ** (1 / _STAGES)
             self.anneal(jobs, range(len(self.groups)), _STAGE_STEPS * len(jobs), hot, cooler)
@@ -281,29 +326,24 @@ class HierarchicalAssignment:
         with ThreadPoolExecutor(self.threads) as pool:
             return sum(pool.map(one, orders))
 
-    def _begin(self) -> GroupAssignment:
-        """Put every job at the emptiest of some candidate sets, those that take most first."""
-        load, servers = self._load, len(self.data.layout.servers)
-        most = [sum(amount for _, amount in own.takes[0]) for own in self._of]
+    def _begin(self, numbers: Sequence[range], takes: Sequence[Sequence[tuple[int, float]]]) -> GroupAssignment:
+        """Put every job at the emptiest of some of its candidate sets, those that take most first."""
+        load = self._load
+        most = [sum(amount for _, amount in takes[own.start]) for own in numbers]
         chosen = [0] * len(most)
-        on: list[list[int]] = [[] for _ in range(servers)]
+        on: list[list[int]] = [[] for _ in self.data.layout.servers]
         for index in checking_deadline(sorted(range(len(most)), key=lambda index: -most[index])):
-            own = self._of[index]
-            numbers = range(len(own.candidate_sets))
-            some = numbers if len(numbers) <= _SAMPLE else self.rng.sample(numbers, _SAMPLE)
-            best = min(some, key=lambda k: max(load[resource] + amount for resource, amount in own.takes[k]))
-            chosen[index] = self._first[index] + best
-            for resource, amount in own.takes[best]:
+            own = numbers[index]
+            some = own if len(own) <= _SAMPLE else self.rng.sample(own, _SAMPLE)
+            best = min(some, key=lambda number: max(load[resource] + amount for resource, amount in takes[number]))
+            chosen[index] = best
+            for resource, amount in takes[best]:
                 load[resource] += amount
-            for server in own.candidate_sets[best].servers:
+            for server in self._sets[best].servers:
                 on[server].append(index)
         width = 2 * max(map(len, on)) + 32
         rows = [index for colocated in on for index in colocated + [0] * (width - len(colocated))]
         return GroupAssignment(chosen, [len(colocated) for colocated in on], rows)
-
-    def _number(self, index: int) -> int:
-        """Return which of its candidate sets a job has."""
-        return int(self._state.chosen[index]) - self._first[index]
 
 
 def _meeting(resources: Sequence[Sequence[int]]) -> list[list[int]]:
