@@ -19,8 +19,7 @@ from jigsaw_opt.solvers.params import DriverParams
 from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.result import Accepted, MoveRecord, Result, StoppedBy
 from jigsaw_opt.solvers.search import Budget, Candidate, Context, Move, SearchParams, driver
-from jigsaw_opt.solvers.search.cyclic.moves import GroupInsertion
-from jigsaw_opt.solvers.search.cyclic.period_search import PeriodSearch
+from jigsaw_opt.solvers.search.cyclic.period_search import GroupInsertion
 from jigsaw_opt.solvers.search.driver import AdaptiveSelection
 from jigsaw_opt.solvers.search.moves import names
 from jigsaw_opt.solvers.search.moves.cp_repair import Repair
@@ -221,14 +220,14 @@ def test_an_insertion_in_vain_takes_longer_next_time_whatever_another_thread_fou
     plans = plans_of(context)
     move, spent = GroupInsertion(context), []
 
-    def in_vain(self: PeriodSearch) -> None:
+    def in_vain(self: GroupInsertion) -> None:
         solve_state.offer(plans[min(1, len(spent))].timetable)
         began = context.budget.work
         while not context.budget.spend(0.01):
             pass
         spent.append(context.budget.work - began)
 
-    monkeypatch.setattr(PeriodSearch, "by_groups", in_vain)
+    monkeypatch.setattr(GroupInsertion, "by_groups", in_vain)
     for _ in range(3):
         assert move.run(context.incumbent, context.budget) is None
     assert plans[1].value == solve_state.objective > solve_state.bound

@@ -268,21 +268,13 @@ class CandidateGenerator:
 
         Of servers that are as near, the least used one comes first.
         """
-        job = self.data.operations.jobs[index]
-        routes, servers = self.layout.routes.under(job.route_policy), list[int]()
-        collected: list[int] = []
-        for ring in self.layout.near(anchor, job.route_policy):
-            near = self._blurred([s for s in ring if s in usable], lambda s: self.use(placement, s))
-            for server in near:
-                if not routes.joins(server, servers):
-                    continue
-                servers.append(server)
-                collected += self._sorted(placement, self.layout.on_server[server])
-                if len(collected) >= job.slots:
-                    gpus = self.chosen(placement, index, collected)
-                    if gpus is not None:
-                        return gpus
-        return None
+        return self.layout.around(
+            anchor,
+            self.data.operations.jobs[index],
+            lambda ring: self._blurred([s for s in ring if s in usable], lambda s: self.use(placement, s)),
+            lambda server: self._sorted(placement, self.layout.on_server[server]),
+            lambda gpus: self.chosen(placement, index, gpus),
+        )
 
     def _anywhere(self, placement: PartialPlacement, index: int, servers: Sequence[int]) -> list[int] | None:
         """Return the least loaded GPUs of servers that are joined to one of them, and to one another."""

@@ -7,7 +7,7 @@ GPUs by memory (best fit). `exact` backtracks over both, for small instances onl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heapreplace
 from itertools import combinations, islice
 
@@ -161,18 +161,14 @@ def balanced(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Pl
     """
     board = _Board(layout)
     servers = _Servers(board)
-    placement: Placement = [[] for _ in jobs]
-    for index in checking_deadline(order):
-        demand = jobs[index]
+
+    def cheapest(demand: Demand) -> tuple[list[int], Channel] | None:
         choices = list(servers.best(demand))
         if demand.job.slots > 1 and (not choices or len(layout.servers) <= _SMALL_CLUSTER):
             choices += _across(board, demand)
-        best = _cheapest(board, demand, choices)
-        if best is None:
-            return None
-        placement[index], channel = best
-        board.add(demand, placement[index], channel)
-    return placement
+        return _cheapest(board, demand, choices)
+
+    return _one_by_one(board, jobs, order, cheapest)
 
 
 def packed(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Placement | None:
@@ -181,15 +177,28 @@ def packed(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Plac
     `order`: indices of the jobs, in the order in which they are placed.
     """
     board = _Board(layout)
+
+    def fullest(demand: Demand) -> tuple[list[int], Channel] | None:
+        gpus = sorted(range(len(layout.gpus)), key=board.room.__getitem__)
+        return _first_joined(board, demand, [g for g in gpus if layout.type_of[g] in demand.slot_us])
+
+    return _one_by_one(board, jobs, order, fullest)
+
+
+def _one_by_one(
+    board: _Board,
+    jobs: Sequence[Demand],
+    order: Iterable[int],
+    choose: Callable[[Demand], tuple[list[int], Channel] | None],
+) -> Placement | None:
+    """Place the jobs in order, each on the GPUs chosen for it; return None where there are none."""
     placement: Placement = [[] for _ in jobs]
     for index in checking_deadline(order):
-        demand = jobs[index]
-        fullest = sorted(range(len(layout.gpus)), key=board.room.__getitem__)
-        best = _first_joined(board, demand, [g for g in fullest if layout.type_of[g] in demand.slot_us])
+        best = choose(jobs[index])
         if best is None:
             return None
         placement[index], channel = best
-        board.add(demand, placement[index], channel)
+        board.add(jobs[index], placement[index], channel)
     return placement
 
 
@@ -267,32 +276,22 @@ def _across(board: _Board, demand: Demand) -> Iterator[list[int]]:
     small = len(layout.servers) <= _SMALL_CLUSTER
     usable = [s for s, server in enumerate(layout.servers) if server.gpu_type in demand.slot_us]
     anchors = sorted(usable, key=board.use)
-    found = (_gather(board, demand, anchor) for anchor in anchors)
+    found = (
+        layout.around(
+            anchor,
+            demand.job,
+            lambda ring: sorted((s for s in ring if layout.servers[s].gpu_type in demand.slot_us), key=board.use),
+            lambda server: sorted(layout.on_server[server], key=load.__getitem__),
+            lambda gpus: board.choose(demand, gpus),
+        )
+        for anchor in anchors
+    )
     yield from islice((gpus for gpus in found if gpus is not None), len(anchors) if small else _ANCHORS)
     inside = sorted((g for s in usable for g in layout.on_server[s]), key=load.__getitem__) if small else ()
     for joined in layout.cliques(demand.job, inside):
         gpus = board.choose(demand, joined)
         if gpus is not None:
             yield gpus
-
-
-def _gather(board: _Board, demand: Demand, anchor: int) -> list[int] | None:
-    """Return GPUs of `anchor` and then of the servers nearest to it, least loaded first, until the job fits."""
-    layout, load = board.layout, board.load
-    collected: list[int] = []
-    routes, servers = layout.routes.under(demand.job.route_policy), list[int]()
-    for ring in layout.near(anchor, demand.job.route_policy):
-        for server in sorted(ring, key=board.use):
-            if layout.servers[server].gpu_type not in demand.slot_us:
-                continue
-            if not routes.joins(server, servers):
-                continue
-            servers.append(server)
-            collected += sorted(layout.on_server[server], key=load.__getitem__)
-            gpus = board.choose(demand, collected) if len(collected) >= demand.job.slots else None
-            if gpus is not None:
-                return gpus
-    return None
 
 
 def _cheapest(board: _Board, demand: Demand, choices: Iterable[list[int]]) -> tuple[list[int], Channel] | None:

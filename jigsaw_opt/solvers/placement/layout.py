@@ -51,6 +51,30 @@ class Layout:
             self._near[key] = [rings[length] for length in sorted(rings)]
         return self._near[key]
 
+    def around(
+        self,
+        anchor: int,
+        job: OperationGraph,
+        ranked: Callable[[Sequence[int]], Iterable[int]],
+        inside: Callable[[int], Iterable[int]],
+        choose: Callable[[Sequence[int]], list[int] | None],
+    ) -> list[int] | None:
+        """Return GPUs chosen for a job of those of a server and, where they do not suffice, of joined ones near it.
+
+        `ranked`: puts servers that are as near in order, and may leave some out. `inside`: GPUs of a server in order.
+        `choose`: takes GPUs of those gathered so far, or None.
+        """
+        routes, servers, gathered = self.routes.under(job.route_policy), list[int](), list[int]()
+        for ring in self.near(anchor, job.route_policy):
+            for server in ranked(ring):
+                if routes.joins(server, servers):
+                    servers.append(server)
+                    gathered += inside(server)
+                    gpus = choose(gathered) if len(gathered) >= job.slots else None
+                    if gpus is not None:
+                        return gpus
+        return None
+
     def mutual(self, job: OperationGraph, gpus: Iterable[int]) -> list[int]:
         """Build a clique greedily: keep a GPU if its server is joined to the servers of all GPUs kept so far."""
         found = list(gpus)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from itertools import accumulate, chain
 from typing import Any
@@ -43,7 +42,7 @@ _STEPS = 40
 _REASSIGNMENTS = 40
 """Calls of `reassign_pairs` for each group, at most; loads that are not within the period by then hardly ever are."""
 _PAIRS_AT_ONCE = 10
-"""Pairs of groups that a thread reassigns in a call, so that starting threads costs little beside it."""
+"""Pairs of groups that reassign their jobs between two looks at all loads."""
 _CROWD_WEIGHT = 0.01
 """What a wide job too many in a group counts as, in loads: it only decides between nearly equal loads."""
 _SAMPLE = 64
@@ -55,7 +54,7 @@ class HierarchicalAssignment:
 
     `candidate_table`: all candidate server sets. Every job has one. `target`: load in microseconds above which a link
     or a server counts as too full. `longest`: candidate sets at which a job takes longer are left out, in microseconds,
-    but not its fastest ones. `threads`: number of pairs of groups that reassign their jobs at once. `count`: told the
+    but not its fastest ones. `threads`: number of pairs of groups that `pairs` draws at once. `count`: told the
     number of steps of every annealing.
     """
 
@@ -88,21 +87,18 @@ class HierarchicalAssignment:
         job_class = [place[id(candidate_table.of(index))] for index in range(len(jobs))]
         self._options = self._candidate_sets(job_class, numbers, [[resource for resource, _ in own] for own in takes])
         self._exponentials: Reals = list(EXPONENTIALS)
-        self._buffers = [
-            Buffers(
-                rng=[1],
-                moved=[0, 0],
-                target=[0, 0],
-                touched=[0] * (4 * max(map(len, takes)) + 1),
-                change=[0.0] * len(self._load),
-                over=[0.0] * len(self.groups),
-                pair=[0, 0],
-                inside=[0] * len(jobs),
-                before=[0] * len(jobs),
-                halt=[0],
-            )
-            for _ in range(threads)
-        ]
+        self._buffers = Buffers(
+            rng=[1],
+            moved=[0, 0],
+            target=[0, 0],
+            touched=[0] * (4 * max(map(len, takes)) + 1),
+            change=[0.0] * len(self._load),
+            over=[0.0] * len(self.groups),
+            pair=[0, 0],
+            inside=[0] * len(jobs),
+            before=[0] * len(jobs),
+            halt=[0],
+        )
         self._fast = False
         self._state = self._begin([numbers[k] for k in job_class], takes)
         wide = sum(bool(self.candidate_set(index).alone.links) for index in range(len(jobs)))
@@ -115,8 +111,6 @@ class HierarchicalAssignment:
             [r for r in inside if r < layout.links or (r < self._crowd and (r - layout.links) % 2 == 0)]
             for inside in resources
         ]
-        self._families = _meeting(resources)
-        self._family = {group: k for k, family in enumerate(self._families) for group in family}
 
     def common_group(self, servers: Iterable[int]) -> int | None:
         """Return the group of some servers; None where it is not the same for all."""
@@ -159,18 +153,18 @@ class HierarchicalAssignment:
         """Return the candidate sets in flat lists; `numbers` are those of each class."""
         within, at = list[list[int]](), list[list[int]]()
         inside: list[set[int]] = [set() for _ in self.groups]
-        for own in numbers:
+        for of_class in numbers:
             of_group, at_server = defaultdict[int | None, list[int]](list), defaultdict[int, list[int]](list)
-            for number in own:
+            for number in of_class:
                 group = self._group_of[number]
                 of_group[group].append(number)
-                for server in self._sets[number].servers:
-                    at_server[server].append(number)
+                for taken in self._sets[number].servers:
+                    at_server[taken].append(number)
                 if group is not None:
                     inside[group].update(resources[number])
             # What lies within no group is left where nothing lies within one.
             within += [of_group.get(group) or of_group[None] for group in range(len(self.groups))]
-            at += [at_server[server] for server in range(len(self.data.layout.servers))]
+            at += [at_server[own] for own in range(len(self.data.layout.servers))]
         (within_at, within_all), (at_at, at_all) = concatenated(within), concatenated(at)
         take_at, resource = concatenated(resources)
         server_at, server = concatenated([candidate_set.servers for candidate_set in self._sets])
@@ -260,11 +254,8 @@ class HierarchicalAssignment:
 
         `most`: load above which a link or a server counts as too full here, as a share of the target.
         """
-        self.rng.shuffle(self._families)
-        # Each with two groups at least.
-        threads = max(1, min(self.threads, len(self._families) // 2))
-        parts = [[*chain(*self._families[k::threads])] for k in range(threads)]
-        taken = self._each(reassign_pairs, [(part, _PAIRS_AT_ONCE, _STEPS, HOT, COLD, most) for part in parts])
+        groups = [*range(len(self.groups))]
+        taken = self._run(reassign_pairs, groups, _PAIRS_AT_ONCE, _STEPS, HOT, COLD, most)
         self.count(taken)
         return taken > 0
 
@@ -281,50 +272,30 @@ class HierarchicalAssignment:
 
     def reassign(self, jobs: Mapping[frozenset[int], Sequence[int]]) -> None:
         """Reassign jobs among their groups, each with those of the same groups."""
-        self._anneal_parts(
-            [(inside, sorted(groups), _STEPS * len(inside)) for groups, inside in jobs.items()], HOT, COLD
-        )
+        for groups, inside in jobs.items():
+            self.anneal(inside, sorted(groups), _STEPS * len(inside), HOT, COLD)
 
     def anneal(self, jobs: Sequence[int], groups: Sequence[int], steps: int, hot: float, cold: float) -> None:
         """Move jobs within some groups, so that the sum of squared excesses falls."""
-        self._anneal_parts([(jobs, groups, steps)], hot, cold)
+        self._run(anneal_assignment, [*jobs], [*groups], steps, hot, cold)
+        self.count(steps)
 
-    def _anneal_parts(self, parts: Sequence[tuple[Sequence[int], Sequence[int], int]], hot: float, cold: float) -> None:
-        """Anneal disjoint jobs and groups, for some steps each."""
-        families = [family for _, groups, _ in parts for family in {self._family[group] for group in groups}]
-        apart = len(families) == len(set(families))
-        self._each(
-            anneal_assignment, [(list(jobs), list(groups), steps, hot, cold) for jobs, groups, steps in parts], apart
-        )
-        self.count(sum(steps for *_, steps in parts))
-
-    def _each(self, function: Callable[..., int], parts: Sequence[tuple[Any, ...]], apart: bool = True) -> int:
-        """Run a kernel for several parts, in parallel where these are disjoint; return the sum of its results."""
+    def _run(self, function: Callable[..., int], *given: Any) -> int:
+        """Return the result of a kernel, compiled where it can be."""
         if not self._fast and compiled(anneal_assignment) is not None and compiled(reassign_pairs) is not None:
             self._fast = True
             self._options, self._state = arrays(self._options), arrays(self._state)
             self._amount, self._load = arrays(self._amount), arrays(self._load)
-            self._exponentials = arrays(self._exponentials)
-            self._buffers = list(map(arrays, self._buffers))
+            self._exponentials, self._buffers = arrays(self._exponentials), arrays(self._buffers)
         run = (compiled(function) or function) if self._fast else function
-
-        def one(order: tuple[tuple[Any, ...], Buffers, int]) -> int:
-            part, buffers, seed = order
-            given = [arrays(each) if self._fast and isinstance(each, list) else each for each in part]
-            buffers.rng[0] = seed
-            # Python takes seconds for what compiled code takes moments for.
-            with nullcontext() if self._fast else halting(buffers.halt):
-                kept = run(self._options, self._amount, *given, self._exponentials, self._load, self._state, buffers)
-            if not self._fast:
-                check_deadline()
-            return kept
-
-        seeds = [self.rng.randint(1, LARGEST_SEED) for _ in parts]
-        orders = list(zip(parts, self._buffers[: len(parts)], seeds, strict=True))
-        if not (self._fast and apart) or len(parts) < 2:
-            return sum(map(one, orders))
-        with ThreadPoolExecutor(self.threads) as pool:
-            return sum(pool.map(one, orders))
+        own = [arrays(each) if self._fast and isinstance(each, list) else each for each in given]
+        self._buffers.rng[0] = self.rng.randint(1, LARGEST_SEED)
+        # Python takes seconds for what compiled code takes moments for.
+        with nullcontext() if self._fast else halting(self._buffers.halt):
+            kept = run(self._options, self._amount, *own, self._exponentials, self._load, self._state, self._buffers)
+        if not self._fast:
+            check_deadline()
+        return kept
 
     def _begin(self, numbers: Sequence[range], takes: Sequence[Sequence[tuple[int, float]]]) -> GroupAssignment:
         """Put every job at the emptiest of some of its candidate sets, those that take most first."""
@@ -344,14 +315,3 @@ class HierarchicalAssignment:
         width = 2 * max(map(len, on)) + 32
         rows = [index for colocated in on for index in colocated + [0] * (width - len(colocated))]
         return GroupAssignment(chosen, [len(colocated) for colocated in on], rows)
-
-
-def _meeting(resources: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return groups merged with those that have a resource in common with them."""
-    found: list[tuple[set[int], list[int]]] = []
-    for group, inside in enumerate(resources):
-        meeting = [each for each in found if not each[0].isdisjoint(inside)]
-        found = [each for each in found if each[0].isdisjoint(inside)]
-        taken = set(inside).union(*(others for others, _ in meeting))
-        found.append((taken, [*chain(*(groups for _, groups in meeting)), group]))
-    return [groups for _, groups in found]

@@ -1,12 +1,13 @@
-"""Plans of shorter periods, of jobs that are inserted group by group."""
+"""The move of the cyclic horizon that inserts jobs group by group at shorter periods."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import ClassVar
 
 from jigsaw_opt.problem.compiled.timetable import Timetable
-from jigsaw_opt.solvers.placement.assignment import Assignment
-from jigsaw_opt.solvers.search.context import Candidate, Context
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
@@ -54,21 +55,43 @@ _EXCHANGES_PER_GROUP = 4
 """Fruitless exchanges for each group, after which a period is given up: each group had its turn a few times."""
 
 
-class PeriodSearch:
-    """Periods tried below the best one."""
+class GroupInsertion:
+    """Tries shorter periods, at which jobs are inserted group by group, with exchanges between groups.
+
+    Whether jobs fit into a shorter period shows at once or not at all. So a call has a slice of the limits, which grows
+    while it is cut off in vain.
+    """
+
+    name: ClassVar[str] = "group_insertion"
 
     def __init__(self, context: Context) -> None:
-        self.context, self.solve_state, self.data, self.engine = (
-            context,
-            context.solve_state,
-            context.data,
-            context.engine,
-        )
-        self.rng, self.budget = context.rng, context.budget
-        self.candidate_table = CandidateTable(context.data)
+        self.context, self.rng, self.budget = context, context.rng, context.budget
+        self.candidate_table = context.shared(_candidate_table)
         self._hierarchies = Hierarchies(self._new_hierarchy, context.budget.over)
         self._no_goods: dict[NoGood, int] = {}
         self._step = _FIRST_STEP
+        self._slice = context.params.group_insertion.slice
+        self._length = Effort(1 / self._slice)
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """Return whether the horizon is cyclic and has too many operations for their sequence to be annealed."""
+        if not context.cyclic or context.sequenced:
+            return False
+        return not context.operations.instance.policed or context.shared(_candidate_table).complete
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Try shorter periods.
+
+        The plan of the shortest period found, or None.
+
+        `incumbent`: the best plan so far; not used, since the period is that of the solve state.
+        """
+        with budget.slice(self._slice * self._length.length):
+            found = self.by_groups()
+            if found is not None or budget.cut():
+                self._length.spent(found is not None)
+        return found
 
     def by_groups(self) -> Candidate | None:
         """Insert jobs group by group at shorter periods, with exchanges between groups; return the last plan.
@@ -78,7 +101,7 @@ class PeriodSearch:
         found: Candidate | None = None
         failures = 0
         while failures < _MOST_FAILURES and not self.budget.over():
-            objective, bound = self.solve_state.objective, self.solve_state.bound
+            objective, bound = self.context.solve_state.objective, self.context.solve_state.bound
             if objective is None:
                 break
             plan = self._by_groups_at(objective - max(1, round(self._step * (objective - bound))))
@@ -94,42 +117,36 @@ class PeriodSearch:
 
     def _new_hierarchy(self, target: int, longest: int) -> HierarchicalAssignment:
         """Return a new assignment of jobs to groups of servers and blocks in these."""
-        threads = self.solve_state.options.threads
-        return HierarchicalAssignment(self.candidate_table, target, longest, self.rng, threads, self._count_annealing)
-
-    def _count_annealing(self, steps: int) -> None:
-        self.budget.spend(steps * _ASSIGNMENT_STEP)
+        return HierarchicalAssignment(
+            self.candidate_table,
+            target,
+            longest,
+            self.rng,
+            self.context.solve_state.options.threads,
+            lambda steps: self.budget.spend(steps * _ASSIGNMENT_STEP),
+        )
 
     def _by_groups_at(self, period: int) -> Timetable | None:
         """Insert all jobs group by group; None where some found no room."""
-        hierarchy = self._hierarchies.fitting(period, max(1, self.solve_state.bound))
+        hierarchy = self._hierarchies.fitting(period, max(1, self.context.solve_state.bound))
         if hierarchy is None:
             return None
-        assignments = [hierarchy.candidate_set(index).alone for index in range(len(self.data.operations.jobs))]
-        weights = self._weights(assignments)
+        alone = [hierarchy.candidate_set(index).alone for index in range(len(self.context.operations.jobs))]
+        lengths = (each.iteration_us * each.job.iterations * (1 + len(each.links)) for each in alone)
         decomposed = DecomposedInsertion(
             self.candidate_table,
             hierarchy,
             period,
             self.rng,
-            self.engine,
-            weights,
+            self.context.engine,
+            # The lengths of jobs times their links, blurred by chance.
+            [self.rng.uniform(0.9, 1.1) * length for length in lengths],
             self.budget.over,
             self._no_goods,
-            self._count_insertion,
+            lambda operations: self.budget.spend(operations * _LOOK),
         )
-        patience = _EXCHANGES_PER_GROUP * max(3, len(hierarchy.groups))
-        return decomposed.insert_all(patience)
+        return decomposed.insert_all(_EXCHANGES_PER_GROUP * max(3, len(hierarchy.groups)))
 
-    def _count_insertion(self, operations: int) -> None:
-        self.budget.spend(operations * _LOOK)
 
-    def _weights(self, assignments: Sequence[Assignment]) -> list[float]:
-        """Return the lengths of jobs times their links, blurred by chance."""
-        return [
-            self.rng.uniform(0.9, 1.1)
-            * assignment.iteration_us
-            * assignment.job.iterations
-            * (1 + len(assignment.links))
-            for assignment in assignments
-        ]
+def _candidate_table(context: Context) -> CandidateTable:
+    return CandidateTable(context.data)

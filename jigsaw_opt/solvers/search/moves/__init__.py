@@ -14,7 +14,7 @@ GROUP = "jigsaw_opt.moves"
 _HERE = "jigsaw_opt.solvers.search"
 _OWN = {
     "rebalance": f"{_HERE}.moves.rebalance:Rebalance",
-    "group_insertion": f"{_HERE}.cyclic.moves:GroupInsertion",
+    "group_insertion": f"{_HERE}.cyclic.period_search:GroupInsertion",
     "order_insertion": f"{_HERE}.moves.order_insertion:AnnealOrder",
     "heuristic": f"{_HERE}.moves.heuristic:Heuristic",
     "restart": f"{_HERE}.moves.restart:Restart",
