@@ -14,7 +14,6 @@ from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, left_of
-from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
 from jigsaw_opt.solvers.result import Result, Status
 from jigsaw_opt.solvers.solve import solve
 
@@ -40,7 +39,7 @@ class FailureRepair:
 
 
 def repaired(
-    instance: Instance, plan: Plan, effects: FailureEffects | PhaseFailures, effect: FailureEffect, options: Options
+    instance: Instance, plan: Plan, effects: FailureEffects, effect: FailureEffect, options: Options
 ) -> FailureRepair:
     """Repair a plan after a failure.
 
@@ -111,7 +110,7 @@ def _asked(plan: Plan, options: Options) -> Options:
     return options if plan.is_phased else replace(options, listed=True)
 
 
-def _order_kept(left: Instance, effects: FailureEffects | PhaseFailures, effect: FailureEffect) -> Plan | None:
+def _order_kept(left: Instance, effects: FailureEffects, effect: FailureEffect) -> Plan | None:
     """Return the plan in its order, where it has the jobs that are left and breaks no rule."""
     if effect.objective is None:
         return None

@@ -13,8 +13,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.failure_repair import FailureRepair, repaired
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.failures import KINDS, FailureEffect, each_failure
-from jigsaw_opt.solvers.resolve.phase_failures import effects_on
+from jigsaw_opt.solvers.resolve.failures import KINDS, FailureEffect, FailureEffects
 from jigsaw_opt.solvers.resolve.remaining import RemainingWork, remaining_at
 from jigsaw_opt.solvers.stop import interruptible
 from jigsaw_opt.text import nearest
@@ -85,8 +84,8 @@ def failures(
     rest = None if at_us is None else remaining_at(instance, plan, at_us)
     if rest is not None:
         instance, plan = rest.instance, rest.plan
-    effects = effects_on(instance, plan)
-    each = each_failure(effects, kinds, pairs)
+    effects = FailureEffects(instance, plan)
+    each = effects.each(kinds, pairs)
     if repair is None:
         return [_absolute(rest, Failure(effect)) for effect in each]
 

@@ -17,7 +17,6 @@ from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.failure_repair import FailureRepair, repaired
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failures import FailedPart, FailureEffects, left_of, parts_of
-from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.resolve.remaining import remaining_at
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve
@@ -48,7 +47,7 @@ def solved(instance: Instance) -> Plan:
 
 
 def repair(instance: Instance, plan: Plan, *failed: FailedPart) -> FailureRepair:
-    effects = FailureEffects(KeptOrder.of(instance, plan))
+    effects = FailureEffects(instance, plan)
     found = repaired(instance, plan, effects, effects.of(failed), QUICK)
     if found.plan is not None:
         assert check(found.instance, found.plan) == () and found.bound <= (found.objective or 0)
@@ -157,7 +156,7 @@ def test_repairs_keep_memory_in_time(seed: int) -> None:
     plan = solve(instance, "greedy", threads=1).plan
     if plan is None:
         return
-    effects = FailureEffects(KeptOrder.of(instance, plan))
+    effects = FailureEffects(instance, plan)
     for part in parts_of(instance.cluster):
         effect = effects.of([part])
         if effect.objective is not None:

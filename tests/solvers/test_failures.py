@@ -33,11 +33,8 @@ from jigsaw_opt.solvers.resolve.failures import (
     FailureEffect,
     FailureEffects,
     TransferChange,
-    each_failure,
     parts_of,
 )
-from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
-from jigsaw_opt.solvers.resolve.phase_failures import effects_on
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.views.failures_page import rank
 from tests.random_instances import GOALS
@@ -62,7 +59,7 @@ def chained(cyclic: bool = False) -> Instance:
 def effects(instance: Instance) -> dict[str, FailureEffect]:
     plan = solve(instance, "cpsat", Options(threads=1, work_limit=5.0)).plan
     assert plan is not None
-    return {effect.failed[0].name: effect for effect in each_failure(effects_on(instance, plan))}
+    return {effect.failed[0].name: effect for effect in FailureEffects(instance, plan).each()}
 
 
 def spread(instance: Instance) -> Instance:
@@ -109,7 +106,7 @@ def test_what_touches_no_job_makes_no_plan_worse_and_what_is_left_is_right() -> 
         plan = solve(instance, "greedy", Options(threads=1)).plan
         if plan is None:
             continue
-        effects = FailureEffects(KeptOrder.of(instance, plan))
+        effects = FailureEffects(instance, plan)
         for part in parts_of(instance.cluster):
             effect = effects.of((part,))
             assert not set(effect.stopped) & set(effect.rerouted)
@@ -132,7 +129,7 @@ def test_pairs_that_do_more_than_one_of_their_parts() -> None:
     instance = chained()
     plan = solve(instance, "cpsat", Options(threads=1, work_limit=5.0)).plan
     assert plan is not None
-    each = each_failure(effects_on(instance, plan), ("link",), pairs=True)
+    each = FailureEffects(instance, plan).each(("link",), pairs=True)
     found = [effect for effect in each if len(effect.failed) == 2]
     assert [[part.name for part in effect.failed] for effect in found] == [["fast", "slow0"], ["fast", "slow1"]]
     assert all(effect.stopped == ("j",) and not effect.rerouted for effect in found)
@@ -151,7 +148,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["failures", *map(str, files), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     # The table has the worst first, as the page has it.
-    effects = each_failure(effects_on(instance, plan))
+    effects = FailureEffects(instance, plan).each()
     worst = [part.name for effect in sorted(effects, key=rank, reverse=True) for part in effect.failed]
     assert (
         [line.split()[1] for line in told.splitlines()[1:]]

@@ -30,8 +30,7 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.solvers.failure_repair import repaired
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.failures import FailedPart, PhaseLoss, each_failure, left_of
-from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
+from jigsaw_opt.solvers.resolve.failures import FailedPart, FailureEffects, PhaseLoss, left_of
 from jigsaw_opt.solvers.resolve.remaining import remaining_at
 from jigsaw_opt.solvers.solve import solve
 from tests.refusals import carries
@@ -71,8 +70,8 @@ def test_what_is_left_of_a_phased_plan_is_right(kind: str, objective: str) -> No
     """The checker takes what is left, with the objective that is told, on the cluster that is left."""
     instance = crossing(objective)
     plan, checked = planned(instance), 0
-    effects = PhaseFailures(instance, plan)
-    for effect in each_failure(effects, (kind,)):  # type: ignore[arg-type]
+    effects = FailureEffects(instance, plan)
+    for effect in effects.each((kind,)):
         kept = tuple(job for job in instance.jobs if job.name not in effect.stopped)
         if not kept or effect.objective is None:
             continue
@@ -97,7 +96,7 @@ def test_what_is_left_of_a_phased_plan_is_right(kind: str, objective: str) -> No
 def test_a_slower_way_lengthens_the_phases_that_take_it() -> None:
     instance = crossing()
     plan = planned(instance)
-    found = PhaseFailures(instance, plan).of([FailedPart("link", "fast")])
+    found = FailureEffects(instance, plan).of([FailedPart("link", "fast")])
     assert set(found.rerouted) == {"wide"} and found.stopped == ()
     assert found.objective is not None and found.objective > plan.objective
     losses = [phase for phase in found.phases or () if phase.new_us is not None and phase.new_us > phase.old_us]
@@ -110,7 +109,7 @@ def test_a_lost_server_stops_jobs_and_breaks_their_deadlines(
 ) -> None:
     instance, path, document = crossing(), tmp_path / "i.json", tmp_path / "p.json"
     plan = planned(instance)
-    found = PhaseFailures(instance, plan).of([FailedPart("server", "a")])
+    found = FailureEffects(instance, plan).of([FailedPart("server", "a")])
     assert "wide" in found.stopped and "wide" in found.broken
     assert all(isinstance(phase, PhaseLoss) for phase in found.phases or ())
     save_instance(instance, path)
@@ -150,7 +149,7 @@ def test_the_rest_of_a_phased_plan_at_a_moment(make: Callable[[], Instance]) -> 
         assert {job.name: job.iterations for job in rest.instance.jobs} == {
             job.name: job.iterations - done[job.name] for job in instance.jobs if job.iterations > done[job.name]
         }
-        again, redone = PhaseFailures(rest.instance, rest.plan).left([])
+        again, redone = FailureEffects(rest.instance, rest.plan).left([])
         assert check(again, redone) == ()
         assert plan.objective <= (rest.total(redone.objective) or 0) <= plan.objective + 2 * moment
         assert moment or redone.groups == plan.groups
@@ -180,8 +179,8 @@ def test_a_phased_plan_is_repaired_in_the_middle(make: Callable[[], Instance]) -
     instance = make()
     plan = planned(instance)
     rest = remaining_at(instance, plan, plan.objective // 3)
-    effects = PhaseFailures(rest.instance, rest.plan)
-    for effect in each_failure(effects, ("link",)):
+    effects = FailureEffects(rest.instance, rest.plan)
+    for effect in effects.each(("link",)):
         found = repaired(rest.instance, rest.plan, effects, effect, Options(threads=1, time_limit=2))
         assert found.plan is not None and found.plan.is_phased and not found.unplaced
         assert check(found.instance, found.plan) == ()
@@ -199,6 +198,6 @@ def test_a_detour_over_a_link_of_another_group_leaves_no_order() -> None:
     instance = Instance("square", Cluster(servers, (), links), {"net": NET}, jobs)
     plan = planned(instance)
     assert len(plan.groups) == 2
-    found = PhaseFailures(instance, plan).of([FailedPart("link", "ab")])
+    found = FailureEffects(instance, plan).of([FailedPart("link", "ab")])
     assert len(found.rerouted) == 1 and found.objective is None and found.broken == ("x", "y")
-    assert PhaseFailures(instance, plan).of([FailedPart("link", "ac")]).phases == ()
+    assert FailureEffects(instance, plan).of([FailedPart("link", "ac")]).phases == ()

@@ -16,8 +16,7 @@ from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segmen
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.failures import each_failure
-from jigsaw_opt.solvers.resolve.phase_failures import effects_on
+from jigsaw_opt.solvers.resolve.failures import FailureEffects
 from jigsaw_opt.solvers.resolve.survivable import bridges
 from jigsaw_opt.solvers.result import Event, Result, Status
 from jigsaw_opt.solvers.solve import solve
@@ -44,7 +43,7 @@ def fast_and_slow(deadline_us: int) -> Instance:
 
 def require_survivable(instance: Instance, result: Result) -> None:
     assert result.plan is not None and check(instance, result.plan) == ()
-    for effect in each_failure(effects_on(instance, result.plan), ("link",)):
+    for effect in FailureEffects(instance, result.plan).each(("link",)):
         assert not effect.stopped and not effect.broken
 
 

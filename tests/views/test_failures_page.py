@@ -14,8 +14,7 @@ from jigsaw_opt.problem import Cluster, Link, Server
 from jigsaw_opt.solvers.failure_repair import FailureRepair
 from jigsaw_opt.solvers.failures import Failure
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.failures import FailedPart, FailureEffect, PartKind, each_failure
-from jigsaw_opt.solvers.resolve.phase_failures import effects_on
+from jigsaw_opt.solvers.resolve.failures import FailedPart, FailureEffect, FailureEffects, PartKind
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.views.failures_page import FailureDescription, failures_html, positions, severity
 from tests.solvers.test_failures import chained
@@ -41,7 +40,7 @@ def test_the_page_has_all_effects_as_data() -> None:
     instance = replace(chained(), jobs=jobs)
     plan = solve(instance, "greedy", Options(threads=1)).plan
     assert plan is not None
-    effects = list(each_failure(effects_on(instance, plan)))
+    effects = list(FailureEffects(instance, plan).each())
     assert [severity(effect) for effect in effects] == [3, 0, 0, 0, 3, 3]
     page = failures_html(instance, plan.objective, list(map(Failure, effects)))
     assert "<b>" not in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")

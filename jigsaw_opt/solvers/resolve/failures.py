@@ -1,5 +1,9 @@
 """What the failure of each part of a cluster does to a plan, and what is left without it.
 
+A phase that is repeated is a cyclic plan, whose least period in its order is that of any cyclic plan after a failure.
+Phases keep their repetitions and follow one another as before, each as early as the one before it and the releases of
+its jobs let it.
+
 A GPU uses no more memory than before: memory intervals begin and end with blocks on their GPU, so the order there,
 which is kept, determines which of them overlap.
 """
@@ -7,18 +11,16 @@ which is kept, determines which of them overlap.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from dataclasses import dataclass, replace
+from itertools import chain, combinations
+from typing import Literal, NamedTuple, get_args
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.cluster import Cluster, Routes
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
-
-if TYPE_CHECKING:
-    from jigsaw_opt.solvers.resolve.phase_failures import PhaseFailures
 
 PartKind = Literal["link", "switch", "server"]
 KINDS: tuple[PartKind, ...] = get_args(PartKind)
@@ -122,31 +124,18 @@ class _Left(NamedTuple):
     rerouted: tuple[tuple[int, _Ways], ...]
 
 
-class _LeftOutcome(NamedTuple):
-    """Outcome of a failure: changed transfers, objective, and jobs that break a guarantee."""
+class PhaseEffect(NamedTuple):
+    """Effect of a failure on the jobs of one phase; `broken` are those that run and break a guarantee."""
 
+    stopped: tuple[str, ...]
+    rerouted: dict[str, tuple[str, ...]]
     transfers: dict[str, tuple[TransferChange, ...]]
     objective: int | None
     broken: tuple[str, ...]
 
 
-def each_failure(
-    effects: FailureEffects | PhaseFailures, kinds: Collection[str] = KINDS, pairs: bool = False
-) -> Iterator[FailureEffect]:
-    """Yield the effect of the failure of each part alone, in the order of the cluster, then of each pair.
-
-    `pairs`: whether two parts fail at once, too. A pair that does the same as one of its parts alone is left out.
-    """
-    parts = parts_of(effects.cluster, kinds)
-    yield from (effects.of((part,)) for part in parts)
-    causes = {part: effects.cause((part,)) for part in parts if pairs}
-    for pair in combinations(parts, 2) if pairs else ():
-        if effects.cause(pair) not in [causes[part] for part in pair]:
-            yield effects.of(pair)
-
-
-class FailureEffects:
-    """Effects of failures on one plan. What they have in common is computed once.
+class PhaseEffects:
+    """Effects of failures on the jobs of one phase. What they have in common is computed once.
 
     `routes`: routes without links of some names; by default they are computed for each failure anew.
     """
@@ -155,32 +144,21 @@ class FailureEffects:
         self._order, self._instance = order, order.operations.instance
         self.cluster = self._instance.cluster
         self._routes = routes or (lambda dead: Routes(self._instance.cluster.without(dead)))
-        self._in_order = {job.name: at for at, job in enumerate(self._instance.jobs)}
         ways = [self._ways(job, order.operations.routes) for job in range(len(order.jobs))]
         self._used = [frozenset(name for way in found or () for name in way) for found in ways]
-        self._outcomes: dict[_Left, _LeftOutcome] = {}
+        self._effects: dict[_Left, PhaseEffect] = {}
 
     @property
     def used_links(self) -> list[str]:
         """Return the links on routes of jobs, in the order of the cluster."""
         return [link.name for link in self._instance.cluster.links if any(link.name in used for used in self._used)]
 
-    def of(self, failed: Sequence[FailedPart]) -> FailureEffect:
+    def of(self, failed: Sequence[FailedPart]) -> PhaseEffect:
         """Return the effect of the failure of some parts at once."""
         left, routes = self._left(failed)
-        if left not in self._outcomes:
-            self._outcomes[left] = self._outcome(left, routes)
-        outcome, stopped = self._outcomes[left], [self._order.jobs[job] for job in left.stopped]
-        names = sorted((job.name for job in stopped), key=self._in_order.__getitem__)
-        lost = [job.name for job in stopped if job.deadline_us is not None or job.pace_us is not None]
-        broken = sorted((*outcome.broken, *lost), key=self._in_order.__getitem__)
-        ways = {self._order.jobs[job].name: found for job, found in left.rerouted}
-        rerouted = {
-            job.name: tuple(dict.fromkeys(name for way in ways[job.name] for name in way))
-            for job in self._instance.jobs
-            if job.name in ways
-        }
-        return FailureEffect(tuple(failed), tuple(names), rerouted, outcome.transfers, outcome.objective, tuple(broken))
+        if left not in self._effects:
+            self._effects[left] = self._effect(left, routes)
+        return self._effects[left]
 
     def cause(self, failed: Sequence[FailedPart]) -> tuple[object, ...]:
         """Return which jobs stop, and the routes of those that are rerouted: all that an effect depends on."""
@@ -236,16 +214,16 @@ class FailureEffects:
             found.append(tuple(routes.cluster.links[link].name for link in route))
         return tuple(found)
 
-    def _outcome(self, left: _Left, routes: Routes) -> _LeftOutcome:
+    def _effect(self, left: _Left, routes: Routes) -> PhaseEffect:
         order, jobs = self._order, self._order.jobs
-        if len(left.stopped) == len(jobs):
-            return _LeftOutcome({}, None, ())
-        timing = order.timed(left.stopped, [job for job, _ in left.rerouted], routes)
-        if timing is None:
-            return _LeftOutcome({}, None, ())
-        transfers = {jobs[job].name: self._changes(job, timing) for job, _ in left.rerouted}
+        stopped = tuple(jobs[job].name for job in left.stopped)
+        rerouted = {jobs[job].name: tuple(dict.fromkeys(chain.from_iterable(ways))) for job, ways in left.rerouted}
         kept = [job for job in range(len(jobs)) if job not in set(left.stopped)]
-        return _LeftOutcome(transfers, *self._judged(kept, timing))
+        timing = order.timed(left.stopped, [job for job, _ in left.rerouted], routes) if kept else None
+        if timing is None:
+            return PhaseEffect(stopped, rerouted, {}, None, ())
+        transfers = {jobs[job].name: self._changes(job, timing) for job, _ in left.rerouted}
+        return PhaseEffect(stopped, rerouted, transfers, *self._judged(kept, timing))
 
     def _changes(self, job: int, timing: KeptTiming) -> tuple[TransferChange, ...]:
         before, after = (self._order.longest(job, flat) for flat in (self._order.flat, timing.flat))
@@ -269,3 +247,146 @@ class FailureEffects:
         jobs = tuple(plans[job.name] for job in instance.jobs)
         sha256 = instance_sha256(instance)
         return instance, Plan.of_jobs(instance.name, sha256, "feasible", objective, 0, timetable.period_us, jobs)
+
+
+class FailureEffects:
+    """Effects of failures on one plan.
+
+    `instance, plan`: A plan that `jigsaw_opt.checking.check` accepts for the instance.
+    """
+
+    def __init__(self, instance: Instance, plan: Plan) -> None:
+        plan.require_no_moves("what a failure does is found only where jobs stay on their GPUs")
+        self._instance, self.cluster, self._is_phased = instance, instance.cluster, plan.is_phased
+        self._effects = [
+            [(phase, PhaseEffects(KeptOrder.of(*plan.alone(instance, phase)))) for phase in group.phases]
+            for group in plan.groups
+        ]
+
+    def each(self, kinds: Collection[str] = KINDS, pairs: bool = False) -> Iterator[FailureEffect]:
+        """Yield the effect of the failure of each part alone, in the order of the cluster, then of each pair.
+
+        `pairs`: whether two parts fail at once, too. A pair that does the same as one of its parts alone is left out.
+        """
+        parts = parts_of(self.cluster, kinds)
+        yield from (self.of((part,)) for part in parts)
+        causes = {part: self._cause((part,)) for part in parts if pairs}
+        for pair in combinations(parts, 2) if pairs else ():
+            if self._cause(pair) not in [causes[part] for part in pair]:
+                yield self.of(pair)
+
+    def _cause(self, failed: Sequence[FailedPart]) -> tuple[object, ...]:
+        """Return, by phase, what stops and what is rerouted."""
+        return tuple(effects.cause(failed) for own in self._effects for _, effects in own)
+
+    def of(self, failed: Sequence[FailedPart]) -> FailureEffect:
+        """Return the effect of the failure of some parts at once."""
+        by_phase = {
+            (g, p): (phase, effects.of(failed))
+            for g, own in enumerate(self._effects)
+            for p, (phase, effects) in enumerate(own)
+        }
+        jobs, effects = self._instance.jobs, [effect for _, effect in by_phase.values()]
+        stopped = {name for effect in effects for name in effect.stopped}
+        rerouted = {name: way for effect in effects for name, way in effect.rerouted.items()}
+        losses, objective = None, effects[0].objective
+        broken = stopped.union(*(effect.broken for effect in effects))
+        if self._is_phased:
+            losses = tuple(
+                PhaseLoss(*at, effect.stopped, phase.cycle_us, effect.objective)
+                for at, (phase, effect) in by_phase.items()
+                if effect.stopped or effect.rerouted
+            )
+            groups, lost = self._groups(failed)
+            ends = _ends_us(groups)
+            objective = self._objective(ends) if ends and not lost else None
+            late = (job.name for job in jobs if ends.get(job.name, 0) > (job.deadline_us or 0))
+            broken = {*stopped, *lost, *late}
+        return FailureEffect(
+            tuple(failed),
+            tuple(job.name for job in jobs if job.name in stopped),
+            {job.name: rerouted[job.name] for job in jobs if job.name in rerouted},
+            _transfers(effects),
+            objective,
+            tuple(job.name for job in self._instance.guaranteed_jobs if job.name in broken),
+            losses,
+        )
+
+    def left(self, failed: Sequence[FailedPart]) -> tuple[Instance, Plan]:
+        """Return the instance of the jobs that run on what is left of the cluster, and their plan, timed anew."""
+        if not self._is_phased:
+            return self._effects[0][0][1].left(failed)
+        groups, lost = self._groups(failed)
+        if lost or not groups:
+            raise ValueError("no job runs, or the order of a group does not say when")
+        ends = _ends_us(groups)
+        jobs = tuple(job for job in self._instance.jobs if job.name in ends)
+        left = altered(self._instance, cluster=left_of(self.cluster, failed), jobs=jobs)
+        return left, Plan(left.name, instance_sha256(left), "feasible", self._objective(ends), 0, groups)
+
+    def _groups(self, failed: Sequence[FailedPart]) -> tuple[tuple[PhaseGroup, ...], set[str]]:
+        """Return groups timed anew, and jobs that run in groups that cannot be timed any more.
+
+        A group cannot be timed where a phase does not repeat, or a detour leads over a link of another group.
+        """
+        found, lost = [], set[str]()
+        links = [self._links(own, failed) for own in self._effects]
+        for g, own in enumerate(self._effects):
+            others = set[str]().union(*links[:g], *links[g + 1 :])
+            running = {
+                job.name for phase, effects in own for job in phase.jobs if job.name not in effects.of(failed).stopped
+            }
+            phases = None if links[g] & others else self._phases(own, failed)
+            if phases is None:
+                lost |= running
+            elif phases:
+                found.append(PhaseGroup(tuple(phases)))
+        return tuple(found), lost
+
+    def _links(self, own: Sequence[tuple[Phase, PhaseEffects]], failed: Sequence[FailedPart]) -> set[str]:
+        """Return the names of links that the jobs of a group use after a failure."""
+        return {name for _, effects in own for name in effects.links_after(failed)}
+
+    def _phases(self, own: Sequence[tuple[Phase, PhaseEffects]], failed: Sequence[FailedPart]) -> list[Phase] | None:
+        """Return the phases of a group timed anew; None where one does not repeat."""
+        releases = {job.name: job.release_us for job in self._instance.jobs}
+        found, now = list[Phase](), 0
+        for phase, effects in own:
+            effect = effects.of(failed)
+            if len(effect.stopped) == len(phase.jobs):
+                continue
+            if effect.objective is None:
+                return None
+            jobs, period_us = phase.jobs, phase.period_us
+            if effect.stopped or effect.rerouted:
+                plan = effects.left(failed)[1]
+                jobs, period_us = plan.jobs, plan.objective
+            begins = [releases[job.name] - job.start_us for job in jobs]
+            again = replace(phase, start_us=max(now, *begins), period_us=period_us, jobs=jobs)
+            found.append(again)
+            now = again.end_us
+        return found
+
+    def _objective(self, ends: dict[str, int]) -> int:
+        if self._instance.objective == "makespan":
+            return max(ends.values())
+        return sum(job.weight * ends[job.name] for job in self._instance.jobs if job.name in ends)
+
+
+def _ends_us(groups: Sequence[PhaseGroup]) -> dict[str, int]:
+    """Return when each job ends, in microseconds."""
+    return {job.name: phase.end_of(job) for group in groups for phase in group.phases for job in phase.jobs}
+
+
+def _transfers(effects: Sequence[PhaseEffect]) -> dict[str, tuple[TransferChange, ...]]:
+    """Return, by job, how long its transfers take at most over all phases."""
+    found: dict[str, dict[str, TransferChange]] = {}
+    for effect in effects:
+        for job, changes in effect.transfers.items():
+            own = found.setdefault(job, {})
+            for change in changes:
+                old = own.get(change.transfer, change)
+                own[change.transfer] = TransferChange(
+                    change.transfer, max(change.old_us, old.old_us), max(change.new_us, old.new_us)
+                )
+    return {job: tuple(own.values()) for job, own in found.items()}

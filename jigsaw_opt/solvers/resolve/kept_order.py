@@ -21,6 +21,7 @@ from jigsaw_opt.solvers.activities.presence import in_memory_order, most_present
 from jigsaw_opt.solvers.activities.ranks import in_order
 from jigsaw_opt.solvers.activities.repeating import repeated, waits_in_order
 from jigsaw_opt.solvers.activities.timetables import levels_of, starts_of, timetable_of
+from jigsaw_opt.solvers.infeasibility.together import restrict
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +185,11 @@ class KeptOrder:
 
     def _restricted(self, kept: Sequence[int], routes: Routes) -> Operations:
         """Return some jobs on another cluster with the same servers."""
-        count, names = len(self.operations.jobs), {self.jobs[job].name for job in kept}
-        instance = self.operations.instance
-        jobs = tuple(job for job in instance.jobs if job.name in names)
-        return replace(
-            self.operations,
-            instance=altered(instance, cluster=routes.cluster, jobs=jobs),
-            cluster=routes.cluster,
-            jobs=tuple(self.operations.jobs[job] for job in kept if job < count),
-            task_graphs=tuple(self.operations.task_graphs[job - count] for job in kept if job >= count),
-        ).with_routes(routes)
+        names = {self.jobs[job].name for job in kept}
+        every = self.operations.instance.jobs
+        part = restrict(self.operations, [at for at, job in enumerate(every) if job.name in names])
+        instance = altered(part.instance, cluster=routes.cluster)
+        return replace(part, instance=instance, cluster=routes.cluster).with_routes(routes)
 
     def patched(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> FlatActivities:
         """Return the activities without those of some jobs, and with other transfers of others.

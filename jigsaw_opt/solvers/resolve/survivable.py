@@ -21,7 +21,7 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.failures import FailedPart, FailureEffects
+from jigsaw_opt.solvers.resolve.failures import FailedPart, PhaseEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
 from jigsaw_opt.solvers.result import Event, LiveEvent, Report, Result, Status
 from jigsaw_opt.solvers.run import run
@@ -155,7 +155,7 @@ class LinkFailures:
 
     def outlived(self, operations: Operations, timetable: Timetable) -> bool:
         """Return whether no failure of a link stops a job or, with the order kept, makes one break a guarantee."""
-        effects = FailureEffects(KeptOrder(self._whole(operations), timetable), self._without)
+        effects = PhaseEffects(KeptOrder(self._whole(operations), timetable), self._without)
         # What broke the last plan is likely to break this one.
         links = sorted(effects.used_links, key=lambda name: name != self._worst)
         failures = [[FailedPart("link", name)] for name in links]
