@@ -155,7 +155,7 @@ def test_python_and_compiled_functions_find_the_same(horizon: Horizon, objective
     starts = [start for start in map(starts_of, instances) if start is not None]
     fast = [start.anneal(300) for start in starts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jigsaw_opt.solvers.activities.orders.annealing.compiled", lambda function: None)
+        patch.setattr("jigsaw_opt.solvers.engines.compiled.compiled", lambda function: None)
         found = [start.anneal(300) for start in starts]
     assert compiled.compiled(anneal_activities) is not None
     assert fast == found

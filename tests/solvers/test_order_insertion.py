@@ -186,5 +186,5 @@ def test_the_compiled_function_inserts_as_python_does(monkeypatch: pytest.Monkey
         return found
 
     fast = all_inserted()
-    monkeypatch.setattr(order_insertion, "compiled", lambda function: None)
+    monkeypatch.setattr(compiled, "compiled", lambda function: None)
     assert fast == all_inserted()

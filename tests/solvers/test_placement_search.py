@@ -143,7 +143,7 @@ def test_compiled_functions_rebalance_as_they_do_uncompiled(monkeypatch: pytest.
         return found
 
     fast = rebalanced()
-    monkeypatch.setattr(placement_search, "compiled", lambda function: None)
+    monkeypatch.setattr(compiled, "compiled", lambda function: None)
     assert rebalanced() == fast
     assert len(fast) > 3
 

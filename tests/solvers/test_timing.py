@@ -10,7 +10,6 @@ from jigsaw_opt.instances import generate
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.solvers.engines import compiled, magnitude
-from jigsaw_opt.solvers.greedy import flat
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.kernels.list_scheduling import list_schedule, repeat_list_schedule
@@ -46,7 +45,7 @@ def test_compiled_functions_schedule_as_they_do_uncompiled(monkeypatch: pytest.M
     assert compiled.compiled(list_schedule) not in (None, list_schedule)
     assert compiled.compiled(repeat_list_schedule) not in (None, repeat_list_schedule)
     fast = [outcomes(*case) for case in CASES]
-    monkeypatch.setattr(flat, "compiled", lambda function: None)
+    monkeypatch.setattr(compiled, "compiled", lambda function: None)
     slow = [outcomes(*case) for case in CASES]
     for ours, theirs in zip(fast, slow, strict=True):
         assert [timetable for _, timetable in ours] == [timetable for _, timetable in theirs]
@@ -77,7 +76,7 @@ def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.Monke
         raise AssertionError("not to be called")
 
     monkeypatch.setattr(magnitude, "_SCHEDULES", 1)
-    monkeypatch.setattr(flat, "compiled", lambda function: fail)
+    monkeypatch.setattr(compiled, "compiled", lambda function: fail)
     assert [timetable for _, timetable in outcomes("server", 3)] == expected
 
 

@@ -8,7 +8,7 @@ from operator import mul
 
 from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, lateness_us
+from jigsaw_opt.problem.compiled.timetable import Timetable, assemble, lateness_us
 from jigsaw_opt.solvers.greedy.flat import Flat
 from jigsaw_opt.solvers.placement.assignment import Assignment
 from jigsaw_opt.solvers.placement.layout import Layout
@@ -72,19 +72,9 @@ class Evaluator:
 
     def timetable(self, outcome: Outcome) -> Timetable:
         """Return the timetable of an outcome."""
-        flat, gpus = self._again(outcome), self.layout.gpus
-        decisions = [
-            JobDecision([gpus[gpu] for gpu in job.gpus], flat.levels(index), flat.blocks(index), flat.transfers(index))
-            for index, job in enumerate(outcome.jobs)
-        ]
-        return Timetable(assemble(self.operations, decisions), outcome.period_us)
-
-    def _again(self, outcome: Outcome) -> Flat:
-        """Return the whole schedule, made once more if it is not the last one."""
         if outcome is not self._last:
             self.evaluate(outcome.jobs, outcome.priority, outcome.offset_us)
-            self._last = outcome
-        return self._flat
+        return Timetable(assemble(self.operations, self._flat.decisions(outcome.jobs)), outcome.period_us)
 
     def _rate(self, jobs: Sequence[Assignment], priority: Sequence[float]) -> list[float]:
         if self.weighted:

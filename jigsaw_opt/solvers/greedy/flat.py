@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import accumulate, chain
+from typing import Any
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline, halting
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
-from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled, integers
+from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision
+from jigsaw_opt.solvers.engines.compiled import fastest, integers
 from jigsaw_opt.solvers.engines.magnitude import infinity, orders_fit, schedules_fit
+from jigsaw_opt.solvers.greedy.insertion_lists import operations_of_iteration
 from jigsaw_opt.solvers.kernels.list_scheduling import ListInput, ListScheduleState, list_schedule, repeat_list_schedule
 from jigsaw_opt.solvers.kernels.period import Period
 from jigsaw_opt.solvers.kernels.sequence import ACROSS_ITERATIONS, FIXED, WITHIN_ITERATION, Graph
@@ -21,19 +24,20 @@ from jigsaw_opt.solvers.placement.layout import Layout
 class FlatGraph:
     """The operations of an instance, whose jobs are nowhere at first.
 
-    `graph`: its operations; durations of transfers by contributors are left to who asks for them. `base`: number of the
-    first operation of every job, and of all operations. `compiled`: whether there are arrays instead of lists.
+    `own`: turns lists of numbers into those that the kernels take. `graph`: its operations; durations of transfers by
+    contributors are left to who asks for them. `base`: number of the first operation of every job, and of all
+    operations.
     """
 
-    def __init__(self, operations: Operations, layout: Layout) -> None:
+    def __init__(self, operations: Operations, layout: Layout, own: Callable[[Any], Any]) -> None:
         jobs = operations.jobs
+        self._own = own
         self._gpus, self.resources = len(layout.gpus), len(layout.gpus) + layout.links
-        self.base = [0, *accumulate(job.iterations * _width(job) for job in jobs)]
+        self.base = [0, *accumulate(job.iterations * operations_of_iteration(job) for job in jobs)]
         self._group = [0, *accumulate(job.slots + 1 for job in jobs)]
         self._links = [min(layout.links, 2 * job.slots) if job.slots > 1 else 0 for job in jobs]
         self._placed: list[Assignment | None] = [None] * len(jobs)
-        self.compiled = False
-        self.graph = self._frame(operations)
+        self.graph = own(self._frame(operations))
 
     @property
     def size(self) -> int:
@@ -59,16 +63,11 @@ class FlatGraph:
             numbers[int(at) : int(at) + len(values)] = values
         return True
 
-    def compile(self) -> None:
-        """Turn to arrays."""
-        self.graph, self.compiled = arrays(self.graph), True
-
     def _make_room(self, index: int, links: int) -> None:
         """Give a job room for more links, at the end of all."""
         group = self._group[index + 1] - 1
         self._links[index], self.graph.use_at[group] = links, len(self.graph.use)
-        use: Numbers = [*map(int, self.graph.use), *[0] * links]
-        self.graph = self.graph._replace(use=arrays(use) if self.compiled else use)
+        self.graph = self.graph._replace(use=self._own([*map(int, self.graph.use), *[0] * links]))
 
     def _frame(self, operations: Operations) -> Graph:
         jobs, cyclic = operations.jobs, operations.horizon == "cyclic"
@@ -81,7 +80,7 @@ class FlatGraph:
         group_of: list[int] = []
         first: list[int] = []
         for index, job in enumerate(checking_deadline(jobs)):
-            width, group = _width(job), self._group[index]
+            width, group = operations_of_iteration(job), self._group[index]
             job_of += [index] * (width * job.iterations)
             group_of += [*range(group, group + job.slots), *[group + job.slots] * (width - job.slots)] * job.iterations
             for at in range(self.base[index], self.base[index + 1], width):
@@ -130,27 +129,40 @@ def exchange_scope(job: OperationGraph) -> int:
     return WITHIN_ITERATION if job.rule.multiset is not None else ACROSS_ITERATIONS
 
 
-def _width(job: OperationGraph) -> int:
-    """Return the number of operations of an iteration."""
-    return job.slots + len(job.transfers) + 1
+def decision_in(job: OperationGraph, gpus: Sequence[Gpu], level: list[int], start: list[int], base: int) -> JobDecision:
+    """Return what is chosen for a job in lists with the blocks, transfers and the barrier of each iteration in turn.
+
+    `level, start`: by operation of all jobs. `base`: number of the first one of the job.
+    """
+    slots, width = job.slots, operations_of_iteration(job)
+    begins = range(base, base + width * job.iterations, width)
+    return JobDecision(
+        gpus,
+        [level[at : at + slots] for at in begins],
+        [start[at : at + slots] for at in begins],
+        [start[at + slots : at + width - 1] for at in begins],
+    )
 
 
-_LONG = {True: 50_000, False: 2_000}
-"""Numbers of operations from which a schedule, compiled or not, may take too long between two checks of the clock."""
+_LONG, _LONG_COMPILED = 2_000, 50_000
+"""Numbers of operations from which a schedule may take too long between two checks of the clock."""
 
 
 class Flat:
-    """The jobs of an instance in flat lists; in arrays, once there are compiled functions to take them."""
+    """The jobs of an instance in flat lists; in arrays where compiled functions take them."""
 
     def __init__(self, operations: Operations, layout: Layout) -> None:
         check_deadline()
-        self._flat = FlatGraph(operations, layout)
-        self._cyclic = operations.horizon == "cyclic"
-        self._large = not (orders_fit(operations) if self._cyclic else schedules_fit(operations))
-        self._size = operations.blocks + operations.transfers
+        self._cyclic, self._layout = operations.horizon == "cyclic", layout
+        fits = orders_fit(operations) if self._cyclic else schedules_fit(operations)
+        self._run, numbers = fastest(list_schedule, fits)
+        self._repeat = fastest(repeat_list_schedule, fits)[0]
+        self._flat = FlatGraph(operations, layout, numbers)
+        most = _LONG if self._run is list_schedule else _LONG_COMPILED
+        self._long = operations.blocks + operations.transfers >= most
         size, resources, jobs = self._flat.size, self._flat.resources, len(operations.jobs)
         groups, widest = len(self._flat.graph.use_at), max(job.slots for job in operations.jobs)
-        self._given = ListInput([0] * groups, [0] * jobs, [0] * size, [0.0] * jobs, [0] * jobs)
+        self._given = numbers(ListInput([0] * groups, [0] * jobs, [0] * size, [0.0] * jobs, [0] * jobs))
         lengths = dict.fromkeys(ListScheduleState._fields, jobs)
         lengths |= dict.fromkeys(("sequence", "level", "duration", "start"), size)
         lengths |= dict.fromkeys(("free", "skyline", "waiting", "queue"), resources)
@@ -158,9 +170,10 @@ class Flat:
         # A job, GPU or link has one event at most, and at a moment each block that takes no time one more.
         lengths |= {"touched": resources + 2 * groups, "events": 1 + 2 * (jobs + resources + groups)}
         blank = {name: [0] * length for name, length in checking_deadline(lengths.items())}
-        self._schedule = ListScheduleState(**blank)._replace(priority=[0.0] * jobs)  # type: ignore[arg-type]
-        self._trial = blank_period(size, resources, infinity(operations)) if self._cyclic else blank_period(0, 0, 0)
-        self._share()
+        own = self._schedule = numbers(ListScheduleState(**blank)._replace(priority=[0.0] * jobs))  # type: ignore[arg-type]
+        trial = blank_period(size, resources, infinity(operations)) if self._cyclic else blank_period(0, 0, 0)
+        # The period is sought for the schedule.
+        self._trial = numbers(trial)._replace(sequence=own.sequence, level=own.level, duration=own.duration)
         self.period_us: int | None = None
 
     def schedule(self, jobs: Sequence[Assignment], rate: Sequence[float], offset_us: Sequence[int]) -> None:
@@ -169,24 +182,18 @@ class Flat:
         `rate`: by job; times the iterations left it is the priority of its operations, of which the smallest goes
         first.
         """
-        self._hasten()
-        long = self._size >= _LONG[self._flat.compiled]
-        for index, job in enumerate(checking_deadline(jobs) if long else jobs):
+        for index, job in enumerate(checking_deadline(jobs) if self._long else jobs):
             if self._flat.place(index, job):
                 self._place(index, job)
         given, state, trial = self._given, self._schedule, self._trial
         trial.halt[0] = 0
-        given.rate[:] = arrays(list(rate)) if self._flat.compiled else rate
+        given.rate[:] = rate
         hold = [max(hold, job.job.release_us) for hold, job in zip(offset_us, jobs, strict=True)]
-        given.earliest[:] = arrays(hold) if self._flat.compiled else hold
-        schedule: Callable[..., int] = list_schedule
-        repeat: Callable[..., int] = repeat_list_schedule
-        if self._flat.compiled:
-            schedule, repeat = compiled(list_schedule) or schedule, compiled(repeat_list_schedule) or repeat
-        with halting(trial.halt) if long else nullcontext():
-            if schedule(self._flat.graph, given, state, trial.halt) < self._flat.size:
+        given.earliest[:] = hold
+        with halting(trial.halt) if self._long else nullcontext():
+            if self._run(self._flat.graph, given, state, trial.halt) < self._flat.size:
                 raise OutOfTimeError("the time limit was reached")
-            self.period_us = int(repeat(self._flat.graph, state, trial)) if self._cyclic else None
+            self.period_us = int(self._repeat(self._flat.graph, state, trial)) if self._cyclic else None
 
     def ends(self) -> list[int]:
         """Return the last barrier of every job, in microseconds."""
@@ -196,24 +203,13 @@ class Flat:
         """Return the first start of every job, in microseconds."""
         return integers(self._schedule.begin)
 
-    def levels(self, index: int) -> list[list[int]]:
-        """Return the levels of a job by iteration and slot."""
-        return self._by_iteration(index, self._schedule.level, 0, int(self._flat.graph.slots[index]))
-
-    def blocks(self, index: int) -> list[list[int]]:
-        """Return the starts of the blocks of a job by iteration and slot, in microseconds."""
-        return self._by_iteration(index, self._schedule.start, 0, int(self._flat.graph.slots[index]))
-
-    def transfers(self, index: int) -> list[list[int]]:
-        """Return the starts of the transfers of a job by iteration and bucket, in microseconds."""
-        slots, buckets = int(self._flat.graph.slots[index]), int(self._flat.graph.buckets[index])
-        return self._by_iteration(index, self._schedule.start, slots, slots + buckets)
-
-    def _by_iteration(self, index: int, numbers: Numbers, first: int, final: int) -> list[list[int]]:
-        """Return the numbers of some operations of every iteration of a job."""
-        begin, end = self._flat.base[index], self._flat.base[index + 1]
-        flat, width = integers(numbers[begin:end]), (end - begin) // int(self._flat.graph.iterations[index])
-        return [flat[at + first : at + final] for at in range(0, end - begin, width)]
+    def decisions(self, jobs: Sequence[Assignment]) -> list[JobDecision]:
+        """Return what is chosen for the placed jobs."""
+        level, start, gpus = integers(self._schedule.level), integers(self._schedule.start), self._layout.gpus
+        return [
+            decision_in(job.job, [gpus[gpu] for gpu in job.gpus], level, start, base)
+            for job, base in zip(jobs, self._flat.base, strict=False)
+        ]
 
     def _place(self, index: int, job: Assignment) -> None:
         """Write down where a job is, beside what its graph tells."""
@@ -224,18 +220,3 @@ class Flat:
         self._given.asked[own] = list(chain.from_iterable([*row, *rest] for row in job.plan.rows))
         exchange = job.exchange if job.job.transfers else [()] * job.job.iterations
         self._schedule.duration[own] = list(chain.from_iterable([*[0] * slots, *row, 0] for row in exchange))
-
-    def _hasten(self) -> None:
-        """Take the compiled functions if there are any."""
-        if self._flat.compiled or self._large:
-            return
-        if compiled(list_schedule) and (compiled(repeat_list_schedule) or not self._cyclic):
-            self._flat.compile()
-            self._given, self._schedule = arrays(self._given), arrays(self._schedule)
-            self._trial = arrays(self._trial)
-            self._share()
-
-    def _share(self) -> None:
-        """Let the period be sought for the schedule."""
-        schedule = self._schedule
-        self._trial = self._trial._replace(sequence=schedule.sequence, level=schedule.level, duration=schedule.duration)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 from jigsaw_opt.problem.clock import check_deadline, halting
-from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
-from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble
-from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers
+from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.compiled.timetable import Timetable, assemble
+from jigsaw_opt.solvers.engines.compiled import compiled, fastest, integers
 from jigsaw_opt.solvers.engines.magnitude import infinity, orders_fit
+from jigsaw_opt.solvers.greedy.flat import decision_in
 from jigsaw_opt.solvers.greedy.insertion_lists import InsertionLists, operations_of_iteration
 from jigsaw_opt.solvers.kernels.order_insertion import insert_in_order
 from jigsaw_opt.solvers.placement.assignment import ProblemData
@@ -68,9 +69,9 @@ class OrderInsertion:
         self._asked = [0] * len(self.choices)
         self.infinity = infinity(self.operations)
         lists = InsertionLists(table, self.choices)
-        self._class, self._given, self._state = lists.class_of, lists.given, lists.state
-        self._compiled, self._large = False, not orders_fit(self.operations)
-        self._long = _visits(self.operations) >= _LONG
+        self._run, self._own = fastest(insert_in_order, orders_fit(self.operations))
+        self._class, self._given, self._state = lists.class_of, self._own(lists.given), self._own(lists.state)
+        self._long = self._run is insert_in_order and _visits(self.operations) >= _LONG
 
     def insert(self, order: Sequence[int], limits: Sequence[int] | None = None) -> int:
         """Insert all jobs in an order; what it shares with the last one from the first job on stays.
@@ -79,16 +80,9 @@ class OrderInsertion:
 
         `limits`: by position, what the objective of the jobs up to there may be at most.
         """
-        function: Callable[..., int] = insert_in_order
-        native = None if self._large else compiled(insert_in_order)
-        if native is not None:
-            if not self._compiled:
-                self._given, self._state, self._compiled = arrays(self._given), arrays(self._state), True
-            function = native
-        most = limits or [self.infinity] * len(order)
-        numbers = (arrays(list(order)), arrays(list(most))) if self._compiled else (order, most)
-        with halting(self._state.halt) if self._long and native is None else nullcontext():
-            value = int(function(self._given, self._state, *numbers))
+        numbers = self._own(list(order)), self._own(list(limits or [self.infinity] * len(order)))
+        with halting(self._state.halt) if self._long else nullcontext():
+            value = int(self._run(self._given, self._state, *numbers))
         if self._state.halt[0]:
             check_deadline()
         return value
@@ -112,18 +106,11 @@ class OrderInsertion:
 
     def timetable(self) -> Timetable:
         """Return the timetable, once all jobs are inserted."""
-        jobs = self.operations.jobs
-        return Timetable(assemble(self.operations, [self._decision(index, job) for index, job in enumerate(jobs)]))
-
-    def _decision(self, index: int, job: OperationGraph) -> JobDecision:
-        given, state, gpus = self._given, self._state, self.table.layout.gpus
-        base, slot, width = int(given.operation_at[index]), int(given.slot_at[index]), operations_of_iteration(job)
-        levels = integers(state.level[base : base + job.iterations * width])
-        starts = integers(state.start[base : base + job.iterations * width])
-        firsts = range(0, job.iterations * width, width)
-        return JobDecision(
-            gpus=[gpus[int(gpu)] for gpu in state.gpu[slot : slot + job.slots]],
-            levels=[levels[at : at + job.slots] for at in firsts],
-            block_starts=[starts[at : at + job.slots] for at in firsts],
-            transfer_starts=[starts[at + job.slots : at + width - 1] for at in firsts],
-        )
+        state, gpus = self._state, self.table.layout.gpus
+        level, start, placed = integers(state.level), integers(state.start), integers(state.gpu)
+        first, base = integers(self._given.slot_at), integers(self._given.operation_at)
+        decisions = [
+            decision_in(job, [gpus[gpu] for gpu in placed[at : at + job.slots]], level, start, begin)
+            for job, at, begin in zip(self.operations.jobs, first, base, strict=False)
+        ]
+        return Timetable(assemble(self.operations, decisions))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers, run_in_parts
+from jigsaw_opt.solvers.engines.compiled import fastest, integers, run_in_parts
 from jigsaw_opt.solvers.greedy.flat import exchange_scope
 from jigsaw_opt.solvers.kernels.placement_annealing import anneal_placement, settle_placement
 from jigsaw_opt.solvers.kernels.placement_state import (
@@ -69,12 +69,9 @@ class PlacementSearch:
         `share`: fall of the loads that is aimed at, as a share of the way from the largest one to the mean. `stop`:
         called now and then with the number of steps since; true ends the run.
         """
-        graph, state, exponentials = self._graph(before.assignments), self._state(before), EXPONENTIALS
-        anneal, settle = compiled(anneal_placement), compiled(settle_placement)
-        if anneal is None or settle is None:
-            anneal, settle = anneal_placement, settle_placement
-        else:
-            graph, state, exponentials = arrays(graph), arrays(state), arrays(exponentials)
+        (anneal, own), settle = fastest(anneal_placement), fastest(settle_placement)[0]
+        graph, state = own(self._graph(before.assignments)), own(self._state(before))
+        exponentials = own(EXPONENTIALS)
         count, largest, first = len(self.data.layout.gpus), int(settle(graph, state)), -1
         if largest < _BINDING * before.value:
             if not before.critical_jobs:

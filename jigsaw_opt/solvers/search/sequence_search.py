@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
 from operator import le
 from typing import Any
 
-from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, objective_of
-from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, run_in_parts
+from jigsaw_opt.problem.compiled.timetable import Timetable, assemble, objective_of
+from jigsaw_opt.solvers.engines.compiled import Numbers, fastest, integers, run_in_parts
 from jigsaw_opt.solvers.engines.magnitude import infinity, orders_fit
-from jigsaw_opt.solvers.greedy.flat import FlatGraph, blank_period, exchange_scope
+from jigsaw_opt.solvers.greedy.flat import FlatGraph, blank_period, decision_in, exchange_scope
 from jigsaw_opt.solvers.kernels.cyclic_annealing import CyclicState, anneal_cyclic_sequence
 from jigsaw_opt.solvers.kernels.period import Period
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
@@ -57,12 +58,14 @@ class SequenceSearch:
     def __init__(self, eligibility: ProblemData, rng: random.Random) -> None:
         self.eligibility, self._rng = eligibility, rng
         self.cyclic = eligibility.operations.horizon == "cyclic"
-        self._flat = FlatGraph(eligibility.operations, eligibility.layout)
+        kernel = anneal_cyclic_sequence if self.cyclic else anneal_sequence
+        self._anneal, own = fastest(kernel, orders_fit(eligibility.operations))
+        self._is_compiled, self._exponentials = self._anneal is not kernel, own(EXPONENTIALS)
+        self._flat = FlatGraph(eligibility.operations, eligibility.layout, own)
         self._base, self.size = self._flat.base, self._flat.size
         self._exchanges: dict[tuple[int, int, int], list[int]] = {}
-        self._states: tuple[Any, ...] = self._cyclic_states() if self.cyclic else (self._finite_state(),)
-        self._exponentials: Reals = EXPONENTIALS
-        self._large = not orders_fit(eligibility.operations)
+        states = self._cyclic_states() if self.cyclic else (self._finite_state(),)
+        self._states: tuple[Any, ...] = tuple(map(own, states))
 
     def given(self, plan: Timetable) -> SequencedSchedule:
         """Return the schedule of a plan, for `anneal` to begin with."""
@@ -105,19 +108,17 @@ class SequenceSearch:
         run. `cutoff`: objective above which a schedule is of no use; the run ends as soon as it is not likely to get
         there.
         """
-        function = self._function()
         self._begin(before, assignments)
         state = self._states[0]
 
         def run(done: int, count: int) -> tuple[int, int]:
             numbers = done, count, steps, temperature, cutoff
-            function(self._flat.graph, *self._states, *numbers, self._exponentials)
+            self._anneal(self._flat.graph, *self._states, *numbers, self._exponentials)
             return int(state.visits[0]), int(state.steps[0])
 
-        few = _VISITS if self._flat.compiled else _FEW_VISITS
+        few = _VISITS if self._is_compiled else _FEW_VISITS
         run_in_parts(run, steps, _VISITS // self.size, few // self.size, stop)
-        best = state.best_sequence, state.best_level, state.best_start
-        sequence, level, start = map(arrays if self._flat.compiled else list, best)
+        sequence, level, start = map(copy, (state.best_sequence, state.best_level, state.best_start))
         if isinstance(state, CyclicState):
             critical = [index for index, on_circuit in enumerate(state.best_critical) if on_circuit]
         else:
@@ -141,25 +142,13 @@ class SequenceSearch:
 
     def timetable(self, schedule: SequencedSchedule) -> Timetable:
         """Return the plan of a schedule."""
-        gpus, level, start = (
-            self.eligibility.layout.gpus,
-            list(map(int, schedule.level)),
-            list(map(int, schedule.start)),
-        )
+        gpus, level, start = self.eligibility.layout.gpus, integers(schedule.level), integers(schedule.start)
         if self.cyclic:
             start = self._unrolled(schedule, start)
-        decisions = []
-        for assignment, base in zip(schedule.assignments, self._base, strict=False):
-            slots, width = assignment.job.slots, assignment.job.slots + len(assignment.job.transfers) + 1
-            begins = range(base, base + width * assignment.job.iterations, width)
-            decisions.append(
-                JobDecision(
-                    [gpus[gpu] for gpu in assignment.gpus],
-                    [level[at : at + slots] for at in begins],
-                    [start[at : at + slots] for at in begins],
-                    [start[at + slots : at + width - 1] for at in begins],
-                )
-            )
+        decisions = [
+            decision_in(own.job, [gpus[gpu] for gpu in own.gpus], level, start, base)
+            for own, base in zip(schedule.assignments, self._base, strict=False)
+        ]
         return Timetable(assemble(self.eligibility.operations, decisions), schedule.value if self.cyclic else None)
 
     def _unrolled(self, schedule: SequencedSchedule, start: list[int]) -> list[int]:
@@ -188,18 +177,6 @@ class SequenceSearch:
         """Return the job that ends last."""
         ends = [start[base - 1] for base in self._base[1:]]
         return max(range(len(ends)), key=ends.__getitem__)
-
-    def _function(self) -> Callable[..., int]:
-        """Return the annealing, compiled where it can be."""
-        function = anneal_cyclic_sequence if self.cyclic else anneal_sequence
-        if self._large:
-            return function
-        fast = compiled(function)
-        if fast is not None and not self._flat.compiled:
-            self._flat.compile()
-            self._states = tuple(map(arrays, self._states))
-            self._exponentials = arrays(self._exponentials)
-        return fast or function
 
     def _set_exchange(self, index: int, assignment: Assignment) -> None:
         """Set the durations of the transfers of a job by bucket and number of contributors."""

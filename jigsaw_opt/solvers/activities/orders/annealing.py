@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.activities.held_memory import longest_tails
 from jigsaw_opt.solvers.activities.ranks import contracted, in_order, with_delays
-from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, integers, run_in_parts
+from jigsaw_opt.solvers.engines.compiled import fastest, integers, run_in_parts
 from jigsaw_opt.solvers.kernels.activity_annealing import anneal_activities
 from jigsaw_opt.solvers.kernels.activity_order import ActivityGraph, ActivityOrder
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
@@ -44,17 +44,17 @@ class OrderSearch:
         small, self._kept = contracted(flat)
         self._flat, self.size = flat, len(self._kept)
         self._number = {activity: place for place, activity in enumerate(self._kept)}
-        self._graph = _graph_of(small, weights, cyclic)
-        self._order = _blank(self._graph, max([0, *(r + 1 for r in used)]), 1 + max(flat.job))
-        self._exponentials: Reals = EXPONENTIALS
         # Whatever the order, no time is further behind the last release than the sum of all there are.
         longest, last = (
             2 * (sum(flat.duration_us) + sum(arc.length_us for arc in flat.arcs)),
             max(flat.release_us, default=0),
         )
         # Compiled functions count in 64 bits: times of several periods, and sums of weighted ends.
-        self._fits = longest < _LARGEST // 10**4 and last < _LARGEST and (longest + last) * sum(weights) < 2**62
-        self._compiled = False
+        fits = longest < _LARGEST // 10**4 and last < _LARGEST and (longest + last) * sum(weights) < 2**62
+        self._anneal, self._own = fastest(anneal_activities, fits)
+        graph = _graph_of(small, weights, cyclic)
+        self._graph, self._exponentials = self._own(graph), self._own(EXPONENTIALS)
+        self._order = self._own(_blank(graph, max([0, *(r + 1 for r in used)]), 1 + max(flat.job)))
 
     def anneal(
         self,
@@ -71,33 +71,19 @@ class OrderSearch:
         share of the objective that the first steps may lose; it falls to 0. `stop`: called now and then with the number
         of activities visited since; true ends the run.
         """
-        function = self._function()
         order = self._order
         order.sequence[:] = self._own([self._number[a] for a in sequence if a in self._number])
         order.start[:] = self._own([starts[activity] for activity in self._kept])
         order.rng[0] = 1 + seed % (LARGEST_SEED - 1)
 
         def run(done: int, count: int) -> tuple[int, int]:
-            function(self._graph, order, done, count, steps, hot, self._exponentials)
+            self._anneal(self._graph, order, done, count, steps, hot, self._exponentials)
             return int(order.visits[0]), int(order.steps[0])
 
-        few = _VISITS if self._compiled else _FEW_VISITS
+        few = _FEW_VISITS if self._anneal is anneal_activities else _VISITS
         run_in_parts(run, steps, _VISITS // self.size, few // self.size, stop)
         found = with_delays(self._flat, self._kept, integers(self._order.best_start))
         return AnnealedOrder(int(order.best_value[0]), in_order(self._flat, found), found)
-
-    def _own(self, numbers: list[int]) -> Numbers:
-        """Return the numbers, as an array where the kernel works on arrays."""
-        return arrays(numbers) if self._compiled else numbers
-
-    def _function(self) -> Callable[..., int]:
-        """Return the annealing, compiled where it can be."""
-        fast = compiled(anneal_activities) if self._fits else None
-        if fast is not None and not self._compiled:
-            self._compiled = True
-            self._graph, self._order = arrays(self._graph), arrays(self._order)
-            self._exponentials = arrays(self._exponentials)
-        return fast or anneal_activities
 
 
 def _graph_of(flat: FlatActivities, weights: Sequence[int], cyclic: bool) -> ActivityGraph:
