@@ -27,7 +27,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType, ValueStep
-from jigsaw_opt.solvers.allocation.packing import Memory, PackedQueue, Timetables, fill, pack, rate_bound
+from jigsaw_opt.solvers.allocation.packing import Memory, PackedQueue, Timetables, fill, pack
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
@@ -270,39 +270,3 @@ def test_filling_alone_fits_and_has_no_bound() -> None:
     require_fit(MIXED, packed)
     assert packed.bound == float("inf")
     assert packed.objective >= 0.85 * pack(MIXED).bound
-
-
-def test_the_fluid_bound_is_above_every_other() -> None:
-    mixed, free = MIXED, replace(MIXED, classes=tuple(replace(c, depth=FreeDepth()) for c in MIXED.classes))
-    steps = (ValueStep(0.1, 2.0), ValueStep(0.2, 1.5), ValueStep(float("inf"), 0.2))
-    fair = replace(MIXED, classes=tuple(replace(c, steps=steps) for c in MIXED.classes))
-    for problem in (mixed, free, fair):
-        packed = pack(problem)
-        assert packed.bound <= rate_bound(problem) * (1 + 1e-9)
-
-
-def test_the_fluid_bound_holds_for_jobs_of_different_widths_on_the_same_gpus() -> None:
-    # One exchanges most of its time; the others compute on its GPUs meanwhile, which no coschedule of `pack` does.
-    models = {"wide": network(200, 300, 20_000_000), "narrow": network(2_000, 4_000, 1_000)}
-    shared = replace(BOX, count=2)
-    classes = (QueuedJobs("w", "wide", 8, 1, 8.0, STAIRCASE), QueuedJobs("n", "narrow", 4, 2, 4.0, STAIRCASE))
-    problem = PackingProblem((shared,), models, classes)
-    jobs = (
-        Job("w", "wide", 8, 1, depth=STAIRCASE),
-        *(Job(f"n{k}", "narrow", 4, 4, depth=STAIRCASE) for k in range(2)),
-    )
-    plan = solve(
-        Instance("x", shared.group(2, 8), models, jobs, "cyclic", "period"), "auto", Options(work_limit=5)
-    ).plan
-    assert plan is not None
-    alone = references_us(problem, kinds(problem)[0])
-    worth = sum(
-        c.weight * j.iterations * alone[k] / plan.objective
-        for c, k, j in zip((classes[0], classes[1], classes[1]), (*alone, list(alone)[1]), jobs, strict=True)
-    )
-    assert pack(problem).bound < worth <= rate_bound(problem)
-
-
-def test_the_fluid_bound_is_reached_where_jobs_cannot_share() -> None:
-    ones = queue(("small", 1, 5, 1.0), ("large", 1, 30, 0.7))
-    assert pack(ones).objective == pytest.approx(rate_bound(ones)) == pytest.approx(5 + 7 * 0.7)

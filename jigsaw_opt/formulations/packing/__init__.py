@@ -1,21 +1,19 @@
 """Packing: columns are patterns of servers, the master program chooses how often each is used."""
 
+from jigsaw_opt.formulations.packing.cheapest_levels import cheapest_levels, with_cheapest_levels
 from jigsaw_opt.formulations.packing.coscheduling import (
     Coschedule,
     CoscheduleSite,
     JobKind,
-    Needs,
     busy_shares,
     coschedule_instance,
     coschedules,
     kinds,
-    needs,
     references_us,
     site,
 )
 from jigsaw_opt.formulations.packing.master import Column, CoscheduledClasses, Master, Rates, ServerPattern, column
 from jigsaw_opt.formulations.packing.pricing import Priced, Prices, Pricing, Valued
-from jigsaw_opt.formulations.packing.rate_relaxation import cheapest_levels, rate_relaxation, with_cheapest_levels
 
 __all__ = [
     "Column",
@@ -24,7 +22,6 @@ __all__ = [
     "CoscheduledClasses",
     "JobKind",
     "Master",
-    "Needs",
     "Priced",
     "Prices",
     "Pricing",
@@ -37,8 +34,6 @@ __all__ = [
     "coschedule_instance",
     "coschedules",
     "kinds",
-    "needs",
-    "rate_relaxation",
     "references_us",
     "site",
     "with_cheapest_levels",

@@ -66,22 +66,6 @@ class Coschedule:
         return tuple(float(reference / iteration_us) for reference in self.references_us)
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """The least resources of an iteration of a job under its depth rule, on servers of one type.
-
-    `servers`: servers that the job stands on. `iteration_us`: time from its start to its end. `work_us, links_us`: mean
-    time on all its GPUs together, and on each link of its servers. `state_bytes`: memory on all its GPUs together, for
-    as long as the job is there.
-    """
-
-    servers: int
-    iteration_us: int
-    work_us: Fraction
-    links_us: Fraction
-    state_bytes: int
-
-
 def kinds(problem: PackingProblem) -> tuple[tuple[JobKind, ...], tuple[int, ...]]:
     """Return the kinds of a problem, and for each class the number of its kind."""
     numbers: dict[JobKind, int] = {}
@@ -143,25 +127,6 @@ def references_us(problem: PackingProblem, known: Iterable[JobKind]) -> dict[Job
         if able:
             found[kind] = min(measured.alone_us for measured in able)
     return found
-
-
-def needs(problem: PackingProblem, number: int, kind: JobKind) -> Needs | None:
-    """Return what an iteration of a job takes on servers of a type; None where it cannot run there.
-
-    Parameters
-    ----------
-    problem
-        Cluster and queue.
-    number
-        Number of the type.
-    kind
-        Model, workers and depth rule of the job.
-    """
-    own = _KindOnType(problem, problem.types[number], kind)
-    if not own.fits:
-        return None
-    assert own.site is not None
-    return Needs(own.site.servers, own.iteration_us, own.work_us, own.links_us, kind.workers * own.full.state_bytes)
 
 
 def busy_shares(problem: PackingProblem, known: Iterable[JobKind]) -> dict[JobKind, float]:

@@ -19,32 +19,7 @@ from jigsaw_opt.scheduling.placement.placing import HeldPools, too_wide
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
 from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, Observation
-from jigsaw_opt.solvers.allocation.sjf_bco import Variant, rule_of
-
-
-class _LiveLedger:
-    """A ledger of servers that links join, with numbers of its own for servers and GPUs.
-
-    Loads are times that jobs take alone, as far as they are known before they run.
-
-    `gpus`: numbers of the GPUs in the cluster, by server. `jobs, loads`: all jobs, and the load of each GPU of the
-    cluster. `free`: GPUs that nobody holds, which others take from.
-    """
-
-    def __init__(
-        self, gpus: Sequence[Sequence[int]], jobs: Mapping[int, TraceJob], loads: Sequence[int], free: set[int]
-    ) -> None:
-        self.sizes = [len(own) for own in gpus]
-        self.server_of = [k for k, own in enumerate(gpus) for _ in own]
-        self.numbers = [gpu for own in gpus for gpu in own]
-        self.loads = [loads[gpu] for gpu in self.numbers]
-        self._jobs, self._free = jobs, free
-
-    def workers(self, job: int) -> int:
-        return self._jobs[job].gpus
-
-    def candidates(self, job: int) -> list[int]:
-        return [k for k, gpu in enumerate(self.numbers) if gpu in self._free]
+from jigsaw_opt.solvers.allocation.sjf_bco import GpuLedger, Variant, rule_of
 
 
 @dataclass(slots=True)
@@ -103,26 +78,24 @@ class _SjfBcoScheduler:
 
     def _started(self, free: set[int], dead: frozenset[int]) -> list[Share]:
         boards = [
-            [_LiveLedger([self.setting.gpus_of[k] for k in part.servers], self.jobs, self.loads, free) for part in pool]
+            [GpuLedger([self.setting.gpus_of[k] for k in part.servers], self.loads, free) for part in pool]
             for pool in self.setting.pools_up(dead)
         ]
         rule = rule_of(self.variant, self.threshold, Fraction(self.spread))
         shares: list[Share] = []
         held = HeldPools(self.setting)
-        for _, index in self.waiting:
+        for need, index in self.waiting:
             groups = self.setting.pool_choice.of(self.jobs[index])
             pools = (pool.number for group in groups for pool in group if pool.number not in held.numbers)
             own = (board for number in pools for board in boards[number])
-            found = ((board, chosen) for board in own if (chosen := rule(index, board)) is not None)
-            board, chosen = next(found, (None, ()))
-            if board is None:
+            chosen = next((gpus for board in own if (gpus := rule(need, board)) is not None), None)
+            if chosen is None:
                 if held.hold(self.jobs[index]):
                     break
                 continue
-            gpus = tuple(sorted(board.numbers[gpu] for gpu in chosen))
+            gpus = tuple(sorted(chosen))
             free.difference_update(gpus)
             self._place(index, gpus)
-            board.loads = [self.loads[gpu] for gpu in board.numbers]
             shares.append(Share((index,), gpus))
         started = {index for share in shares for index in share.jobs}
         self.waiting = [one for one in self.waiting if one[1] not in started]

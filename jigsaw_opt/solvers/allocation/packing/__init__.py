@@ -7,7 +7,7 @@ from jigsaw_opt.solvers.allocation.packing.generation import (
     cyclic_plan,
     shortest_period,
 )
-from jigsaw_opt.solvers.allocation.packing.packing import PackedQueue, fill, pack, rate_bound
+from jigsaw_opt.solvers.allocation.packing.packing import PackedQueue, fill, pack
 
 __all__ = [
     "ITERATIONS",
@@ -17,6 +17,5 @@ __all__ = [
     "cyclic_plan",
     "fill",
     "pack",
-    "rate_bound",
     "shortest_period",
 ]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jigsaw_opt.formulations.packing import Coschedule, ServerPattern, rate_relaxation
+from jigsaw_opt.formulations.packing import Coschedule, ServerPattern
 from jigsaw_opt.problem.packing import PackingProblem
 from jigsaw_opt.solvers.allocation.packing.generation import Generation, Memory
 from jigsaw_opt.solvers.allocation.packing.rounding import Rounding, value_of
-from jigsaw_opt.solvers.engines.highs import solve_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +67,3 @@ def _filled(rounding: Rounding) -> PackedQueue:
         objective=sum(value_of(c, gained) for c, gained in zip(generation.problem.classes, progress, strict=True)),
         bound=generation.bound,
     )
-
-
-def rate_bound(problem: PackingProblem) -> float:
-    """Return the value of the rate relaxation (`jigsaw_opt.formulations.packing.rate_relaxation`).
-
-    It holds against every timetable of jobs on as few servers as they need, not only against those of one or two jobs
-    that `pack` chooses from, and is weaker than the bound that `pack` gives for these.
-    """
-    solved = solve_program(rate_relaxation(problem))
-    assert solved.feasible, "to pack nothing is a solution"
-    return -solved.objective
