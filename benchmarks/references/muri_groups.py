@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from common import shared, timed
 
-from jigsaw_opt.formulations.interleave import StagedJob, Timing, normalised_throughput
+from jigsaw_opt.formulations.interleave.rotation import StagedJob, Timing
+from jigsaw_opt.formulations.interleave.rounds import normalised_throughput
 from jigsaw_opt.solvers.allocation.interleave import group_jobs, throughput_bound
 
 HEADS = (

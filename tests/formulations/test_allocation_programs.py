@@ -14,17 +14,9 @@ import pytest
 from reference_programs import gavel_cluster
 
 from jigsaw_opt.formulations.gavel import OBJECTIVES, SharedCluster
-from jigsaw_opt.formulations.interleave import (
-    SLOWDOWN,
-    Group,
-    StagedJob,
-    Timing,
-    group_round,
-    normalised_throughput,
-)
-from jigsaw_opt.formulations.interleave import (
-    build as build_groups,
-)
+from jigsaw_opt.formulations.interleave.rotation import SLOWDOWN, Group, StagedJob, Timing
+from jigsaw_opt.formulations.interleave.rounds import group_round, normalised_throughput
+from jigsaw_opt.formulations.interleave.set_packing import build as build_groups
 from jigsaw_opt.formulations.interleave.timetable import GroupTimetable, timetable
 from jigsaw_opt.formulations.sia_round import (
     NO_ALLOCATION,

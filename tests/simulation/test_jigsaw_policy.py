@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import pytest
 
-from jigsaw_opt.formulations.interleave import SLOWDOWN, group_round
+from jigsaw_opt.formulations.interleave.rotation import SLOWDOWN
+from jigsaw_opt.formulations.interleave.rounds import group_round
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from references.muri_groups import read
 
-from jigsaw_opt.formulations.interleave import Group, StagedJob, Timing, normalised_throughput
+from jigsaw_opt.formulations.interleave.rotation import Group, StagedJob, Timing
+from jigsaw_opt.formulations.interleave.rounds import normalised_throughput
 from jigsaw_opt.solvers.allocation import interleave
 from jigsaw_opt.solvers.allocation.interleave import Grouping, group_jobs, throughput_bound
 from tests.refusals import misuse

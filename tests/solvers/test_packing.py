@@ -11,15 +11,9 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from jigsaw_opt.formulations.packing import (
-    Prices,
-    Pricing,
-    cheapest_levels,
-    coschedule_instance,
-    coschedules,
-    kinds,
-    references_us,
-)
+from jigsaw_opt.formulations.packing.cheapest_levels import cheapest_levels
+from jigsaw_opt.formulations.packing.coscheduling import coschedule_instance, coschedules, kinds, references_us
+from jigsaw_opt.formulations.packing.pricing import Prices, Pricing
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
@@ -27,7 +21,8 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType, ValueStep
-from jigsaw_opt.solvers.allocation.packing import Memory, PackedQueue, Timetables, fill, pack
+from jigsaw_opt.solvers.allocation.packing.generation import Memory, Timetables
+from jigsaw_opt.solvers.allocation.packing.packing import PackedQueue, fill, pack
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 

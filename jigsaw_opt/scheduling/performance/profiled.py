@@ -15,7 +15,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, rate_of
 from jigsaw_opt.scheduling.performance.shared_gpus import FilledShares, Places, Timetabled
-from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Timetables
+from jigsaw_opt.solvers.allocation.packing.generation import ITERATIONS, Timetables
 from jigsaw_opt.text import nearest
 
 

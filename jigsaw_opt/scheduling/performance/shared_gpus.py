@@ -26,7 +26,7 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.solvers.allocation.packing import ITERATIONS, shortest_period
+from jigsaw_opt.solvers.allocation.packing.generation import ITERATIONS, shortest_period
 
 Place = tuple[tuple[int, int], ...]
 """Servers by number with the GPUs used of each, ascending."""

@@ -8,7 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from jigsaw_opt.errors import missing_option, unsupported
-from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, Round, StagedJob, Timing, group_round
+from jigsaw_opt.formulations.interleave.rotation import MOST_JOBS, Group, StagedJob, Timing
+from jigsaw_opt.formulations.interleave.rounds import Round, group_round
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.errors import missing_option
-from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, StagedJob, Timing, group_round
+from jigsaw_opt.formulations.interleave.rotation import MOST_JOBS, Group, StagedJob, Timing
+from jigsaw_opt.formulations.interleave.rounds import group_round
 from jigsaw_opt.problem.depth import Depth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jigsaw_opt.errors import missing_option, unsupported
-from jigsaw_opt.formulations.packing import JobKind, busy_shares
+from jigsaw_opt.formulations.packing.coscheduling import JobKind, busy_shares
 from jigsaw_opt.problem.depth import CHOICES, Depth, FullDepth, chosen_depth
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType
 from jigsaw_opt.problem.rules.keyed import altered
@@ -28,7 +28,8 @@ from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policies.aging import AGING, HYSTERESIS, Aging
 from jigsaw_opt.scheduling.policies.interleave import Interleaving
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Scheduler
-from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Memory, PackedQueue, fill, pack
+from jigsaw_opt.solvers.allocation.packing.generation import ITERATIONS, Memory
+from jigsaw_opt.solvers.allocation.packing.packing import PackedQueue, fill, pack
 
 _CANDIDATES = 4.0
 """Jobs are packed from the front of the queue until they would keep so many times all GPUs busy."""

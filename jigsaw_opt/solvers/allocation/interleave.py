@@ -8,15 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.formulations.interleave import (
-    MOST_JOBS,
-    Group,
-    GroupPacking,
-    StagedJob,
-    Timing,
-    build,
-    normalised_throughput,
-)
+from jigsaw_opt.formulations.interleave.rotation import MOST_JOBS, Group, StagedJob, Timing
+from jigsaw_opt.formulations.interleave.rounds import normalised_throughput
+from jigsaw_opt.formulations.interleave.set_packing import GroupPacking, build
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
 from jigsaw_opt.solvers.engines.highs import Setting, solve_program
 

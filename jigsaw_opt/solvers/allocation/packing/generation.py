@@ -14,22 +14,17 @@ from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
 
-from jigsaw_opt.formulations.packing import (
-    Column,
+from jigsaw_opt.formulations.packing.cheapest_levels import with_cheapest_levels
+from jigsaw_opt.formulations.packing.coscheduling import (
     Coschedule,
-    CoscheduledClasses,
     JobKind,
-    Master,
-    Prices,
-    Pricing,
-    ServerPattern,
-    column,
     coschedule_instance,
     coschedules,
     kinds,
     references_us,
-    with_cheapest_levels,
 )
+from jigsaw_opt.formulations.packing.master import Column, CoscheduledClasses, Master, ServerPattern, column
+from jigsaw_opt.formulations.packing.pricing import Prices, Pricing
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.depth import FreeDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jigsaw_opt.formulations.packing import Coschedule, ServerPattern
+from jigsaw_opt.formulations.packing.coscheduling import Coschedule
+from jigsaw_opt.formulations.packing.master import ServerPattern
 from jigsaw_opt.problem.packing import PackingProblem
 from jigsaw_opt.solvers.allocation.packing.generation import Generation, Memory
 from jigsaw_opt.solvers.allocation.packing.rounding import Rounding, value_of

@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from jigsaw_opt.formulations.packing import CoscheduledClasses, JobKind, ServerPattern, Valued
+from jigsaw_opt.formulations.packing.coscheduling import JobKind
+from jigsaw_opt.formulations.packing.master import CoscheduledClasses, ServerPattern
+from jigsaw_opt.formulations.packing.pricing import Valued
 from jigsaw_opt.problem.packing import QueuedJobs
 from jigsaw_opt.solvers.allocation.packing.generation import Generation, MasterSolution, RelaxedMaster
 
