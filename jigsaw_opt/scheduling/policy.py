@@ -70,10 +70,7 @@ class ClusterSetting:
 
         A cluster without any link says nothing of its network, and is one part, unless jobs need links.
         """
-        found: dict[int, list[int]] = {}
-        for server, part in enumerate(self.part_of()):
-            found.setdefault(part, []).append(server)
-        return tuple(map(tuple, found.values()))
+        return self.joined(range(len(self.cluster.servers)))
 
     @cached_property
     def pools(self) -> tuple[GpuPool, ...]:
@@ -98,6 +95,15 @@ class ClusterSetting:
     def part_of(self, dead: frozenset[int] = frozenset()) -> tuple[int, ...]:
         """Return for each server the number of its part of the cluster while the links `dead` are down (placement)."""
         return self._joined.parts(dead)
+
+    def joined(self, servers: Iterable[int], dead: frozenset[int] = frozenset()) -> tuple[tuple[int, ...], ...]:
+        """Return servers by part of the cluster while the links `dead` are down, in their order."""
+        return self._joined.groups(servers, dead)
+
+    def is_cut(self, gpus: Iterable[int], dead: frozenset[int]) -> bool:
+        """Return whether no links join the servers of GPUs while the links `dead` are down."""
+        part_of = self.part_of(dead)
+        return len({part_of[self.server_of[gpu]] for gpu in gpus}) > 1
 
     def pools_up(self, dead: frozenset[int]) -> tuple[tuple[GpuPool, ...], ...]:
         """Return what each of the `pools` falls into while the links `dead` are down, under its number."""

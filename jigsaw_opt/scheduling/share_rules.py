@@ -52,15 +52,14 @@ def check_up(
     when: str,
 ) -> None:
     """Check that no share has a GPU that is down, and that links that are up join its servers (placement)."""
-    part_of = setting.part_of(dead)
     for share in shares:
         lost = next((gpu for gpu in share.gpus if gpu in down), None)
         if lost is not None:
             server = setting.cluster.servers[setting.server_of[lost]].name
             raise InvariantError(f"{when}: {_called(jobs, share.jobs[0])} is on server {server!r}, which is down")
-        servers = {setting.server_of[gpu] for gpu in share.gpus}
-        if len({part_of[server] for server in servers}) > 1:
-            names = ", ".join(setting.cluster.servers[server].name for server in sorted(servers))
+        if setting.is_cut(share.gpus, dead):
+            servers = sorted({setting.server_of[gpu] for gpu in share.gpus})
+            names = ", ".join(setting.cluster.servers[server].name for server in servers)
             raise InvariantError(f"{when}: {_called(jobs, share.jobs[0])} is on servers that no links join: {names}")
 
 

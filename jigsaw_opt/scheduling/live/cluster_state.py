@@ -232,8 +232,7 @@ class ClusterState:
 
     def cut(self, share: Share) -> bool:
         """Return whether no route of links that are up joins the servers of a share."""
-        part_of = self.setting.part_of(frozenset(self.dead))
-        return len({part_of[self.setting.server_of[gpu]] for gpu in share.gpus}) > 1
+        return self.setting.is_cut(share.gpus, frozenset(self.dead))
 
     def most_joined(self, gpus: Iterable[int]) -> int:
         """Return how many of some GPUs are at most on servers that routes of links that are up join."""

@@ -39,7 +39,8 @@ class Blocks:
         down: frozenset[int] = frozenset(),
         dead: frozenset[int] = frozenset(),
     ) -> None:
-        self._setting, self._servers, self._held, self._part_of = setting, servers, held, setting.part_of(dead)
+        self._setting, self._servers, self._held = setting, servers, held
+        self._parts = [setting.joined(own, dead) for own in servers]
         self._free = [gpu not in down for gpu in range(setting.gpu_count)]
         self._wanted = [False] * setting.gpu_count
 
@@ -85,9 +86,8 @@ class Blocks:
             blocks = [block for own in ranges for block in self._within(own, team.gpus)]
             return min(blocks, key=self._cost)[1] if blocks else None
         each = max(map(len, ranges))
-        for part in dict.fromkeys(self._part_of):
-            own_servers = (server for server in self._servers[team.type] if self._part_of[server] == part)
-            in_part = (self._setting.gpus_of[server] for server in own_servers)
+        for part in self._parts[team.type]:
+            in_part = (self._setting.gpus_of[server] for server in part)
             empty = [own for own in in_part if all(self._free[gpu] for gpu in own)]
             empty.sort(key=lambda own: sum(self._wanted[gpu] for gpu in own))
             gpus = sorted(gpu for own in empty[: ceil_div(team.gpus, each)] for gpu in own)[: team.gpus]

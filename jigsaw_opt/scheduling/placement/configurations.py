@@ -61,11 +61,10 @@ class _Type:
     """The servers of one type and who holds their GPUs that are up."""
 
     def __init__(self, setting: ClusterSetting, gpu_type: str, observation: Observation) -> None:
-        self._server_of, part_of = setting.server_of, setting.part_of(observation.dead)
+        self._server_of = setting.server_of
         servers = [k for k, server in enumerate(setting.cluster.servers) if server.gpu_type == gpu_type]
         self._free = {k: set(setting.gpus_of[k]) - observation.down for k in servers}
-        parts = dict.fromkeys(part_of[k] for k in servers)
-        self._parts = [tuple(k for k in servers if part_of[k] == part) for part in parts]
+        self._parts = setting.joined(servers, observation.dead)
         self.held: dict[int, tuple[int, ...]] = {}
 
     def hold(self, index: int, gpus: tuple[int, ...]) -> None:

@@ -72,14 +72,16 @@ class JoinedServers:
         """
         if not dead:
             return tuple((pool,) for pool in pools)
-        part_of = self.parts(dead)
-        found: list[tuple[GpuPool, ...]] = []
-        for pool in pools:
-            parts: dict[int, list[int]] = {}
-            for server in pool.servers:
-                parts.setdefault(part_of[server], []).append(server)
-            found.append(tuple(self._of_servers(pool, own) for own in parts.values()))
-        return tuple(found)
+        return tuple(
+            tuple(self._of_servers(pool, own) for own in self.groups(pool.servers, dead)) for pool in pools
+        )
+
+    def groups(self, servers: Iterable[int], dead: frozenset[int]) -> tuple[tuple[int, ...], ...]:
+        """Return servers by part of the cluster while links are down, in their order."""
+        part_of, found = self.parts(dead), dict[int, list[int]]()
+        for server in servers:
+            found.setdefault(part_of[server], []).append(server)
+        return tuple(map(tuple, found.values()))
 
     def _of_servers(self, pool: GpuPool, servers: Sequence[int]) -> GpuPool:
         """Return a pool with some of its servers alone."""

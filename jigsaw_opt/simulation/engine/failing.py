@@ -49,8 +49,7 @@ class Failing:
 
     def stops(self, gpus: Iterable[int]) -> bool:
         """Return whether a job on these GPUs has to stop: one is down, or no links that are up join its servers."""
-        part_of, server_of = self.part_of, self._setting.server_of
-        return not self.down.isdisjoint(gpus) or len({part_of[server_of[gpu]] for gpu in gpus}) > 1
+        return not self.down.isdisjoint(gpus) or self._setting.is_cut(gpus, self.dead)
 
     @property
     def all_down(self) -> bool:
