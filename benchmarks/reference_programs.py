@@ -28,6 +28,25 @@ def gavel_cluster(document: Mapping[str, Any]) -> SharedCluster:
     )
 
 
+def bisected_duration(least: float) -> float:
+    """Return the duration in seconds at which Gavel's own bisection ends, given the least possible duration.
+
+    It halves 100 s to 10^6 s (the next range up to ten times as much where that is too short) until the ends are within
+    5 %, and takes the upper end.
+    """
+    found, first, last = None, 100.0, 1_000_000.0
+    while found is None:
+        low, high = first, last
+        while 1.05 * low < high:
+            middle = (low + high) / 2
+            if middle >= least:
+                high = found = middle
+            else:
+                low = middle
+        first, last = last, 10 * last
+    return found
+
+
 def sia_round(document: Mapping[str, Any]) -> SiaRound:
     """The program of a document of kind ``sia_one_round``: costs are given, weights apply to them, not to idle jobs."""
     cost = np.array(document["cost"], dtype=float) * np.array(document["weights"], dtype=float)[:, None]

@@ -12,10 +12,10 @@ from itertools import product
 from pathlib import Path
 
 from common import shared, timed
-from reference_programs import gavel_cluster
+from reference_programs import bisected_duration, gavel_cluster
 
 from jigsaw_opt.formulations.gavel import OBJECTIVES
-from jigsaw_opt.solvers.allocation.gavel import bisected_duration, solve_gavel
+from jigsaw_opt.solvers.allocation.gavel import solve_gavel
 
 REFERENCES = {
     "max_min": ("max_min_fairness_perf", "val"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reference_programs import gavel_cluster
+from reference_programs import bisected_duration, gavel_cluster
 
 from jigsaw_opt.formulations.gavel import OBJECTIVES, SharedCluster
 from jigsaw_opt.formulations.interleave.rotation import SLOWDOWN, Group, StagedJob, Timing
@@ -26,7 +26,7 @@ from jigsaw_opt.formulations.sia_round import (
     normalised,
     restart_factors,
 )
-from jigsaw_opt.solvers.allocation.gavel import bisected_duration, solve_gavel
+from jigsaw_opt.solvers.allocation.gavel import solve_gavel
 from jigsaw_opt.solvers.allocation.sia_round import solve_round
 from jigsaw_opt.solvers.engines.highs import solve_program
 

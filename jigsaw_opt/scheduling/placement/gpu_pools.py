@@ -72,9 +72,7 @@ class JoinedServers:
         """
         if not dead:
             return tuple((pool,) for pool in pools)
-        return tuple(
-            tuple(self._of_servers(pool, own) for own in self.groups(pool.servers, dead)) for pool in pools
-        )
+        return tuple(tuple(self._of_servers(pool, own) for own in self.groups(pool.servers, dead)) for pool in pools)
 
     def groups(self, servers: Iterable[int], dead: frozenset[int]) -> tuple[tuple[int, ...], ...]:
         """Return servers by part of the cluster while links are down, in their order."""

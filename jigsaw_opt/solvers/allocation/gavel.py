@@ -11,8 +11,6 @@ from jigsaw_opt.solvers.engines.highs import solve_program
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats
 
-_FIRST_RANGE, _BISECTION_RATIO = (100.0, 1_000_000.0), 1.05
-"""Seconds between which Gavel's code bisects, and the ratio of the ends at which it stops: to find what it finds."""
 _BARRIER = {"solver": "ipm"}
 """The barrier method is faster here than the simplex method."""
 _CENTRE = {"run_crossover": "off"}
@@ -44,26 +42,3 @@ def solve_gavel(cluster: SharedCluster, objective: str, *, centre: bool = False)
     return SharedTime(
         cluster.allocation(solved.values), cluster.alone_s() / value if objective == "makespan" else value
     )
-
-
-def bisected_duration(least: float) -> float:
-    """Return the duration in seconds at which Gavel's own bisection ends, given the least possible duration.
-
-    It halves 100 s to 10^6 s (the next range up to ten times as much where that is too short) until the ends are within
-    5 %, and takes the upper end.
-    """
-    low, high = _FIRST_RANGE
-    while (found := _bisected(least, low, high)) is None:
-        low, high = high, 10 * high
-    return found
-
-
-def _bisected(least: float, low: float, high: float) -> float | None:
-    found = None
-    while _BISECTION_RATIO * low < high:
-        middle = (low + high) / 2
-        if middle >= least:
-            high = found = middle
-        else:
-            low = middle
-    return found
