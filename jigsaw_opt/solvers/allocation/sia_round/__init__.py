@@ -1,4 +1,4 @@
-"""Sia's one-round program by prices of GPUs, rounding and an exact search of a small core.
+"""Sia's one-round program by prices of GPUs, rounding and an integer program over a small core.
 
 The few capacity rows are priced out: at given prices every job takes its cheapest configuration, whatever the others
 do. The best prices give a bound that is close to the optimum; what the cheapest configurations take beyond the
@@ -25,8 +25,8 @@ _NOISE = 1e-6
 _TARGET_GAP = 2e-5
 """Relative gap at which a round is good enough."""
 _TO_THE_OPTIMUM = {"mip_rel_gap": 0.0}
-_WINDOWS = ((2**12, 32), (2**15, 64), (2**17, 96))
-"""Cells and jobs of the exact search, one attempt after the other."""
+_CORE = 64
+"""Largest number of jobs that the integer program moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,10 @@ def solve_round(problem: SiaRound, *, seed: int = 0) -> RoundSolution | None:
     if picked is None:
         return _by_integer_program(problem, bound, prices)
     solution = _solution(problem, picked, bound, prices)
-    for cells, jobs in _WINDOWS:
-        if solution.gap <= _TARGET_GAP:
-            break
-        picked = best_exchange(base, picked, cells, jobs)
-        found = _solution(problem, picked, bound, prices)
-        solution = min(solution, found, key=lambda one: one.objective)
-    return solution
+    if solution.gap <= _TARGET_GAP:
+        return solution
+    picked = best_exchange(base, picked, _CORE, _TARGET_GAP * abs(solution.objective))
+    return min(solution, _solution(problem, picked, bound, prices), key=lambda one: one.objective)
 
 
 def _solution(problem: SiaRound, picked: Integers, bound: float, prices: Floats) -> RoundSolution:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.sia_round import NO_ALLOCATION, SiaRound
 from jigsaw_opt.solvers.allocation.sia_round.prices import Columns
+from jigsaw_opt.solvers.engines.highs import solve_program
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from jigsaw_opt.formulations.linear import Floats, Integers
 
 
@@ -70,45 +69,30 @@ def within_capacity(base: Base) -> Integers | None:
     return picked
 
 
-class _Moves(NamedTuple):
-    """Changes of single jobs away from the base: job, new configuration, its reduced cost."""
-
-    jobs: Integers
-    configurations: Integers
-    costs: Floats
-
-
-def best_exchange(base: Base, picked: Integers, cells: int, jobs: int) -> Integers:
+def best_exchange(base: Base, picked: Integers, jobs: int, gap: float) -> Integers:
     """Return the cheapest choice that differs from the base in a core of jobs, if it is cheaper than `picked`.
 
-    Dynamic programming over the GPUs left: job after job of the core either stays or moves. GPUs left are followed
-    within a window around 0.
+    An integer program chooses among the configurations of the core that cost no more than `picked` does in excess.
 
-    `cells`: states of the window, at most about so many.
+    `jobs`: jobs of the core, at most so many. `gap`: by how much the choice may cost more than the cheapest one.
     """
     import numpy as np
 
-    limit = base.excess(picked)
-    moves = _core(base, limit, jobs)
-    window = _CapacityWindow.around(base.columns.slack(base.picked), cells)
-    steps = [_JobMoves.of(base, moves, job) for job in dict.fromkeys(moves.jobs.tolist())]
-    costs = window.start()
-    decisions = []
-    for step in steps:
-        costs, decided = window.after(costs, step)
-        decisions.append(decided)
-    end = window.cheapest_end(costs, base.prices)
-    found = base.picked.copy()
-    for step, decided in zip(reversed(steps), reversed(decisions), strict=True):
-        if option := decided[end]:
-            found[step.job] = step.configurations[option - 1]
-            end = tuple(int(k) for k in np.array(end) - step.changes[option - 1])
-    fits = (base.columns.slack(found) >= 0).all()
-    return found if fits and base.excess(found) < limit else picked
+    columns, limit = base.columns, base.excess(picked)
+    core = _core(base, limit, jobs)
+    costs = np.where(base.reduced[core] <= limit, columns.costs[core], np.inf)
+    taken = columns.gpus[np.delete(base.picked, core)].sum(axis=0)
+    problem = SiaRound(costs[:, :-1], columns.gpus[:-1], columns.capacity - taken, costs[:, -1])
+    solved = solve_program(problem.program(), {"mip_abs_gap": gap, "mip_rel_gap": 0.0})
+    if not solved.feasible:
+        return picked
+    choice, found = problem.choice(solved.values), base.picked.copy()
+    found[core] = np.where(choice == NO_ALLOCATION, costs.shape[1] - 1, choice)
+    return found if base.excess(found) < limit else picked
 
 
-def _core(base: Base, limit: float, jobs: int) -> _Moves:
-    """Return moves worth trying: the cheapest of every kind, then the second cheapest, until the jobs are enough.
+def _core(base: Base, limit: float, jobs: int) -> list[int]:
+    """Return jobs worth moving: those with the cheapest move of a kind, then with the second cheapest, and so on.
 
     Two moves are of one kind if they lead from the same configuration to the same one.
     """
@@ -123,78 +107,4 @@ def _core(base: Base, limit: float, jobs: int) -> _Moves:
     starts = np.flatnonzero(np.diff(kinds[order], prepend=-1))
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
-    ranked = owners[np.lexsort((costs, ranks))]
-    core = list(dict.fromkeys(ranked[: 8 * jobs].tolist()))[:jobs]
-    kept = np.flatnonzero(np.isin(owners, core))
-    return _Moves(owners[kept], targets[kept], costs[kept])
-
-
-class _JobMoves(NamedTuple):
-    """The moves of one job: new configurations, GPUs that each frees, and its costs."""
-
-    job: int
-    configurations: Integers
-    changes: Integers
-    costs: Floats
-
-    @classmethod
-    def of(cls, base: Base, moves: _Moves, job: int) -> _JobMoves:
-        import numpy as np
-
-        own = moves.jobs == job
-        targets = moves.configurations[own]
-        freed = base.columns.gpus[base.picked[job]] - base.columns.gpus[targets]
-        return cls(job, targets, freed.astype(np.int64), moves.costs[own])
-
-
-class _CapacityWindow(NamedTuple):
-    """GPUs left, from `low` on in `shape` cells along each type; the base leaves `first`."""
-
-    low: Integers
-    shape: tuple[int, ...]
-    first: Integers
-
-    @classmethod
-    def around(cls, slack: Floats, cells: int) -> _CapacityWindow:
-        """Return a window that holds 0 and, where it can, what the base leaves."""
-        import numpy as np
-
-        half = max(1, int(cells ** (1 / len(slack)) / 2))
-        first = np.minimum(slack, half).astype(np.int64)
-        low = np.minimum(first, -half)
-        return cls(low, tuple(int(k) for k in half - low + 1), first)
-
-    def start(self) -> Floats:
-        """Return the costs of the states before the first job."""
-        import numpy as np
-
-        costs = np.full(self.shape, np.inf)
-        costs[tuple(self.first - self.low)] = 0.0
-        return costs
-
-    def after(self, costs: Floats, step: _JobMoves) -> tuple[Floats, NDArray[np.int16]]:
-        """Return the costs after a job, and what it decided: 0 to stay, or one more than the index of its move."""
-        import numpy as np
-
-        cheapest = costs.copy()
-        decided = np.zeros(self.shape, dtype=np.int16)
-        for option, (change, cost) in enumerate(zip(step.changes, step.costs, strict=True), 1):
-            if (np.abs(change) >= self.shape).any():
-                continue
-            source = tuple(slice(max(0, -c), size - max(0, c)) for c, size in zip(change, self.shape))
-            target = tuple(slice(max(0, c), size - max(0, -c)) for c, size in zip(change, self.shape))
-            moved = costs[source] + cost
-            np.copyto(decided[target], option, where=moved < cheapest[target])
-            np.minimum(cheapest[target], moved, out=cheapest[target])
-        return cheapest, decided
-
-    def cheapest_end(self, costs: Floats, prices: Floats) -> tuple[int, ...]:
-        """Return the state in which no type is short, with the least cost and price of what is left."""
-        import numpy as np
-
-        axes = [np.arange(size) + low for size, low in zip(self.shape, self.low)]
-        total = costs.copy()
-        for axis, (left, price) in enumerate(zip(axes, prices, strict=True)):
-            paid = np.where(left >= 0, left * price, np.inf)
-            total += paid.reshape([-1 if k == axis else 1 for k in range(len(axes))])
-        return tuple(int(k) for k in np.unravel_index(total.argmin(), self.shape))
+    return list(dict.fromkeys(owners[np.lexsort((costs, ranks))].tolist()))[:jobs]
