@@ -42,19 +42,6 @@ class ServerType:
         return Cluster(tuple(alike), ("switch",), tuple(links))
 
 
-@dataclass(frozen=True, slots=True)
-class ValueStep:
-    """A step of a concave value of progress.
-
-    `share`: end of the step, as a share of the class: 1 is every job at the rate that it has alone. `slope`: what a
-    unit of progress is worth on this step, times the weight of the class.
-    """
-
-    share: float
-    slope: float
-
-
-_LINEAR = (ValueStep(float("inf"), 1.0),)
 _FULL = FullDepth()
 
 
@@ -65,8 +52,7 @@ class QueuedJobs:
     `name`: name of the class, by which one round remembers another. `model, workers`: name of their model, and the
     workers of each. `weight`: what a unit of normalised progress of one of them is worth. The progress of a job is its
     rate divided by the rate that it has alone at full depth on the fastest type of GPU that can run it. `depth`: depth
-    rule that they may take; full depth is always allowed too. `steps`: value of the progress of the whole class by
-    steps of falling slope.
+    rule that they may take; full depth is always allowed too.
     """
 
     name: str
@@ -75,7 +61,6 @@ class QueuedJobs:
     count: int
     weight: float
     depth: Depth = _FULL
-    steps: tuple[ValueStep, ...] = _LINEAR
 
 
 @dataclass(frozen=True, slots=True)

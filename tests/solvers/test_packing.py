@@ -20,7 +20,7 @@ from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType, ValueStep
+from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType
 from jigsaw_opt.solvers.allocation.packing.generation import Memory, Timetables
 from jigsaw_opt.solvers.allocation.packing.packing import PackedQueue, fill, pack
 from jigsaw_opt.solvers.options import Options
@@ -197,18 +197,6 @@ def test_a_second_packing_makes_no_timetables_and_is_as_good() -> None:
     assert second.bound <= first.bound * (1 + 1e-6)
 
 
-def test_falling_slopes_share_the_cluster_between_classes() -> None:
-    plain = queue(("small", 4, 12, 4.1), ("large", 4, 12, 4.0))
-    greedy = pack(plain)
-    assert min(greedy.progress) < 1.0
-    steps = (ValueStep(0.1, 2.0), ValueStep(0.2, 1.5), ValueStep(float("inf"), 0.2))
-    fair = replace(plain, classes=tuple(replace(c, steps=steps) for c in plain.classes))
-    packed = pack(fair)
-    require_fit(fair, packed)
-    assert min(packed.progress) >= 1.0
-    assert packed.objective <= packed.bound
-
-
 def test_a_class_without_jobs_or_without_a_place_takes_nothing() -> None:
     problem = queue(("small", 4, 0, 4.0), ("small", 16, 3, 16.0), ("large", 1, 2, 1.0))
     packed = pack(problem)
@@ -233,10 +221,10 @@ def test_free_levels_are_no_slower_than_the_staircase() -> None:
 def test_prices_above_all_worth_leave_no_pattern() -> None:
     found = list(coschedules(MIXED, 0, references_us(MIXED, kinds(MIXED)[0])))
     members = {kind: [c] for c, kind in enumerate(kinds(MIXED)[0])}
-    pricing = Pricing(0, 4, found, list(range(len(found))), members)
+    pricing = Pricing(0, 4, found, list(range(len(found))), members, [c.weight for c in MIXED.classes])
     counts = [c.count for c in MIXED.classes]
     rates = [coschedule.rates(coschedule.period_us) for coschedule in found]
-    dear = Prices([0.0], [100.0] * 5, [c.weight for c in MIXED.classes])
+    dear = Prices([0.0], [100.0] * 5)
     assert not list(pricing.patterns(dear, rates, counts))
     free = replace(dear, jobs=[0.0] * 5)
     best = max(pricing.patterns(free, rates, counts), key=lambda priced: priced.value / priced.pattern.servers)

@@ -1,13 +1,12 @@
 """The master program of packing: how many groups of servers follow which pattern.
 
-With types of servers ``t``, classes of jobs ``c``, steps ``k`` of a class's value and patterns ``p`` of type ``t(p)``,
-which takes ``m_p`` servers, runs ``a_cp`` jobs of class ``c`` and gives them ``r_cp`` of progress together::
+With types of servers ``t``, classes of jobs ``c`` and patterns ``p`` of type ``t(p)``, which takes ``m_p`` servers,
+runs ``a_cp`` jobs of class ``c`` and gives them ``r_cp`` of progress together::
 
-    max  sum_ck  weight_c slope_ck z_ck
+    max  sum_p (sum_c weight_c r_cp) x_p
     s.t. sum_{p: t(p) = t} m_p x_p <= N_t            (servers)
          sum_p a_cp x_p <= M_c                       (jobs)
-         sum_k z_ck - sum_p r_cp x_p <= 0            (progress)
-         0 <= z_ck <= share_k M_c - share_{k-1} M_c,  x_p >= 0 and integer
+         x_p >= 0 and integer
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
-from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs
+from jigsaw_opt.formulations.linear import NO_ENTRIES, LinearProgram, ProgramBuilder
+from jigsaw_opt.problem.packing import PackingProblem
 
 Rates = Sequence[Sequence[float]]
 """Rate of each job of a coschedule, by the number of the coschedule."""
@@ -61,77 +60,23 @@ class ServerPattern:
 
 
 class Column(NamedTuple):
-    """A column in numbers: its rows and the coefficient in each."""
+    """A column in numbers: its value, and its rows with the coefficient in each."""
 
+    value: float
     rows: tuple[int, ...]
     coefficients: tuple[float, ...]
 
 
-class Master:
-    """Rows and first columns of the master program.
-
-    Parameters
-    ----------
-    problem
-        Cluster and queue.
-
-    Attributes
-    ----------
-    upper
-        Right-hand side of every row: servers, then jobs, then progress.
-    costs, widths
-        Value of a unit of every ``z``, and its upper bound.
-    steps
-        Column of every ``z``.
-    """
-
-    def __init__(self, problem: PackingProblem) -> None:
-        self.types, self.classes = len(problem.types), len(problem.classes)
-        self.upper = [
-            *(float(t.count) for t in problem.types),
-            *(float(c.count) for c in problem.classes),
-            *(0.0 for _ in problem.classes),
-        ]
-        self.costs: list[float] = []
-        self.widths: list[float] = []
-        self.steps: list[Column] = []
-        for number, of_class in enumerate(problem.classes):
-            self._value(number, of_class)
-
-    def servers(self, number: int) -> int:
-        """Return the row of the servers of a type."""
-        return number
-
-    def jobs(self, number: int) -> int:
-        """Return the row of the jobs of a class."""
-        return self.types + number
-
-    def progress(self, number: int) -> int:
-        """Return the row of the progress of a class."""
-        return self.types + self.classes + number
-
-    def program(self) -> LinearProgram:
-        """Return the linear relaxation with the columns ``z`` alone; it minimises the negative of the value."""
-        builder = ProgramBuilder()
-        columns = builder.add_columns([-cost for cost in self.costs], upper=self.widths)
-        rows = [step.rows[0] for step in self.steps]
-        builder.add_rows(Entries(rows, columns, [1.0] * len(rows)), float("-inf"), self.upper)
-        return builder.program()
-
-    def _value(self, number: int, of_class: QueuedJobs) -> None:
-        reached = 0.0
-        for step in of_class.steps:
-            self.costs.append(of_class.weight * step.slope)
-            # An unlimited share of no jobs is nothing.
-            # Slopes fall from step to step, so that the engine fills the steps in their order by itself.
-            self.widths.append((step.share - reached) * of_class.count if of_class.count else 0.0)
-            self.steps.append(Column((self.progress(number),), (1.0,)))
-            reached = step.share
+def master(problem: PackingProblem) -> LinearProgram:
+    """Return the linear relaxation, to which patterns come: rows of servers by type, then rows of jobs by class."""
+    builder = ProgramBuilder()
+    counts = [*(t.count for t in problem.types), *(c.count for c in problem.classes)]
+    builder.add_rows(NO_ENTRIES, float("-inf"), list(map(float, counts)))
+    return builder.program()
 
 
-def column(master: Master, pattern: ServerPattern, rates: Rates) -> Column:
+def column(problem: PackingProblem, pattern: ServerPattern, rates: Rates) -> Column:
     """Return the column of a pattern at given rates of its coschedules."""
-    entries = {master.servers(pattern.type): float(pattern.servers)}
-    entries.update((master.jobs(c), float(count)) for c, count in pattern.jobs().items())
-    entries.update((master.progress(c), -rate) for c, rate in pattern.progress(rates).items())
-    return Column(tuple(entries), tuple(entries.values()))
+    value = sum(problem.classes[c].weight * gained for c, gained in pattern.progress(rates).items())
+    jobs = {len(problem.types) + c: float(count) for c, count in pattern.jobs().items()}
+    return Column(value, (pattern.type, *jobs), (float(pattern.servers), *jobs.values()))

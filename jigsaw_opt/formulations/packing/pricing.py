@@ -26,13 +26,11 @@ _NEVER = float("-inf")
 class Prices:
     """Dual prices, by type or class.
 
-    `servers`: price of a server by type. `jobs`: price of a job by class. `progress`: worth of a unit of progress by
-    class.
+    `servers`: price of a server by type. `jobs`: price of a job by class.
     """
 
     servers: Sequence[float]
     jobs: Sequence[float]
-    progress: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,8 @@ class Pricing:
     """Best patterns of one type of servers.
 
     `number, gpus`: number of the type, and GPUs of a server. `coschedules`: all coschedules of the problem by number,
-    and of these the numbers of those on this type.
+    and of these the numbers of those on this type. `members, weights`: classes by kind, and the worth of a unit of
+    progress by class.
     """
 
     def __init__(
@@ -67,8 +66,9 @@ class Pricing:
         coschedules: Sequence[Coschedule],
         on_type: Sequence[int],
         members: dict[JobKind, list[int]],
+        weights: Sequence[float],
     ) -> None:
-        self.number, self.gpus = number, gpus
+        self.number, self.gpus, self.weights = number, gpus, weights
         self.coschedules, self.on_type, self.members = coschedules, on_type, members
 
     def patterns(self, prices: Prices, rates: Rates, counts: Sequence[int]) -> Iterator[Priced]:
@@ -92,8 +92,7 @@ class Pricing:
         """Return the team of most value by number of GPUs, of those that are worth anything."""
         best: dict[int, Valued] = {}
         terms = {
-            kind: [(prices.progress[c], prices.jobs[c], c) for c in own if counts[c]]
-            for kind, own in self.members.items()
+            kind: [(self.weights[c], prices.jobs[c], c) for c in own if counts[c]] for kind, own in self.members.items()
         }
         for number in self.on_type:
             coschedule = self.coschedules[number]

@@ -23,7 +23,7 @@ from jigsaw_opt.formulations.packing.coscheduling import (
     kinds,
     references_us,
 )
-from jigsaw_opt.formulations.packing.master import Column, CoscheduledClasses, Master, ServerPattern, column
+from jigsaw_opt.formulations.packing.master import Column, CoscheduledClasses, ServerPattern, column, master
 from jigsaw_opt.formulations.packing.pricing import Prices, Pricing
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.depth import FreeDepth, StaircaseDepth
@@ -117,13 +117,13 @@ class MasterSolution(NamedTuple):
 class RelaxedMaster:
     """The master program without integrality."""
 
-    def __init__(self, master: Master) -> None:
-        self.master = master
-        self._engine = HighsEngine(master.program(), {"solver": "simplex", "presolve": "off"})
+    def __init__(self, problem: PackingProblem) -> None:
+        self._types = len(problem.types)
+        self._engine = HighsEngine(master(problem), {"solver": "simplex", "presolve": "off"})
 
     def add(self, column: Column) -> None:
         """Add a pattern."""
-        self._engine.add_column(0.0, column.rows, column.coefficients)
+        self._engine.add_column(-column.value, column.rows, column.coefficients)
 
     def limit(self, upper: Sequence[float]) -> None:
         """Change the right-hand sides of all rows."""
@@ -134,11 +134,8 @@ class RelaxedMaster:
         found = self._engine.run()
         # The engine minimises, so a price is what the objective falls by.
         prices = (-found.duals).clip(min=0.0).tolist()
-        types, classes = self.master.types, self.master.classes
         return MasterSolution(
-            -found.objective,
-            found.values[len(self.master.steps) :].tolist(),
-            Prices(prices[:types], prices[types : types + classes], prices[types + classes :]),
+            -found.objective, found.values.tolist(), Prices(prices[: self._types], prices[self._types :])
         )
 
 
@@ -183,35 +180,34 @@ class Generation:
             [number for number, _ in catalogue],
         )
         self.rates = [coschedule.rates(coschedule.period_us) for coschedule in self.coschedules]
-        self.master = Master(problem)
         self.counts = [c.count for c in problem.classes]
         self.bound = float("inf")
         self.columns: dict[ServerPattern, None] = {}
+        numbers, weights = range(len(self.on_type)), [c.weight for c in problem.classes]
         self.pricings = [
-            Pricing(t, own.server.gpus, self.coschedules, [g for g, on in enumerate(self.on_type) if on == t], members)
+            Pricing(
+                t, own.server.gpus, self.coschedules, [g for g in numbers if self.on_type[g] == t], members, weights
+            )
             for t, own in enumerate(problem.types)
-        ]
-        self._least_worth = [
-            max((c.weight * s.slope for s in c.steps if s.share == float("inf")), default=0.0) for c in problem.classes
         ]
         self._certified = [len(coschedule.kinds) == 1 for coschedule in self.coschedules]
 
     def relax(self) -> list[ServerPattern]:
         """Solve the program at rates that no timetable beats, for the bound; return the patterns that it uses."""
-        program, patterns = RelaxedMaster(self.master), dict.fromkeys(self._remembered())
+        program, patterns = RelaxedMaster(self.problem), dict.fromkeys(self._remembered())
         for pattern in patterns:
-            program.add(column(self.master, pattern, self.rates))
+            program.add(column(self.problem, pattern, self.rates))
         solution = program.solve()
         while entering := self._entering(solution, patterns, bounding=True):
             for pattern in entering:
                 patterns[pattern] = None
-                program.add(column(self.master, pattern, self.rates))
+                program.add(column(self.problem, pattern, self.rates))
             solution = program.solve()
         return [pattern for pattern, taken in zip(patterns, solution.columns, strict=True) if taken > 0.0]
 
     def certify(self, used: Iterable[ServerPattern]) -> tuple[RelaxedMaster, MasterSolution]:
         """Return the program over patterns with timetables, beginning with those that are `used`, and its solution."""
-        program = RelaxedMaster(self.master)
+        program = RelaxedMaster(self.problem)
         for pattern in dict.fromkeys((*used, *self._remembered())):
             self._take(program, pattern)
         solution = program.solve()
@@ -228,9 +224,8 @@ class Generation:
         self, solution: MasterSolution, known: Container[ServerPattern], bounding: bool
     ) -> dict[ServerPattern, None]:
         """Return patterns not yet known that pay at the prices of a solution; lower the bound with optimistic rates."""
-        prices = self.prices(solution.prices)
-        entering: dict[ServerPattern, None] = {}
-        bound = self._worth(prices)
+        prices, entering = solution.prices, dict[ServerPattern, None]()
+        bound = sum(price * count for price, count in zip(prices.jobs, self.counts, strict=True))
         scale = _PAYS * max(solution.value, 1e-300) / sum(t.count for t in self.problem.types)
         for number, pricing in enumerate(self.pricings):
             best = 0.0
@@ -244,20 +239,6 @@ class Generation:
             self.bound = min(self.bound, bound)
         return entering
 
-    def prices(self, raw: Prices) -> Prices:
-        """Return prices at which no unlimited step of value pays by itself."""
-        return Prices(raw.servers, raw.jobs, [max(p, w) for p, w in zip(raw.progress, self._least_worth, strict=True)])
-
-    def _worth(self, prices: Prices) -> float:
-        """Return what all jobs, and all steps of value that pay, are worth at some prices."""
-        master = self.master
-        jobs = sum(price * count for price, count in zip(prices.jobs, self.counts, strict=True))
-        steps = 0.0
-        for cost, width, entries in zip(master.costs, master.widths, master.steps, strict=True):
-            excess = cost - prices.progress[entries.rows[0] - master.progress(0)]
-            steps += width * excess if excess > 0.0 else 0.0
-        return jobs + steps
-
     def certified(self) -> list[tuple[float, ...]]:
         """Return the rates of all coschedules, zeros for those without a timetable."""
         return [
@@ -268,7 +249,7 @@ class Generation:
         for team, _ in pattern.teams:
             self.timetable(team.coschedule)
         self.columns[pattern] = None
-        program.add(column(self.master, pattern, self.rates))
+        program.add(column(self.problem, pattern, self.rates))
 
     def timetable(self, number: int) -> bool:
         """Give a coschedule the rates of its timetable, zeros where it has none; return whether they were unknown."""

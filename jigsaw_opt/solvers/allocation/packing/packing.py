@@ -8,7 +8,7 @@ from jigsaw_opt.formulations.packing.coscheduling import Coschedule
 from jigsaw_opt.formulations.packing.master import ServerPattern
 from jigsaw_opt.problem.packing import PackingProblem
 from jigsaw_opt.solvers.allocation.packing.generation import Generation, Memory
-from jigsaw_opt.solvers.allocation.packing.rounding import Rounding, value_of
+from jigsaw_opt.solvers.allocation.packing.rounding import Rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,6 @@ def _filled(rounding: Rounding) -> PackedQueue:
         types=tuple(generation.on_type),
         rates=tuple(generation.certified()),
         progress=progress,
-        objective=sum(value_of(c, gained) for c, gained in zip(generation.problem.classes, progress, strict=True)),
+        objective=sum(c.weight * gained for c, gained in zip(generation.problem.classes, progress, strict=True)),
         bound=generation.bound,
     )

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from jigsaw_opt.formulations.packing.coscheduling import JobKind
 from jigsaw_opt.formulations.packing.master import CoscheduledClasses, ServerPattern
 from jigsaw_opt.formulations.packing.pricing import Valued
-from jigsaw_opt.problem.packing import QueuedJobs
 from jigsaw_opt.solvers.allocation.packing.generation import Generation, MasterSolution, RelaxedMaster
 
 
@@ -27,13 +26,13 @@ class Filling:
     """Jobs left, by kind in order of worth, and the coschedules that they can form on servers of one type.
 
     `generation`: coschedules and their rates; a coschedule that is chosen gets its timetable. `number`: number of the
-    type of servers. `worth`: worth of a unit of progress by class.
+    type of servers.
     """
 
-    def __init__(self, generation: Generation, number: int, jobs: Sequence[int], worth: Sequence[float]) -> None:
-        self._generation, self._jobs, self._worth = generation, list(jobs), worth
+    def __init__(self, generation: Generation, number: int, jobs: Sequence[int]) -> None:
         pricing = generation.pricings[number]
-        self._lines = _lines(pricing.members, self._jobs, worth)
+        self._generation, self._jobs, self._worth = generation, list(jobs), pricing.weights
+        self._lines = _lines(pricing.members, self._jobs, self._worth)
         self._coschedules: dict[int, list[int]] = {}
         for coschedule in pricing.on_type:
             if all(self._lines[kind] for kind in generation.coschedules[coschedule].kinds):
@@ -134,7 +133,7 @@ class Rounding:
                 self.take(pattern, int(share + _WHOLE))
             if self.taken.total() == before:
                 break
-            program.limit([*map(float, self.servers), *map(float, self.jobs), *self.progress])
+            program.limit([*map(float, self.servers), *map(float, self.jobs)])
             solution = program.solve()
 
     def take(self, pattern: ServerPattern, copies: int) -> int:
@@ -155,14 +154,8 @@ class Rounding:
     def fill(self) -> None:
         """Fill the servers that are left, one after the other."""
         for number in range(len(self.servers)):
-            filling = None
-            while self.servers[number]:
-                # Only the worth of classes with several steps of value changes on the way.
-                if filling is None or not self._linear:
-                    filling = Filling(self.generation, number, self.jobs, self._worth())
-                pattern = self._server(number, filling)
-                if pattern is None:
-                    break
+            filling = Filling(self.generation, number, self.jobs)
+            while self.servers[number] and (pattern := self._server(number, filling)) is not None:
                 self.take(pattern, 1)
 
     def _server(self, number: int, filling: Filling) -> ServerPattern | None:
@@ -181,27 +174,3 @@ class Rounding:
             filling.take(chosen.team, copies, chosen.gpus)
             chosen = filling.best(room, 0)
         return ServerPattern(number, lead.servers, tuple(sorted(teams.items())))
-
-    @property
-    def _linear(self) -> bool:
-        return all(len(c.steps) == 1 for c in self.generation.problem.classes)
-
-    def _worth(self) -> list[float]:
-        """Return the worth of one more unit of progress of each class."""
-        return [marginal(c, gained) for c, gained in zip(self.generation.problem.classes, self.progress, strict=True)]
-
-
-def marginal(of_class: QueuedJobs, progress: float) -> float:
-    """Return the worth of one more unit of progress of a class."""
-    step = next((s for s in of_class.steps if progress < s.share * of_class.count), None)
-    return 0.0 if step is None else of_class.weight * step.slope
-
-
-def value_of(of_class: QueuedJobs, progress: float) -> float:
-    """Return the worth of all progress of a class."""
-    value = reached = 0.0
-    for step in of_class.steps:
-        top = min(progress, step.share * of_class.count)
-        value += of_class.weight * step.slope * max(0.0, top - reached)
-        reached = top
-    return value
