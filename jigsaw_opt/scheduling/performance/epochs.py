@@ -77,9 +77,7 @@ class Epochs(ByIterations):
         alike = replace(job, name="", submit_us=0, weight=1)
         if alike not in self._alone:
             gpu_type = next(name for name, table in self.profiles.items() if job.model in table)
-            widest = max(server.gpus for server in self.cluster.servers if server.gpu_type == gpu_type)
-            full, rest = divmod(job.gpus, widest)
-            self._alone[alike] = self._time_us(job, gpu_type, (rest, *[widest] * full) if rest else (widest,) * full)
+            self._alone[alike] = self._time_us(job, gpu_type, self._packed(job, gpu_type))
         return self._alone[alike]
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
@@ -101,10 +99,19 @@ class Epochs(ByIterations):
 
         `jobs`: the jobs, in the order of ``share.jobs``.
         """
-        servers = Counter(self._server_of[gpu] for gpu in share.gpus)
-        gpu_type = self.cluster.servers[next(iter(servers))].gpu_type
         epoch = self._models[jobs[0].model].epoch(done[0])
-        return (self._speed(jobs[0], gpu_type, tuple(servers.values()), epoch),)
+        return (self._speed(jobs[0], *self._placement(share), epoch),)
+
+    def _placement(self, share: Share) -> tuple[str, tuple[int, ...]]:
+        """Return the type of a share's GPUs, and how many of them each of its servers has."""
+        servers = Counter(self._server_of[gpu] for gpu in share.gpus)
+        return self.cluster.servers[next(iter(servers))].gpu_type, tuple(servers.values())
+
+    def _packed(self, job: TraceJob, gpu_type: str) -> tuple[int, ...]:
+        """Return how many GPUs of a type a job has on each server, on as few as possible."""
+        widest = max(server.gpus for server in self.cluster.servers if server.gpu_type == gpu_type)
+        full, rest = divmod(job.gpus, widest)
+        return (rest, *[widest] * full) if rest else (widest,) * full
 
     def _speed(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> Speed:
         assert job.batch_size is not None

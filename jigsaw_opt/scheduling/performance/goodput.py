@@ -7,7 +7,6 @@ the batch size of their trace.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -137,9 +136,7 @@ class Goodput(Epochs):
 
     def measured(self, job: TraceJob, share: Share, done: int) -> tuple[str, Measured]:
         """Return the type of GPU of a job's share, and what the job measures there in its present epoch."""
-        servers = Counter(self._server_of[gpu] for gpu in share.gpus)
-        gpu_type = self.cluster.servers[next(iter(servers))].gpu_type
-        placement = tuple(servers.values())
+        gpu_type, placement = self._placement(share)
         batch = self._batch(job, gpu_type, placement, self._models[job.model].epoch(done))
         step_s, sync_s = self.profiles[gpu_type][job.model].iteration_s(
             placement, BatchSplit(batch.local, 1, batch.gpus)
@@ -191,8 +188,7 @@ class Goodput(Epochs):
         servers = [server.gpus for server in self.cluster.servers if server.gpu_type == gpu_type]
         if sum(servers) < job.gpus or job.model not in self.profiles[gpu_type]:
             return 0.0
-        full, rest = divmod(job.gpus, max(servers))
-        placement = (*[max(servers)] * full, *([rest] if rest else []))
+        placement = self._packed(job, gpu_type)
         batch = self._fixed(job, gpu_type, placement)
         return 1 / (self.profiles[gpu_type][job.model].iteration_s(placement, batch)[0] * self._slowdown(job))
 
