@@ -46,16 +46,9 @@ class GroupPacking:
 def build(parts: Mapping[Group, int], most_parts: int, capacity: int, timing: Timing) -> GroupPacking:
     """Build the program over all groups that some parts make up.
 
-    Parameters
-    ----------
-    parts
-        Single jobs, or groups to be merged, with their numbers.
-    most_parts
-        Parts of a group at most: `MOST_JOBS` for groups of single jobs, 2 for a matching.
-    capacity
-        GPUs that there are.
-    timing
-        How the jobs of a group take turns.
+    `parts`: single jobs, or groups to be merged, with their numbers. `most_parts`: parts of a group at most:
+    `MOST_JOBS` for groups of single jobs, 2 for a matching. `capacity`: GPUs that there are. `timing`: how the jobs of
+    a group take turns.
     """
     import numpy as np
 

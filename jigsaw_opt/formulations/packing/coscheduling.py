@@ -73,22 +73,6 @@ def kinds(problem: PackingProblem) -> tuple[tuple[JobKind, ...], tuple[int, ...]
     return tuple(numbers), tuple(of_class)
 
 
-def site(server_type: ServerType, workers: int) -> CoscheduleSite | None:
-    """Return the servers of a type that a coschedule takes; None where there are not enough, or no links.
-
-    Parameters
-    ----------
-    server_type
-        The type.
-    workers
-        GPUs that the coschedule takes.
-    """
-    servers = ceil_div(workers, server_type.server.gpus)
-    if servers > server_type.count or (servers > 1 and not server_type.bandwidth):
-        return None
-    return CoscheduleSite(servers, workers)
-
-
 def coschedule_instance(
     server_type: ServerType, members: Sequence[tuple[JobKind, Model]], place: CoscheduleSite, iterations: int
 ) -> Instance:
@@ -148,7 +132,9 @@ class _KindOnType:
     def __init__(self, problem: PackingProblem, server_type: ServerType, kind: JobKind) -> None:
         self.kind, self.type = kind, server_type
         self.model = problem.models[kind.model]
-        self.site = site(server_type, kind.workers)
+        servers = ceil_div(kind.workers, server_type.server.gpus)
+        is_there = servers <= server_type.count and (servers == 1 or server_type.bandwidth)
+        self.site = CoscheduleSite(servers, kind.workers) if is_there else None
 
     @property
     def fits(self) -> bool:
