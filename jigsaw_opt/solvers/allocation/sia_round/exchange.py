@@ -81,8 +81,8 @@ def best_exchange(base: Base, picked: Integers, jobs: int, gap: float) -> Intege
     columns, limit = base.columns, base.excess(picked)
     core = _core(base, limit, jobs)
     costs = np.where(base.reduced[core] <= limit, columns.costs[core], np.inf)
-    taken = columns.gpus[np.delete(base.picked, core)].sum(axis=0)
-    problem = SiaRound(costs[:, :-1], columns.gpus[:-1], columns.capacity - taken, costs[:, -1])
+    left = columns.slack(np.delete(base.picked, core)).astype(np.int64)
+    problem = SiaRound(costs[:, :-1], columns.gpus[:-1].astype(np.int64), left, costs[:, -1])
     solved = solve_program(problem.program(), {"mip_abs_gap": gap, "mip_rel_gap": 0.0})
     if not solved.feasible:
         return picked
