@@ -72,7 +72,7 @@ def test_more_workers_than_gpus() -> None:
 
 def test_more_workers_than_gpus_of_the_types() -> None:
     _, _, message = only(operations({"m": model()}, [Job("a", "m", 3, 1)], (SERVER, Server("t", "w", 4, 100, 1))))
-    assert carries(message, "2 GPUs", "types", "6")
+    assert "type v" in message and carries(message, "2 GPUs", "6")
 
 
 def test_servers_without_a_path() -> None:
@@ -84,7 +84,7 @@ def test_memory_of_the_worker_that_must_be_deep() -> None:
     part = operations({"m": model(60, DEEP)}, [Job("a", "m", 2, 1, depth=StaircaseDepth())])
     kind, jobs, message = only(part)
     assert (kind, jobs) == ("memory", ("a",))
-    assert carries(message, "worker", "2") and carries(message, "110 bytes", "60", "state") and "has 100" in message
+    assert carries(message, "1 worker", "110 bytes", "60", "state") and "has 100" in message
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_memory_of_one_deep_worker_is_enough_under_a_staircase() -> None:
 
     assert not certain_causes(job(StaircaseDepth())) and placement_feasible(job(StaircaseDepth()))
     kind, _, message = only(job(FullDepth()))
-    assert kind == "memory" and carries(message, "2 workers", "level", "2") and "only 1 GPU of" in message
+    assert kind == "memory" and carries(message, "2 workers", "110 bytes") and "only 1 GPU has" in message
 
 
 def test_least_total_needs_memory_for_deep_levels() -> None:

@@ -16,7 +16,6 @@ from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.bounds.relaxation import rounded_for_moves
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
 from jigsaw_opt.solvers.phased.moving import MovingPolicy
 from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, phases_of
 from jigsaw_opt.solvers.phased.rates.jobs import RateJob, RateJobs
@@ -258,14 +257,11 @@ def test_parts_that_are_alike_get_one_cyclic_plan() -> None:
     cluster = Cluster(servers, (), (Link("xy", ("x", "y"), 10**6, 1),))
     jobs = tuple(Job(name, "one", 2, 10, release_us=k, weight=1 + k, restart_us=0) for k, name in enumerate("abcd"))
     instance = Instance("alike", cluster, {"one": ONE}, jobs, "finite", "weighted_completion")
-    asked: list[Mapping[str, int]] = []
+    asked, timer = list[Mapping[str, int]](), PhaseTimer(state_of(instance))
 
     def timing(counts: Mapping[str, int], gpus: Gpus) -> Plan:
         asked.append(counts)
-        timed = FixedPlacementTiming({name: gpus[name] for name in counts})
-        plan = solve(cyclic_part(instance, counts), timed, Options()).plan
-        assert plan is not None
-        return plan
+        return timer.timed((), counts, gpus)
 
     gpus = {"a": ("x/0", "x/1"), "b": ("x/1", "x/0"), "c": ("y/3", "y/1"), "d": ("y/1", "y/3")}
     beside = SideBySide(instance, timing, lambda: False)

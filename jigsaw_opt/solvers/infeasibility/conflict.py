@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes
 from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible, what_helps
-from jigsaw_opt.solvers.infeasibility.together import broken_together, quickxplain, restrict
+from jigsaw_opt.solvers.infeasibility.together import IsFeasible, broken_together, restrict, smallest_part
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.text import counted
-
-IsFeasible = Callable[[Operations], bool | None]
-"""Whether there is a plan for some of the jobs, or None where that stays open."""
 
 
 def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = None) -> Conflict:
@@ -45,20 +42,10 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
 
 
 def _smallest(operations: Operations, check: IsFeasible) -> Conflict:
-    proven = True
-
-    def holds(jobs: Sequence[int]) -> bool:
-        nonlocal proven
-        answer = not jobs or check(restrict(operations, jobs))
-        proven = proven and answer is not None
-        return answer is not False
-
-    every = tuple(range(len(operations.instance.jobs)))
     if operations.horizon == "finite" and operations.task_graphs:
-        conflict = _not_alone(check, operations, every)
+        part, proven = restrict(operations, _not_alone(check, operations)), True
     else:
-        conflict = sorted(quickxplain(holds, (), every, False))
-    part = restrict(operations, conflict)
+        part, proven = smallest_part(operations, check)
     certain = certain_causes(part)
     if certain:
         return certain[0]
@@ -69,9 +56,9 @@ def _smallest(operations: Operations, check: IsFeasible) -> Conflict:
     return Conflict("search", tuple(job.name for job in part.jobs), _together(part, proven))
 
 
-def _not_alone(check: IsFeasible, operations: Operations, jobs: Sequence[int]) -> Sequence[int]:
+def _not_alone(check: IsFeasible, operations: Operations) -> Sequence[int]:
     """Return the job that has no plan even alone, or else those of which that stays open: it is one of them."""
-    undecided = []
+    undecided, jobs = [], range(len(operations.instance.jobs))
     for job in jobs:
         answer = check(restrict(operations, (job,)))
         if answer is False:

@@ -14,10 +14,8 @@ from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS, most_bytes
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.solvers.engines.cpsat import new_solver
-from jigsaw_opt.solvers.engines.stoppable import run_stoppable
-from jigsaw_opt.solvers.infeasibility.plan_feasibility import PlanCheck
-from jigsaw_opt.solvers.infeasibility.room import amount
+from jigsaw_opt.solvers.infeasibility.places import amount
+from jigsaw_opt.solvers.infeasibility.plan_feasibility import PlanCheck, has_solution
 
 _MOST_LITERALS = 100_000
 """A larger placement model takes the engine longer than an explanation is worth."""
@@ -55,14 +53,7 @@ def placement_feasible(operations: Operations, most_work: float = _MOST_WORK) ->
         return None
     if _largest(operations) > EXACT_IN_64_BITS:
         return None
-    from ortools.sat.python import cp_model
-
-    solver = new_solver()
-    solver.parameters.max_deterministic_time = most_work
-    solver.parameters.stop_after_first_solution = True
-    model = build(operations)
-    status = run_stoppable(lambda: solver.solve(model), solver.stop_search, "placement")
-    return {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}.get(status)
+    return has_solution(build(operations), most_work, "placement")[0]
 
 
 def what_helps(operations: Operations) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat import build
 from jigsaw_opt.formulations.cpsat.size import interval_count, readiness_count
@@ -11,6 +12,9 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.engines.cpsat import PRESOLVED_NUMBERS, new_solver
 from jigsaw_opt.solvers.engines.magnitude import engine_excess
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpModel
 
 _MOST_INTERVALS = 10_000
 """With more optional intervals the model takes the engine longer than an explanation is worth."""
@@ -41,17 +45,28 @@ class PlanCheck:
             return None
         if engine_excess(limit) or readiness_count(operations) > _MOST_READINESS:
             return None
-        from ortools.sat.python import cp_model
-
-        solver, model = new_solver(), build(operations, windows(operations, limit), 0, limit).proto
-        solver.parameters.max_deterministic_time = min(self._most_work, self._left - building)
-        solver.parameters.stop_after_first_solution = True
-        solver.parameters.cp_model_presolve = limit < PRESOLVED_NUMBERS
-        status = run_stoppable(lambda: solver.solve(model), solver.stop_search, "plan check")
-        self._left -= building + solver.response_proto.deterministic_time
+        model = build(operations, windows(operations, limit), 0, limit).proto
+        work = min(self._most_work, self._left - building)
+        answer, spent = has_solution(model, work, "plan check", presolve=limit < PRESOLVED_NUMBERS)
+        self._left -= building + spent
         # The model has no plans with moves, so that it does not refute an instance of jobs that may move.
-        infeasible = None if operations.instance.moving_jobs else False
-        return {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: infeasible}.get(status)
+        return answer or (None if operations.instance.moving_jobs else answer)
+
+
+def has_solution(model: CpModel, work: float, name: str, presolve: bool = True) -> tuple[bool | None, float]:
+    """Return whether a model has a solution, None where that stays open, and the deterministic units that it took.
+
+    `work`: units after which it stays open. `name`: what the engine is asked for.
+    """
+    from ortools.sat.python import cp_model
+
+    solver = new_solver()
+    solver.parameters.max_deterministic_time = work
+    solver.parameters.stop_after_first_solution = True
+    solver.parameters.cp_model_presolve = presolve
+    status = run_stoppable(lambda: solver.solve(model), solver.stop_search, name)
+    told = {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}
+    return told.get(status), solver.response_proto.deterministic_time
 
 
 def largest_objective(operations: Operations, guaranteed: bool = True) -> int:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.problem.compiled.critical import candidate_levels
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.instance import Instance
@@ -15,9 +14,13 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.infeasibility.guarantees import guarantee_of
+from jigsaw_opt.solvers.infeasibility.places import places_of
 from jigsaw_opt.solvers.infeasibility.plan_feasibility import PlanCheck, largest_objective
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.text import named
+
+IsFeasible = Callable[[Operations], bool | None]
+"""Whether there is a plan for some of the jobs, or None where that stays open."""
 
 
 def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
@@ -38,7 +41,21 @@ def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
     ).with_routes(operations.routes)
 
 
-def quickxplain(
+def smallest_part(operations: Operations, check: IsFeasible) -> tuple[Operations, bool]:
+    """Return the part without a plan that has as few jobs as is known, and whether any fewer are known to have one."""
+    proven = True
+
+    def holds(jobs: Sequence[int]) -> bool:
+        nonlocal proven
+        answer = not jobs or check(restrict(operations, sorted(jobs)))
+        proven = proven and answer is not None
+        return answer is not False
+
+    jobs = _quickxplain(holds, (), tuple(range(len(operations.instance.jobs))), False)
+    return restrict(operations, sorted(jobs)), proven
+
+
+def _quickxplain(
     holds: Callable[[Sequence[int]], bool], given: tuple[int, ...], jobs: tuple[int, ...], grown: bool
 ) -> tuple[int, ...]:
     """Return those of some jobs that are in a minimal conflict (QuickXplain, Junker, AAAI 2004).
@@ -51,8 +68,8 @@ def quickxplain(
     if len(jobs) == 1:
         return jobs
     first, second = jobs[: len(jobs) // 2], jobs[len(jobs) // 2 :]
-    right = quickxplain(holds, given + first, second, True)
-    left = quickxplain(holds, given + right, first, bool(right))
+    right = _quickxplain(holds, given + first, second, True)
+    left = _quickxplain(holds, given + right, first, bool(right))
     return left + right
 
 
@@ -82,7 +99,9 @@ def broken_together(operations: Operations, known: Conflict | None = None) -> Co
     check, told = PlanCheck(_WORK, _MOST_WORK), list[str]()
     part, minimal = operations, False
     try:
-        part, minimal = _smallest(operations, check)
+        # Where the model itself leaves open whether the whole has a plan, that is the part.
+        if check(operations) is False:
+            part, minimal = smallest_part(operations, check)
         if not part.instance.guaranteed_jobs:
             return None
         late = _nearest(part, check)
@@ -107,25 +126,6 @@ def broken_together(operations: Operations, known: Conflict | None = None) -> Co
 
 def _wanted(kind: str, told: Sequence[str]) -> list[str]:
     return [] if told else [f"a larger {kind}_us of one of them, or fewer jobs, may help"]
-
-
-def _smallest(operations: Operations, check: PlanCheck) -> tuple[Operations, bool]:
-    """Return the part that has no plan with as few jobs as is known, and whether fewer of them are known to have one.
-
-    It is the whole where the model itself leaves open whether that has a plan.
-    """
-    if check(operations) is not False:
-        return operations, False
-    proven = True
-
-    def holds(jobs: Sequence[int]) -> bool:
-        nonlocal proven
-        answer = not jobs or check(restrict(operations, sorted(jobs)))
-        proven = proven and answer is not None
-        return answer is not False
-
-    jobs = quickxplain(holds, (), tuple(range(len(operations.instance.jobs))), False)
-    return restrict(operations, sorted(jobs)), proven
 
 
 class _Late(NamedTuple):
@@ -212,11 +212,9 @@ def _apart(part: Operations, one: Job | TaskGraphJob, other: Job | TaskGraphJob)
 
 def _least_needs(part: Operations, asked: Job | TaskGraphJob) -> dict[str, tuple[int, int]]:
     """Return, by type of GPU, the least state and activations of a worker or slot of a job."""
-    for job in part.jobs:
-        if job.name == asked.name:
-            return dict.fromkeys(job.gpu_types, (job.state_bytes, job.activation_bytes[candidate_levels(job)[0] - 1]))
-    graph = next(graph for graph in part.task_graphs if graph.job.name == asked.name)
+    named = {job.name: job for job in part.jobs} | {graph.job.name: graph for graph in part.task_graphs}
     found: dict[str, tuple[int, int]] = {}
-    for slot, types in zip(graph.shape.slots, graph.gpu_types, strict=True):
-        found.update({name: min(found.get(name, (slot.memory, 0)), (slot.memory, 0)) for name in types})
+    for place in places_of(named[asked.name]).places:
+        own = place.state, place.least
+        found.update({kind: min(found.get(kind, own), own) for kind in place.gpu_types})
     return found

@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
-from typing import ClassVar
 
 from jigsaw_opt.formulations.cpsat import spans_suffice
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
-from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable
-from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.orders.improving import Annealing
@@ -21,7 +18,7 @@ from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
 from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.placement.state import PartialPlacement, fullest_us
 from jigsaw_opt.solvers.placement.workers import PlacedWorkers
-from jigsaw_opt.solvers.result import Result, StoppedBy
+from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.search.cyclic.candidate_table import FixedPolicy
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
@@ -46,20 +43,12 @@ _ANNEALING = 0.5
 """Deterministic seconds for better orders, at most."""
 
 
-def activities_timed(
-    solve_state: SolveState, placements: Mapping[str, Sequence[str]], known: Timetable | None
-) -> StoppedBy:
-    """Offer plans of a cyclic instance that has jobs with a task graph or power caps, with shorter and shorter periods.
-
-    `placements`: by name of a job, the names of its workers' or slots' GPUs. `known`: A plan of the same jobs there, or
-    None.
-    """
+def _time_activities(solve_state: SolveState, placements: Mapping[str, Sequence[str]], known: Timetable | None) -> None:
+    """Offer plans of a cyclic instance that has jobs with a task graph or power caps."""
     operations = solve_state.operations
-    if known is not None:
-        solve_state.offer(known)
     placement = _placement(operations, placements, known)
     if placement is None:
-        return solve_state.reason() or StoppedBy.COMPLETED
+        return
     for timetable in _listed(solve_state, operations, placement):
         if timetable is not None:
             solve_state.offer(timetable)
@@ -71,7 +60,6 @@ def activities_timed(
         if left <= 0:
             break
         annealing.step(left, math.inf)
-    return solve_state.reason() or StoppedBy.COMPLETED
 
 
 def _listed(solve_state: SolveState, operations: Operations, placement: SlotPlacement) -> Iterator[Timetable | None]:
@@ -93,18 +81,13 @@ def _placement(
     operations: Operations, placements: Mapping[str, Sequence[str]], known: Timetable | None
 ) -> SlotPlacement | None:
     """Return the jobs on their GPUs, data-parallel ones at their known levels; None where memory is short."""
-    number = {server.name: k for k, server in enumerate(operations.cluster.servers)}
-    gpus = {name: tuple(_gpu(number, gpu) for gpu in own) for name, own in placements.items()}
+    place_of = operations.cluster.gpus.place_of
+    gpus = {name: tuple(place_of[gpu] for gpu in own) for name, own in placements.items()}
     levels = _levels(operations, placements, known)
     if levels is None:
         return None
     workers = [PlacedWorkers(gpus[job.name], own) for job, own in zip(operations.jobs, levels, strict=True)]
     return complete(operations, [gpus[graph.job.name] for graph in operations.task_graphs], workers)
-
-
-def _gpu(number: Mapping[str, int], name: str) -> Gpu:
-    server, _, index = name.rpartition("/")
-    return number[server], int(index)
 
 
 def _levels(
@@ -133,60 +116,45 @@ _TEMPERATURE = 0.05
 """Share of the period that its first steps may lose."""
 
 
-@dataclass(frozen=True, slots=True)
-class FixedPlacementTiming:
-    """Times a cyclic instance whose jobs have their GPUs already.
+def time_placed(
+    solve_state: SolveState, placements: Mapping[str, Sequence[str]], known: Timetable | None = None
+) -> Result:
+    """Offer plans of a cyclic instance whose jobs have their GPUs already, with shorter and shorter periods.
 
-    `placements`: by name of a job, the names of its workers' GPUs. `known`: A plan of the same jobs there, or None.
+    `placements`: by name of a job, the names of its workers' or slots' GPUs. `known`: A plan of the same jobs there, or
+    None.
     """
 
-    placements: Mapping[str, Sequence[str]]
-    known: Timetable | None = None
-    name: str = "timing"
-    display_name: str = "cyclic timetables of a given placement"
+    def offer_plans() -> None:
+        if known is not None:
+            solve_state.offer(known)
+        (_time_activities if solve_state.operations.needs_network else _time_jobs)(solve_state, placements, known)
 
-    lacks: ClassVar[tuple[str, ...]] = ("licences",)
-
-    def unavailable(self) -> str | None:
-        """Return None: it needs no engine."""
-        return None
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """Return why it does not take an instance, or None."""
-        return None if instance.horizon == "cyclic" else "it is not cyclic"
-
-    def run(self, solve_state: SolveState) -> Result:
-        """Offer plans with shorter and shorter periods."""
-        operations = solve_state.operations
-        timed = activities_timed if operations.needs_network else _timed
-        return solve_state.conclude(lambda: timed(solve_state, self.placements, self.known))
+    return solve_state.conclude(offer_plans)
 
 
-def _timed(solve_state: SolveState, placements: Mapping[str, Sequence[str]], known: Timetable | None) -> StoppedBy:
+def _time_jobs(solve_state: SolveState, placements: Mapping[str, Sequence[str]], known: Timetable | None) -> None:
+    """Offer plans of a cyclic instance with data-parallel jobs alone."""
     operations, rng = solve_state.operations, random.Random(solve_state.options.seed)
     asked = demands(operations)
-    if asked is None:
-        return StoppedBy.COMPLETED
-    data = ProblemData(operations, asked)
-    assignments = assigned(data, placements)
-    if assignments is None:
-        return StoppedBy.COMPLETED
-    best = None if known is None else _offered(solve_state, known)
-    orders: SequenceSearch | None = None
-    fruitless = 0
+    data = None if asked is None else ProblemData(operations, asked)
+    assignments = None if data is None else assigned(data, placements)
+    if data is None or assignments is None:
+        return
+    # One after another, all iterations fit into half of this period: a longer one would add idle time only.
+    most = 2 * sum(assignment.iteration_us * assignment.job.iterations for assignment in assignments)
+    best, fruitless, orders = known, 0, SequenceSearch(data, rng)
     while fruitless < _FRUITLESS and solve_state.reason() is None:
-        # One after another, all iterations fit into half of this period: a longer one would add idle time only.
-        most = 2 * sum(assignment.iteration_us * assignment.job.iterations for assignment in assignments)
         before = most if solve_state.objective is None else solve_state.objective
         if best is None:
-            found = _inserted(data, assignments, most, rng, lambda: solve_state.reason() is not None)
-            best = None if found is None else _offered(solve_state, found)
+            best = _inserted(data, assignments, most, rng, lambda: solve_state.reason() is not None)
+            if best is not None:
+                solve_state.offer(best)
         if best is not None and solve_state.reason() is None:
-            orders = orders or SequenceSearch(data, rng)
-            best = _offered(solve_state, _annealed(orders, best, solve_state))
-        gained = before - (before if solve_state.objective is None else solve_state.objective)
+            best = _annealed(orders, best, solve_state)
+            solve_state.offer(best)
+        gained = before - (most if solve_state.objective is None else solve_state.objective)
         fruitless = 0 if gained > before * _WORTH else fruitless + 1
-    return solve_state.reason() or StoppedBy.COMPLETED
 
 
 def _inserted(
@@ -205,11 +173,6 @@ def _inserted(
         if found is not None or stop():
             return found
     return None
-
-
-def _offered(solve_state: SolveState, timetable: Timetable) -> Timetable:
-    solve_state.offer(timetable)
-    return timetable
 
 
 def _annealed(orders: SequenceSearch, timetable: Timetable, solve_state: SolveState) -> Timetable:

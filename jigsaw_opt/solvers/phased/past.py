@@ -19,6 +19,7 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
+from jigsaw_opt.solvers.phased.values import ends_us
 from jigsaw_opt.solvers.resolve.fix import misplaced, same_shape
 
 
@@ -53,10 +54,8 @@ class BegunPhases:
         """
         if job.restart_us is None:
             return 0
-        phases = (phase for group in self.groups for phase in group)
-        # The end of a phase is that of its last job. A phase of this job alone says when the job itself ends there.
-        ends = [replace(phase, jobs=(each,)).end_us for phase in phases for each in phase.jobs if each.name == job.name]
-        return max(ends) + job.restart_us if ends else 0
+        ends = ends_us([phase for group in self.groups for phase in group])
+        return ends[job.name] + job.restart_us if job.name in ends else 0
 
     def left(self, job: Job) -> Job:
         """Return a job with the iterations, one at least, and the balance that what has begun leaves for the rest."""

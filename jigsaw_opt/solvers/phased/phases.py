@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
@@ -131,7 +131,7 @@ def phases_of(jobs: Mapping[str, Job | TaskGraphJob], policy: RunningRule, timin
         phase = _phase(remaining, running, progress.now_us, min(later, default=None), timing)
         for job in phase.jobs:
             remaining[job.name] -= phase.count * len(job.iterations)
-            last[job.name] = LastPhase(job.gpus, replace(phase, jobs=(job,)).end_us, len(phases))
+            last[job.name] = LastPhase(job.gpus, phase.end_of(job), len(phases))
             if not remaining[job.name]:
                 del remaining[job.name], last[job.name]
         phases.append(phase)

@@ -92,8 +92,7 @@ def sharing_groups(
 
 
 def _resources(job: Job | TaskGraphJob, routes: Routes, gpus: Sequence[str]) -> list[tuple[str, object]]:
-    number = {server.name: number for number, server in enumerate(routes.cluster.servers)}
-    servers = [number[gpu.rsplit("/", 1)[0]] for gpu in gpus]
+    servers = [routes.cluster.gpus.place_of[gpu][0] for gpu in gpus]
     if isinstance(job, Job):
         channels = [routes.under(job.route_policy).channel(Counter(servers))]
     else:

@@ -15,7 +15,7 @@ from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased.cyclic_plans import FixedPlacementTiming
+from jigsaw_opt.solvers.phased.cyclic_plans import time_placed
 from jigsaw_opt.solvers.phased.phases import Gpus
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -148,9 +148,8 @@ class PhaseTimer:
 
 def _made(part: Instance, gpus: Gpus, known: Timetable | None, options: Options) -> Result | None:
     """Return the result of a timing, which is checked with the whole plan only; None where the time was over before."""
-    timing = FixedPlacementTiming(gpus, known)
     with clock.limited(clock.Clock(options.time_limit, options.cancel)), suppress(OutOfTimeError):
-        return timing.run(SolveState(timing.name, compile_instance(part), options, lambda _: None))
+        return time_placed(SolveState("timing", compile_instance(part), options, lambda _: None), gpus, known)
     return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
@@ -13,11 +12,7 @@ from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 def ends_us(phases: Sequence[Phase]) -> dict[str, int]:
     """Return when each job ends, in microseconds."""
-    ends = {}
-    for phase in phases:
-        for job in phase.jobs:
-            ends[job.name] = replace(phase, jobs=(job,)).end_us
-    return ends
+    return {job.name: phase.end_of(job) for phase in phases for job in phase.jobs}
 
 
 def objective_at(instance: Instance, ends: Mapping[str, int]) -> int:
